@@ -167,7 +167,7 @@ def elements(values: pa.Array, order: Rows) -> NDArray[Any]:
 
 
 def table_of(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    """Return columns, in any order, as a table of a schema; one that is not told is null throughout."""
+    """Return columns, in any order, as a table of a schema; a column that is not in them is null throughout."""
     count = len(next(iter(columns.values())))
     made = []
     for field in schema:

@@ -89,7 +89,7 @@ PAST = StructType(
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """What the configuration says of topics as of a moment (Unix seconds)."""
+    """Overrides and outages of the configuration as of a moment (Unix seconds)."""
 
     outages: Sequence[Outage]
     overrides: Sequence[TopicOverride]
@@ -203,7 +203,7 @@ def unusual_from(told: pa.Table) -> Unusual:
 
 
 def past_scores(found: DataFrame, as_of: datetime, outages: Sequence[Outage]) -> Mapping[str, PastScores]:
-    """Return what the silences that had ended by ``as_of`` say, by the kind of stream; ``found`` are rows of MAXIMA."""
+    """Return the past scores of the silences that had ended by ``as_of``, by kind of stream; ``found`` is of MAXIMA."""
     now = week_of(as_of.astimezone(UTC).date())
     shards = spread(found.sparkSession, rows=found.count())
     counted = units_of(found, now, Exclusions(outages, (), as_of.timestamp()), shards)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
     from spark_rollups.tables import Tables
 
 LEAST_WEEKS = 2
-"""The longest silence of fewer weeks says nothing against an override."""
+"""The longest silence of fewer weeks does not contradict an override."""
 
 MOST = 1_000
 """So many contradictions of a run are kept: people read them, and the driver holds them."""
@@ -51,7 +51,7 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSpans:
-    """What the configuration says of spans of the past."""
+    """Holidays and outages of the configuration that lie in the past."""
 
     calendars: Sequence[Calendar]
     """Each with the last of its past holidays."""
@@ -73,7 +73,7 @@ class ConfiguredSpans:
         return cls(past, [one for one in outages if one.since >= oldest and one.until <= as_of])
 
     def days(self) -> list[date]:
-        """Return the UTC days that are looked at."""
+        """Return the UTC days to check."""
         spans = [(one.since, one.until) for one in self.outages]
         spans += [day[:2] for one in self.calendars for day in one.days]
         found = [
@@ -159,7 +159,7 @@ def _of_topic(
 
 
 def of_overrides(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: float) -> list[Contradiction]:
-    """Return what verdict rows as of a moment (Unix seconds) say against the overrides in force then, at most MOST."""
+    """Return how verdict rows as of a moment (Unix seconds) contradict the overrides in force then, at most MOST."""
     if not overrides:
         return []
     topics = rows.where((F.col("rule") == OVERRIDE) & F.col("partition").isNull())

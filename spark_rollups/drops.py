@@ -22,10 +22,10 @@ if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
     from spark_rollups.tables import Tables
 
 RECHECKED_DAYS = 3
-"""So many days are looked at in each run: one may have passed since without a record."""
+"""Days checked in each run, because a day may have ended since the last run without a record."""
 
 COVERED = 0.8
-"""A day of which polls saw less tells nothing of the fleet."""
+"""A day with a lower share of hours polled is not judged for drops."""
 
 _EPOCH = date(1970, 1, 1)
 

@@ -25,7 +25,7 @@ from spark_rollups.schemas import DAILY, STREAMS, optional
 from spark_rollups.update import LATER_INVENTORY, Observers, Task, update
 
 INVENTORY_SPAN = timedelta(days=2)
-"""An exporter lists every partition daily: what it lists now is told by the inventory of so many days."""
+"""An exporter lists every partition daily, so that the inventory of so many days has all that it lists now."""
 
 RECENT = timedelta(days=8)
 """The days that hold the span of ``records_7d``."""
@@ -41,14 +41,14 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is made: the UTC days from ``since`` on (None: none), and streams as they stand at ``until``."""
+    """What to write: the UTC days from ``since`` on (None: none), and the state of streams at ``until``."""
 
     since: date | None
     until: datetime
     of_the_past: bool = False
-    """More is known than up to ``until``: of how streams stand now nothing is told."""
+    """Rows later than ``until`` are known, so that the present state of streams is not written."""
     from_nothing: bool = False
-    """All is made again: nothing that was known before counts."""
+    """Everything is rebuilt, without what was known before."""
     kept: date | None = None
     """Of topics that were known before this UTC day only the days from then on are made."""
 
@@ -65,7 +65,7 @@ class History:
 
 
 def updated(history: History, span: Span, shards: int) -> DataFrame:
-    """Return rows of UPDATED: the days made again, and every stream as it stands at ``span.until``."""
+    """Return rows of UPDATED: the rebuilt days, and every stream in its state at ``span.until``."""
     until = F.lit(span.until)
     windows, inventory, coverage = history.windows, history.inventory, history.coverage
     if span.of_the_past:
@@ -242,7 +242,7 @@ def beside(days: DataFrame, before: DataFrame, kept: date) -> DataFrame:
 
 
 def not_over(windows: DataFrame, as_of: datetime) -> date:
-    """Return the first day of which ``daily`` may tell what was not known yet at ``as_of``."""
+    """Return the first day of which ``daily`` may contain what was not known yet at ``as_of``."""
     began = windows.where((F.col("window_end") > F.lit(as_of)) & (F.col("window_start") < F.lit(as_of)))
     row = began.agg(F.min("date")).first()
     return min(as_of.astimezone(UTC).date(), as_of.date() if row is None or row[0] is None else row[0])

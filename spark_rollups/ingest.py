@@ -59,7 +59,7 @@ class Ingested:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What the ledger tells of one table: the files that were taken in, and how many rows it held with them."""
+    """The ledger of one table: the ingested files, and how many rows the table held with them."""
 
     files: frozenset[str] = frozenset()
     table_rows: int = 0
@@ -199,7 +199,7 @@ class _Batch:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._writer is None:
             return
-        # Where something failed it may be the storage: to say that this failed too would hide it.
+        # The storage may have failed: a second error here would hide the first.
         with nullcontext() if kind is None else suppress(OSError):
             self._writer.close()
             delete(self._path)

@@ -23,7 +23,7 @@ _NAME = re.compile(r"(?P<org>[^_]+)_(?P<name>.+)-(?P<rev>[^-]+)\.jar")
 
 
 class JarsError(Exception):
-    """The jars are not there, or not those that were locked; the text says which and names the next step."""
+    """The jars are missing, or not the locked ones; the message names them and the next step."""
 
 
 def locked(locks: Sequence[str] = (DELTA,)) -> Mapping[str, str]:

@@ -244,7 +244,7 @@ def _session(
             conf=dict(conf),
             storage=history,
         )
-        # Spark's own handler speaks to the JVM from within whatever call it interrupts, and now and then fails there.
+        # Spark's own handler calls the JVM from within whatever call it interrupts, and sometimes fails there.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         said.append(f"{spark.version} on {spark.sparkContext.master}")
         if in_own_process(spark):

@@ -14,7 +14,7 @@ from exporter.storage import Location, ObjectPath
 
 
 class LockedError(Exception):
-    """The history folder cannot be had for oneself; the text says why and names the next step."""
+    """The history folder cannot be locked; the message gives the reason and the next step."""
 
 
 @contextmanager

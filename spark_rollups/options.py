@@ -115,7 +115,7 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
 
 
 class JsonOption(click.ParamType[tuple[_T, ...]]):
-    """What the configuration says, as JSON; after an @ the file that holds it."""
+    """Settings as JSON; after an @ the file that holds them."""
 
     name = "JSON|@FILE"
 

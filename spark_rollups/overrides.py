@@ -1,4 +1,4 @@
-"""What the configuration says of topics, as the command hands it over."""
+"""Settings of topics in the configuration, as the command passes them."""
 
 from __future__ import annotations
 

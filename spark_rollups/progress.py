@@ -1,4 +1,4 @@
-"""One line a stage: what it did and how long it took; a long one also says that it goes on."""
+"""One line a stage: what it did and how long it took. A long stage also prints that it is still running."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Progress:
     """The stages of one run, on standard output."""
 
     def __init__(self, status_seconds: float = STATUS_SECONDS) -> None:
-        """``status_seconds``: how often a stage says that it goes on, where standard error is no terminal."""
+        """``status_seconds``: how often a running stage prints a line, where standard error is no terminal."""
         self._began = time.monotonic()
         self._status_seconds = status_seconds
         self.guard: Callable[[], None] = lambda: None
@@ -27,7 +27,7 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[list[str]]:
-        """Time a stage; what is appended to the list is said of it."""
+        """Time a stage; what is appended to the list is printed with it."""
         self.guard()
         began, said, self.at = time.monotonic(), list[str](), name
         with waiting(name) if sys.stderr.isatty() else self._going_on(name, began):

@@ -37,7 +37,7 @@ def relations_at(newest: DataFrame, as_of: datetime) -> DataFrame:
 
 
 def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> DataFrame:
-    """Return verdict rows whose evidence ends with who reads the topic, and how it stands to its source.
+    """Return verdict rows whose evidence ends with who reads the topic, and its state compared with its source.
 
     ``relations`` are those of ``relations_at``, ``newest`` those of ``newest_at``: a topic is not taken for unneeded
     because nobody could look at its copy of late. Rows also tell which topics are candidates for deletion. The line is
@@ -72,7 +72,7 @@ def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> 
 
 
 def _candidate() -> Column:
-    """Tell of a topic whether it may be deleted: silent for long, unread, not mirrored, and it never paused so long.
+    """Return whether a topic may be deleted: silent for long, unread, not mirrored, and it never paused so long.
 
     Null where that is not known, and of partitions.
     """

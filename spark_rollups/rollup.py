@@ -147,7 +147,7 @@ class _Run:
     def _before(self, kept: date, since: date) -> date:
         """Return from which day on days are made where some from ``since`` on lie before those whose windows are kept.
 
-        A backfill may tell of topics that were not known then. They are judged by that past too, for as long as days
+        A backfill may contain topics that were not known then. They are judged by that past too, for as long as days
         and baselines are kept that it is compared with.
         """
         days = self._asked.retention.days
@@ -163,7 +163,7 @@ class _Run:
         return kept
 
     def _streams(self, since: date | None, kept: date | None) -> DataFrame:
-        """Make days again from ``since`` on, and return how streams stand at the moment that is judged."""
+        """Rebuild days from ``since`` on, and return the state of streams at the moment that is judged."""
         tables, of_the_past = self._tables, self._of_the_past()
         known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
         if since not in (None, FIRST_DAY) and tables.exists("daily") and not tables.exists("streams"):
@@ -210,7 +210,7 @@ class _Run:
         return Rests(self._asked.calendars, drops, (today - FIRST_DAY).days), streams
 
     def _contradicted(self) -> tuple[list[Contradiction], DataFrame | None]:
-        """Look for what the configuration says of the past and the history does not."""
+        """Find holidays and outages of the configuration that the history contradicts."""
         said = ConfiguredSpans.before(self._asked.calendars, self._asked.outages, self._moment.timestamp())
         if not said.days():
             return [], None
@@ -346,7 +346,7 @@ def judge(
     rests: Rests,
     shards: int,
 ) -> DataFrame:
-    """Return the verdict rows of ``as_of``, with what is published beside them; ``streams`` stand as they did then."""
+    """Return the verdict rows of ``as_of`` with the published columns; ``streams`` are in their state of then."""
     moment = F.lit(as_of)
     polled = tables.read("coverage").where(F.col("window_end") <= moment).groupBy("cluster")
     last = polled.agg(F.max(F.unix_micros("last_good_poll")).alias("last")).where("last is not null").collect()

@@ -254,7 +254,7 @@ FALLING = StructType(
         _optional("judged", _COUNT),
     ]
 )
-"""A drop of the fleet that goes on: the fields of ``exporter.domain.rests.OngoingDrop``. It has all of them."""
+"""A fleet-wide drop that has not ended: the fields of ``exporter.domain.rests.OngoingDrop``. It has all of them."""
 
 DROPS = StructType(
     [
@@ -294,7 +294,7 @@ CONTRADICTIONS = StructType(
         _optional("records", _COUNT),
     ]
 )
-"""What an entry of the configuration says of a topic and its history does not, by run: the fields of
+"""Entries of the configuration that the history of a topic contradicts, by run: the fields of
 ``exporter.domain.contradictions.Contradiction``."""
 
 BASELINES = StructType(

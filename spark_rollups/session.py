@@ -114,7 +114,7 @@ def start_session(
         "spark.ui.showConsoleProgress": "false",
         # Telling the JVM which line of Python made each column costs a sixth of a small rollup (measured).
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # Else the cause of an error that Python has a class for is told nowhere.
+        # Else the cause of an error that Python has a class for is logged nowhere.
         "spark.sql.pyspark.jvmStacktrace.enabled": "true",
         # Statistics of the first column, by which verdicts are looked for; those of more are a quarter of a write.
         "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "1",
@@ -201,7 +201,7 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
             IN_OWN_PROCESS: "true",
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            # What follows costs a little for each plan and job, and tells or saves nothing here.
+            # Each of these costs a little for each plan and job, and has no use here.
             "spark.sql.lightweightPlanChangeValidation": "false",
             "spark.sql.ui.explainMode": "simple",
             "spark.sql.maxPlanStringLength": "1000",

@@ -197,7 +197,7 @@ class Tables:
         return max(commits, key=lambda commit: commit.name, default=None)
 
     def _require_no_data(self, name: str) -> None:
-        """Refuse data that no log tells of, but where a run was killed in the first commit of the table."""
+        """Refuse data that no log lists, except where a run was killed in the first commit of the table."""
         folder = self.folder / name
         if not files_below(folder, _DATA) or file_info(self._beginning(name)) is not None:
             return
@@ -289,7 +289,7 @@ class Tables:
         write_whole(self.folder / "layout.json", json.dumps(told) + "\n")
 
     def windows_from(self) -> date | None:
-        """Return the UTC day that is noted, from which windows are kept; None where no note tells of one."""
+        """Return the UTC day that is noted, from which windows are kept; None where no note has one."""
         try:
             told = json.loads(read_text(self.folder / "layout.json")).get("windows_from")
             return None if told is None else date.fromisoformat(told)

@@ -1,4 +1,4 @@
-"""One batch of whole topics: its new rows, and what is known of its streams -> days made again, streams up to date.
+"""One batch of whole topics: from its new rows and known streams to rebuilt days and updated streams.
 
 Runs on Spark's workers. ``spark_rollups.folding`` says what the rows are.
 """
@@ -48,13 +48,13 @@ _LISTING = ("state", "reason", "timestamp_type", "leader", "owner", "deleted")
 
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """What coverage tells of the exporters, by cluster and exporter; Unix microseconds."""
+    """Coverage of the exporters, by cluster and exporter; Unix microseconds."""
 
     polls: Mapping[tuple[str, str], Polls]
     polled: Mapping[str, Integers]
     """Cluster -> all good polls, in order."""
     backfilled: Mapping[tuple[str, str], tuple[int, int]]
-    """The span that each backfill told of."""
+    """The span that each backfill covered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class Task:
     since: int | None
     until: int
     of_the_past: bool
-    """More is known than up to ``until``, and of how streams stand now nothing is told."""
+    """Rows later than ``until`` are known, so that the present state of streams is not written."""
     from_nothing: bool
-    """All is made again: nothing that was known before counts."""
+    """Everything is rebuilt, without what was known before."""
     observers: Observers
     schema: pa.Schema
     kept: int | None = None
@@ -240,7 +240,7 @@ class _NewRows:
         return found
 
     def later(self, streams: int, task: Task) -> Rows:
-        """Return a row of a backfill that was run later, and told of the moment, for each stream it tells of."""
+        """Return for each stream a row of a backfill that ran later and covered the moment."""
         rows = np.flatnonzero((self.kind == LATER_INVENTORY) & ~self.deleted)
         rows = rows[np.argsort(self.at[rows], kind="stable")[::-1]]
         found = np.full(streams, UNKNOWN, np.intp)
@@ -264,7 +264,7 @@ def _numbered(values: pa.Array) -> tuple[list[str], Rows]:
 
 
 class _KnownStreams:
-    """What the tables tell of the streams of a batch: how they stand, and the days of late."""
+    """The streams of a batch in the tables: their state, and their recent days."""
 
     def __init__(self, state: pa.Table, names: Names, task: Task, after: int) -> None:
         """``after`` so many rows of events those of the state are counted where both are taken together."""
@@ -382,7 +382,7 @@ class _StreamColumns:
             self._until = np.where(self._later, whole_hours, self._until)
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of STREAMS that tell of it."""
+        """Return it as columns of STREAMS."""
         taken = {name: self._taken(name, name, self._from) for name in _LISTING}
         offsets = self._taken("end_offset", "latest_offset", np.where(self._later, UNKNOWN, self._from))
         state = texts(taken["state"])

@@ -181,7 +181,7 @@ def _cut_ledger(tables: Tables, history: Location, staying: Mapping[str, int]) -
 
 
 def _drop_streams(tables: Tables, retention: Retention) -> bool:
-    """Forget partitions that are gone, and topics of which none is left; tell whether there were any.
+    """Forget partitions that are gone, and topics without any left; return whether there were any.
 
     A deleted one is gone once the inventory, which is looked at as of the past, has no row of it; any other once
     nothing was heard of it for as long as days are kept. Time counts up to the last listing of its cluster: where

@@ -31,7 +31,7 @@ HOURLY = {
 
 
 def hourly(daily: DataFrame) -> DataFrame:
-    """Return a row for each stream and hour of which ``daily`` tells anything."""
+    """Return a row for each stream and hour in ``daily``."""
     rows = daily.withColumn("h", F.explode(F.sequence(F.lit(0), F.lit(23)))).where(
         "((active | unknown | counted) >> h) & 1 = 1"
     )

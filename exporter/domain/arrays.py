@@ -9,7 +9,7 @@ Floats = NDArray[np.float64]
 """Unix seconds or seconds; NaN where unknown."""
 
 Offsets = NDArray[np.int64]
-"""Kafka offsets; a mask tells where they are known."""
+"""Kafka offsets; a mask shows where they are known."""
 
 Flags = NDArray[np.bool_]
 Codes = NDArray[np.int8]

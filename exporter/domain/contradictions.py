@@ -1,7 +1,7 @@
 """Where the configuration contradicts the history: an outage in which a topic wrote, a holiday that it works through.
 
-Only records contradict: an hour that nobody observed does not. What is usual in a span is told by the same span of the
-weeks before, as for ``exporter.domain.rests``.
+Only records contradict: an hour that nobody observed does not. What is usual in a span follows from the same span in
+the weeks before it, as in ``exporter.domain.rests``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CALENDARS, OUTAGES, OVERRIDES = "calendars", "outages", "overrides"
 """The settings that history can contradict."""
 
 LOOKED_BACK_WEEKS = 26
-"""Holidays and outages that are longer over are not looked at."""
+"""Holidays and outages that ended before this span are not checked."""
 
 MOST_HOLIDAYS = 3
 """A topic works through the holidays of a calendar if it did on each known one of so many past ones."""
 
 QUIET_WEEKS = 2
-"""The weeks before the newest of them tell whether some day of the week of a topic is quiet."""
+"""Whether a topic has a quiet day of the week follows from so many weeks before the newest holiday."""
 
 LONG_MUTE = 365 * 86_400.0
 """A mute that lasts so much longer has no end, for all that anybody will notice."""
@@ -40,7 +40,7 @@ _HOUR, _WEEK_HOURS = 3600, 168
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """What an entry of a setting says of a topic, and the history does not. None is what does not apply."""
+    """An entry of a setting that the history of a topic contradicts. None where a field does not apply."""
 
     setting: str
     entry: str
@@ -121,7 +121,7 @@ def of_override(
 
 
 def summary_lines(found: Iterable[Contradiction]) -> Iterator[str]:
-    """Yield what is said of each entry, cluster and way to contradict: the setting, some topics, and what happens."""
+    """Yield a message for each entry, cluster and kind of contradiction: the setting, some topics, the effect."""
     for _, group in groupby(sorted(found, key=lambda one: (_alike(one), one.topic)), _alike):
         every = list(group)
         names = f"{some(one.topic for one in every)} of {every[0].cluster}"

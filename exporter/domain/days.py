@@ -1,7 +1,7 @@
-"""Hours <-> days: one row a partition and UTC day, its hours as bits, and what was known when the day began.
+"""Hours <-> days: one row a partition and UTC day, its hours as bits, and the totals at its start.
 
-So the past of a partition is a small row for each day on which something happened, and a day is made again without
-a look at those before it.
+So the past of a partition is a small row for each day with an event. A day is rebuilt without reading the days
+before it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StreamTotals:
 
     @classmethod
     def nothing(cls, streams: int) -> StreamTotals:
-        """Return that nothing is known."""
+        """Return totals that are all unknown."""
         unknown = np.full(streams, UNKNOWN, np.int64)
         return cls(unknown, unknown, unknown, np.zeros(streams, np.int64))
 
@@ -66,11 +66,11 @@ class Days:
     offset_before: Integers
     advance_before: Integers
     slots_before: Integers
-    """What ``StreamTotals`` said as the day began."""
+    """The ``StreamTotals`` at the start of the day."""
 
 
 def days_of(folded: FoldedHours, before: StreamTotals) -> tuple[Days, StreamTotals]:
-    """Return the days of hours, and what is known after them of all streams that ``before`` tells of."""
+    """Return the days of hours, and the totals after them of all streams in ``before``."""
     hours = folded.hours
     if not len(hours):
         return _no_days(), before
@@ -112,7 +112,7 @@ def days_of(folded: FoldedHours, before: StreamTotals) -> tuple[Days, StreamTota
 def _before(
     stream: Rows, end_offset: Integers, last: Integers, slots: Integers, before: StreamTotals
 ) -> tuple[Integers, Integers, Integers]:
-    """Return what was known as each day began."""
+    """Return the totals at the start of each day."""
     starts = runs(stream)
     lead = np.zeros(len(stream), np.bool_)
     lead[starts] = True

@@ -21,12 +21,12 @@ from exporter.domain.verdicts import TopicOverride, Verdict
 _MINUTE, _HOUR, _DAY, _WEEK = 60.0, 3600.0, 86_400.0, 7 * 86_400.0
 
 _OBSERVED_SHARE = 0.95
-"""Where less of the past was observed the line says how much."""
+"""Below this share of the past observed, the line shows how much was observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceFacts:
-    """One judged stream as its line tells of it: Unix seconds, seconds, None where nothing is known."""
+    """The facts of one judged stream that its evidence line shows: Unix seconds, seconds, None where unknown."""
 
     as_of: float
     topic: str
@@ -212,13 +212,13 @@ def _by_period(row: EvidenceFacts) -> bool:
 
 
 def _same_day(row: EvidenceFacts, at: float) -> str:
-    """A moment, without its date where all of the silence lies in one day, whose date is said already."""
+    """A moment; without its date where the whole silence lies in one day, because the line has that date already."""
     day = None if row.last_advance is None else row.last_advance // _DAY
     return moment(at, "%H:%M") if at // _DAY == day == row.as_of // _DAY else moment(at)
 
 
 def _missing(row: EvidenceFacts) -> str:
-    """What a ``learning`` row lacks, the most telling first."""
+    """What a ``learning`` row lacks, the most important first."""
     slots = row.active_slots or 0
     if slots == 0 and row.state == State.NEVER_WRITTEN:
         return "never written"

@@ -26,7 +26,7 @@ _NO_RULE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectNow:
-    """What polls and sweeps know of a stream beside its verdict; None is not known."""
+    """What polls and sweeps report of a stream; None where unknown."""
 
     topic: str = ""
     partition: int | None = None

@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What the code says to people."""
+        """What the code means, in words."""
         return _MEANINGS[self]
 
 

@@ -100,7 +100,7 @@ def possible_profiles(profiles: NDArray[np.floating]) -> Flags:
 
 
 def possible_runs(schedule: Schedule) -> bool:
-    """Tell whether the values of a schedule are possible; its deadlines are looked at elsewhere."""
+    """Return whether the values of a schedule are possible; its deadlines are checked elsewhere."""
     cycle, begin, runs = schedule.cycle_seconds, schedule.cycle_start_seconds, schedule.runs_a_week
     return None not in (cycle, begin, runs) and 0 < cycle < math.inf and math.isfinite(begin) and runs > 0
 

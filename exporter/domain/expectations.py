@@ -71,7 +71,7 @@ class Scores:
     overdue: Floats
     """Past a score of 0: when the silence is longer than is usual for the stream (a run late); else NaN."""
     falling: Flags
-    """Held by a drop of the fleet that goes on: without its time the silence would not be as unusual as it is."""
+    """Held by a fleet-wide drop that has not ended: without its days the silence would be less unusual."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +93,7 @@ class SilenceRules:
     """Seconds, by the wall clock. Of a stream with a clock: when it is dead at the latest."""
     falling_since: Floats
     falling_until: Floats
-    """From when to when a drop of the fleet holds what it alone makes unusual, Unix seconds; NaN: none goes on."""
+    """From when to when a drop of the fleet holds what it alone makes unusual, Unix seconds; NaN without a drop."""
 
     def judge(self, silences: JudgedSilences, now: float, behind: float = 0.0) -> Scores:
         """Judge silences by these thresholds.
@@ -210,7 +210,7 @@ class SilenceRules:
         return suspect_from, dead_from, missed
 
     def _dropped(self, silences: JudgedSilences, now: float) -> tuple[Floats, Floats]:
-        """Return from when to when each silence was one of a drop that goes on; the same moment where it was not."""
+        """Return from when to when each silence was part of a drop that has not ended; an empty span without one."""
         begin, end = self.falling_since[silences.rows], self.falling_until[silences.rows]
         begin = np.where(now < end, np.maximum(begin, silences.since), silences.until)
         return np.minimum(begin, silences.until), silences.until
@@ -339,7 +339,7 @@ def _decide(
 ) -> None:
     """Put the gravest verdict that holds of each, or ``held`` where a drop alone makes it so grave.
 
-    ``alarming`` and ``without_drop`` tell which are suspect and which are dead.
+    ``alarming`` and ``without_drop`` are flags: which are suspect, which are dead.
     """
     (suspect, dead), (suspect_still, dead_still) = alarming, without_drop
     falling = np.where(dead, ~dead_still, suspect & ~suspect_still)

@@ -59,7 +59,7 @@ class Moments:
     """Seconds, 0 where that has no meaning."""
     regressions: Integers
     polled: Flags
-    """Whether a poll told it, and not a backfill."""
+    """Whether the row is from a poll, not from a backfill."""
     exporter: NDArray[np.int32]
     """A number for each exporter, in the order of their names."""
     polled_before: Integers
@@ -82,7 +82,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedHours:
-    """Hours, and beside them what is counted in each, each a column [n]."""
+    """Hours with what is counted in each, each a column [n]."""
 
     hours: Hours
     records: Integers
@@ -167,11 +167,11 @@ def _in_order(rows: Moments) -> Moments:
 class _Counted:
     rows: Moments
     unseen: Flags
-    """Whether records were written before the row that nobody saw being written."""
+    """Whether records were written before the row while nobody polled."""
 
 
 def _counted(rows: Moments) -> _Counted:
-    """Say of each row which records it accounts for, with those that were written unseen before it."""
+    """Return which records each row accounts for, and which were written unobserved before it."""
     count, look = len(rows), rows.kind == INVENTORY
     begins = np.zeros(count, np.intp)
     starts = runs(rows.stream)
@@ -182,7 +182,7 @@ def _counted(rows: Moments) -> _Counted:
     known = before >= begins
     last_end, last_until = rows.end_offset[before], rows.until[before]
     passed = rows.at - last_until
-    # What is known from the days before is known up to midnight: so it is told the same in a rebuild.
+    # Totals of the days before count up to midnight, so that a rebuild gives the same.
     other_day = (passed >= 0) & (rows.at // _DAY_MICROS > (last_until - 1) // _DAY_MICROS)
     later = other_day | (passed >= CLOCKS_AGREE_SECONDS * SECOND)
     fell = look & known & (rows.end_offset < last_end) & later
@@ -203,14 +203,14 @@ def _counted(rows: Moments) -> _Counted:
 
 
 def _largest_so_far(group: Integers, values: Integers) -> Integers:
-    """Return the largest value of each row's group up to it; groups stand together."""
+    """Return the largest value of each row's group up to it; rows of a group are adjacent."""
     sizes, rank = np.unique(values, return_inverse=True)
     lead = group * len(sizes)
     return np.asarray(sizes[np.maximum.accumulate(lead + rank.ravel()) - lead])
 
 
 def _in_hours(counted: _Counted) -> Moments:
-    """Give each row its hour (``at``); a window that spans hours tells of its last hour too, without records.
+    """Give each row its hour (``at``); a window that spans hours also adds its last hour, without records.
 
     ``resolution`` becomes whether the hour is unknown, ``start_offset`` the bits of its slots of five minutes.
     """

@@ -39,7 +39,7 @@ class Hours:
     unknown: Flags
     """Records were written around this hour at unknown moments: no silence that touches it is evidence."""
     fives: NDArray[np.int16]
-    """A bit for each slot of five minutes with an advance; 0 where the history does not tell so finely."""
+    """A bit for each slot of five minutes with an advance; 0 where the history has no such detail."""
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -74,7 +74,7 @@ class Hours:
         return Hours(merged.stream + first_number, *(getattr(merged, column.name) for column in fields(self)[1:]))
 
     def merged(self) -> Hours:
-        """Return one row for each stream and hour of rows that are in order and may tell of an hour several times."""
+        """Return one row for each stream and hour of sorted rows, which may contain an hour several times."""
         if not len(self):
             return self
         at = runs(self.stream, self.hour)
@@ -89,7 +89,7 @@ class Hours:
 
 
 def runs(*keys: NDArray[Any]) -> Rows:
-    """Return where each run of equal keys starts; rows with equal keys stand together."""
+    """Return where each run of equal keys starts; rows with equal keys are adjacent."""
     begins = np.zeros(len(keys[0]), np.bool_)
     begins[:1] = True
     for key in keys:
@@ -105,7 +105,7 @@ def earliest(moments: Integers, at: Rows) -> Integers:
 
 
 def fives_of_all(first: Integers, fives: NDArray[np.int16], at: Rows) -> NDArray[np.int16]:
-    """Return the slots of rows taken together: none where a row that advanced tells of none."""
+    """Return the union of the rows' slots; 0 where an active row has no slots."""
     untold = np.logical_or.reduceat((first >= 0) & (fives == 0), at)
     return np.where(untold, 0, np.bitwise_or.reduceat(fives, at)).astype(np.int16)
 

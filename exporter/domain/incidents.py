@@ -24,7 +24,7 @@ _MINUTE = 60.0
 class Incident:
     """``topics`` of ``promised`` ones fell silent together: of the cluster, or at one ``leader``.
 
-    All of them can have fallen silent between ``since`` and ``until`` (Unix seconds). ``most`` tells that these are
+    All of them can have fallen silent between ``since`` and ``until`` (Unix seconds). ``most`` means that these are
     most of the promised ones: so the cluster or the leader is the cause, and else something that these topics share.
     """
 
@@ -144,7 +144,7 @@ def hold(streams: Streams, now: float) -> Held:
 
 
 def of_fleet(silent: Silent, promised: int, now: float) -> Iterator[Group]:
-    """Yield the members of each incident of a cluster now: what began together, and what is silent at once beside."""
+    """Yield the members of each incident of a cluster: those that began together, then those silent at once."""
     left = silent.promised & ~np.isnan(silent.since)
     for group in _groups(silent, promised, HELD_SHARE):
         yield group

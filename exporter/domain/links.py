@@ -1,4 +1,4 @@
-"""Addresses of what stands beside a report or a page."""
+"""Addresses that reports and pages link to."""
 
 from __future__ import annotations
 

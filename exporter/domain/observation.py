@@ -65,7 +65,7 @@ class Observed:
     reason: Rows
 
     def after(self, earlier: Observed) -> Observed:
-        """Return the same with what was known ``earlier``, when other polls were looked at."""
+        """Return the same joined with what was known ``earlier`` from other polls."""
         until = np.maximum(self.until, earlier.until)
         went_on = (earlier.unreadable_since >= 0) & (self.until < earlier.unreadable_since)
         both = (self.unreadable_since >= 0) & went_on
@@ -83,7 +83,7 @@ class Observed:
 def observed(streams: int, listings: Listings, failures: Failures, polls: Sequence[Polls]) -> Observed:
     """Return how far polls and listings prove the silence of each stream; ``polls`` are by observer.
 
-    What an exporter listed before its last start, and not since, is vouched for only up to that start.
+    What an exporter listed before its last start, and not since, is proved only up to that start.
     """
     until, since = np.full(streams, UNKNOWN, np.int64), np.full(streams, UNKNOWN, np.int64)
     reason = np.full(streams, UNKNOWN, np.intp)
@@ -105,7 +105,7 @@ def observed(streams: int, listings: Listings, failures: Failures, polls: Sequen
 
 
 def _vouch(own: Rows, listings: Listings, failures: Failures, observer: int, polls: Polls, proved: Observed) -> None:
-    """Add what one exporter vouches for: its last good poll of each partition that it lists."""
+    """Add what one exporter proves: its last good poll of each partition that it lists."""
     stream = listings.stream[own]
     restart = np.searchsorted(polls.starts, listings.at[own], side="right")
     ends = np.append(polls.starts, np.iinfo(np.int64).max)[restart]
@@ -151,9 +151,9 @@ def listed_streams(
     deleted: Flags,
     polled: Mapping[str, int],
 ) -> Flags:
-    """Tell of partitions, by the newest row that lists each, which still exist under their topic's present id.
+    """Return which partitions still exist under their topic's present id, by the newest row that lists each.
 
-    ``cluster`` is by row, ``topic_id`` a number for each id, in the order of ids; ``polled`` says when each cluster
+    ``cluster`` is by row, ``topic_id`` a number for each id, in the order of ids; ``polled`` is when each cluster
     was last polled.
     """
     known = listed_at >= 0

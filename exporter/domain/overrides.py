@@ -1,4 +1,4 @@
-"""What the configuration says of topics by name; overrides take precedence over all that was learned."""
+"""Settings of topics by name; overrides take precedence over all that was learned."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Entry = TypeVar("Entry", TopicOverride, Outage)
 
 
 class Entries(Generic[Entry]):
-    """Entries of the configuration that are said of topics, in order."""
+    """Entries of the configuration that match topics by name, in order."""
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
         """Raises re.error where ``topics`` of one is not a regular expression."""
@@ -38,7 +38,7 @@ class Entries(Generic[Entry]):
                 self._patterns.append((place, re.compile(entry.topics), entry))
 
     def of(self, cluster: str, topic: str) -> tuple[Entry, ...]:
-        """Return all that is said of a topic."""
+        """Return all entries that match a topic."""
         told = list(self._names.get(topic, ()))
         told += [(place, entry) for place, pattern, entry in self._patterns if pattern.fullmatch(topic)]
         return tuple(entry for _, entry in sorted(told, key=lambda one: one[0]) if entry.cluster in (None, cluster))

@@ -84,7 +84,7 @@ class PastWeeks:
         self._real, self._real_ended = found[real], ended[real]
         nothing = found[~real]
         day = np.floor(nothing.end / 86_400.0).astype(np.int64)
-        # Those of one day miss the same: the first of them stands for all.
+        # Those of one day miss the same: the first of them is counted for all.
         first = runs(nothing.stream, day) if len(day) else np.zeros(0, np.intp)
         self._none, self._none_ended = nothing[first], ended[~real][first]
 
@@ -260,7 +260,7 @@ class _Places:
 
 
 def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:
-    """Tell which hours were observed: not those between two of which one tells not when its records were written."""
+    """Return which hours were observed: not those between two rows where the write times of one are unknown."""
     lost = np.zeros(count * width + 1, np.int64)
     active = hours.active
     same = hours.stream[1:] == hours.stream[:-1]

@@ -54,7 +54,7 @@ def remembered(stream: Rows, length: Floats, age: Floats, streams: int) -> Flags
 
 
 def pauses(stream: Rows, missed: Floats, length: Floats, lived: Floats) -> Floats:
-    """Return up to how many missed slots a silence is a pause, for each stream; 0 where no past silence says so.
+    """Return up to how many missed slots a silence is a pause, for each stream; 0 where no past silence proves one.
 
     Of each past silence: its stream, the slots that it missed and its length in seconds. ``lived`` is how long each
     stream is known, in seconds.

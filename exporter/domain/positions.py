@@ -141,7 +141,7 @@ class Positions:
     def read(
         cls, rows: GroupRows, at: float, committed: Offsets, reason: Codes, lag: Offsets, lost: Offsets, known: Flags
     ) -> Positions:
-        """Return positions as read at a moment, without time lags; ``known`` tells where ``lost`` is."""
+        """Return positions as read at a moment, without time lags; ``known`` flags where ``lost`` is known."""
         groups, count = len(rows.names), len(rows)
         return cls(
             rows,

@@ -1,4 +1,4 @@
-"""The shipped prior: what is assumed of the silences of a fleet until its own history tells."""
+"""The shipped prior: what is assumed of the silences of a fleet until its own history is long enough."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Prior:
     """How often a silence is unusual, how far its score goes then, and which share of these are repaired outages.
 
-    ``exporter.domain.thresholds`` says what the parameters are of.
+    ``exporter.domain.thresholds`` defines the parameters.
     """
 
     rate: float

@@ -47,7 +47,7 @@ def flat(active: Floats, observed: Floats) -> Floats:
 def by_days(active: Floats, observed: Floats, rates: Floats) -> Floats:
     """Return how much the active hours of days vary over what chance allows; 0 where too few days are known.
 
-    ``active`` and ``observed`` [n, weeks, 168] tell of hours, ``rates`` [n, 168] which share of them is active. Each
+    ``active`` and ``observed`` [n, weeks, 168] are flags of hours, ``rates`` [n, 168] the share of active ones. Each
     day is held against the same day of other weeks; the median over days, so that an outage is one of many.
     """
     count, weeks = active.shape[:2]

@@ -1,8 +1,8 @@
 """Streams whose few records come at random: how long their silences last follows from how many records there are.
 
-The longest silences of eight weeks are few where records are few, and tell little of the next one. Where silences are
+Where records are few, eight weeks have few long silences, and they predict little of the next one. Where silences are
 spread as those of independent records are (their length by the traffic clock is exponential), the law of such records
-tells more: with n records in the past the chance of a silence of U missed slots is (1 + U / n)^-n.
+predicts more: with n records in the past the chance of a silence of U missed slots is (1 + U / n)^-n.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from exporter.domain.hours import Integers
 from exporter.domain.traffic_clock import NATS
 
 MOST_A_WEEK = 42.0
-"""With more active hours a week than this the longest silences of the past tell enough."""
+"""With more active hours a week than this the longest silences of the past predict enough."""
 
 DISPERSION = (0.75, 1.25)
 """Records come at random where the mean square of their silences is so many times that of an exponential law: less are

@@ -26,7 +26,7 @@ QUIET = 0.5
 """A stream rests on the days of a calendar if its quietest day of the week has at most this share of a mean day."""
 
 REFERENCE_WEEKS, LEAST_REFERENCES = 8, 4
-"""What is usual for a topic on a day is told by the same day of the eight weeks before; four of them must be known."""
+"""The usual activity of a day is the median of that day in the eight weeks before; four of them must be known."""
 
 LOW = 0.4
 """A topic is low on a day if it was active in no more than this share of its usual hours."""
@@ -45,7 +45,7 @@ class Rest(NamedTuple):
     until: float
     why: str
     seen: bool
-    """Whether the topic was seen to rest; else a calendar says so."""
+    """Whether the history showed the rest; else it is from a calendar."""
 
 
 class OngoingDrop(NamedTuple):
@@ -54,15 +54,15 @@ class OngoingDrop(NamedTuple):
     since: float
     """The begin of its first day, Unix seconds."""
     until: float
-    """From here on it holds nothing: a rest lasts no longer."""
+    """No verdict is held from here on: a rest lasts no longer."""
     low: int
-    """So many topics were low on its last day that is over, ..."""
+    """How many topics were low on its last complete day."""
     judged: int
-    """... of so many that usually write on such a day."""
+    """How many topics usually write on such a day."""
 
     @property
     def name(self) -> str:
-        """The same for as long as it goes on."""
+        """A name that stays the same until the drop ends."""
         return f"drop-{iso(self.since)[:10]}"
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ class Rests:
         return self._of(cluster, topic)
 
     def falling(self, cluster: str, topic: str) -> OngoingDrop | None:
-        """Return the drop that goes on and that a topic takes part in, None where there is none."""
+        """Return the drop that has not ended and that a topic takes part in, None where there is none."""
         run = self._falling.get(cluster, ())
         if not any(topic in one.topics for one in run):
             return None
@@ -200,7 +200,7 @@ def _runs(drops: Iterable[Drop]) -> Iterator[Sequence[Drop]]:
 
 
 def _apart(rests: Iterable[Rest]) -> Iterator[Rest]:
-    """Yield rests that do not overlap; what was seen goes before what a calendar says."""
+    """Yield rests that do not overlap; a rest that history showed takes precedence over one of a calendar."""
     end = -np.inf
     for one in sorted(rests, key=lambda one: (one.since, not one.seen)):
         if one.until > end:
@@ -241,7 +241,7 @@ FELL_WITHIN_DAYS = 7
 
 @dataclass(frozen=True, slots=True)
 class _Day:
-    """What a day that was observed tells of each topic."""
+    """The activity of each topic on one observed day."""
 
     judged: Flags
     """Whether it is usually active on such a day."""
@@ -257,9 +257,9 @@ def drops(active: Integers, first: Integers, covered: Flags, days: Iterable[int]
     """Yield those of the ``days`` on which the fleet dropped; days count from the first of ``active``.
 
     ``active`` [topics, days] are active hours, ``first`` the day from which each topic is known, ``covered`` whether a
-    day was observed. Only what came before a day tells what is usual on it. A drop begins on a day on which enough
-    topics fell, and goes on while enough of these and of those that fell later are low: topics that die one by one are
-    none, however many. All that are low on it take part.
+    day was observed. What is usual on a day follows from the days before it alone. A drop begins on a day on which
+    enough topics fell. It lasts while enough of these, and of those that fell later, are low. So topics that die one by
+    one are no drop, however many they are. All that are low on it take part.
     """
 
     @lru_cache(None)
@@ -294,7 +294,7 @@ def drops(active: Integers, first: Integers, covered: Flags, days: Iterable[int]
 
 
 def _day(active: Integers, first: Integers, covered: Flags, day: int) -> _Day | None:
-    """Return what a day tells, None where it was not observed or nothing is known of what is usual on it."""
+    """Return the activity of a day, None where it was not observed or its usual activity is unknown."""
     if day < 0 or not covered[day]:
         return None
     references = [past for week in range(1, REFERENCE_WEEKS + 1) if (past := day - 7 * week) >= 0 and covered[past]]

@@ -33,7 +33,7 @@ DUE_FROM, MOST_SKIPPED = 0.5, 0.25
 the due runs skipped there is no schedule."""
 
 LONGEST_RUN = 12
-"""A stream that is active for more hours of a cycle than this on average is told more about by its traffic clock."""
+"""A stream with more active hours a cycle than this on average is judged better by its traffic clock."""
 
 LEAST_RUNS = 5
 _LEAST_CYCLES = {24: 12, HOURS: 5}

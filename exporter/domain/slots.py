@@ -77,7 +77,7 @@ def week_of(moments: Floats) -> Integers:
 
 
 def in_slots(hours: Hours, slot: Slot) -> Hours:
-    """Return the hours as they are told in these slots: those told by the hour alone are unknown in finer ones."""
+    """Return the hours in slots of this size. Hours recorded without five-minute detail are unknown in finer slots."""
     if slot == BY_HOUR:
         return hours
     told = hours.fives != 0

@@ -43,7 +43,7 @@ def expected(spread: float, count: Integers) -> Floats:
 
 
 def _spread(squares: Floats, count: Floats) -> Floats:
-    """The spread to expect of the next score, given those seen."""
+    """The spread to expect of the next score, from past scores."""
     seen = np.maximum(count, 1.0)
     prior = _SPREAD_WEIGHT * _SPREAD**2
     return np.asarray(np.sqrt((prior + squares) / (_SPREAD_WEIGHT + seen - 1.0) * (1.0 + 1.0 / seen)))

@@ -46,7 +46,7 @@ class Streams:
     rests: Strings
     """The sequence of ``exporter.domain.rests.Rest`` of each."""
     falling: Strings
-    """The ``exporter.domain.rests.OngoingDrop`` that goes on, None where it takes part in none."""
+    """The fleet-wide drop that has not ended and that it takes part in; None where there is none."""
 
     def __len__(self) -> int:
         return len(self.topic)
@@ -63,7 +63,7 @@ class Streams:
 def with_topics(partitions: Streams, topics: Streams) -> Streams:
     """Return the partitions and after them their topics, silent only as far as every partition is known to be.
 
-    ``topics`` tell what is known of each topic's advances, in the order of their numbers.
+    ``topics`` holds what is known of each topic's advances, in the order of their numbers.
     """
     order = np.argsort(partitions.topic, kind="stable")
     mine = partitions[order]

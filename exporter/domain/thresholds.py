@@ -1,8 +1,8 @@
 """The score past which a silence is dead, learned from the scores of the fleet's own past silences.
 
 A past silence that a record ended was a pause of the stream or an outage that somebody repaired. Scores of pauses fall
-off quickly, scores of outages slowly, and only an alarm in a pause is false. The two are told apart as a mixture of two
-exponential tails, e being the score above ``FLOOR``:
+off quickly, scores of outages slowly, and only an alarm in a pause is false. A mixture of two exponential tails
+separates the two, e being the score above ``FLOOR``:
 
     density(e) = (1 - share) Exp(scale) + share Exp(OUTAGE_SCALE)
 
@@ -23,7 +23,7 @@ FLOOR = 2.0
 """A silence with a score up to here is an ordinary one; no threshold lies below."""
 
 HIGHEST = 9.0
-"""No threshold lies above, whatever the fleet was like: slower than this nobody is told of a death."""
+"""No threshold is higher, whatever the fleet's history: this bounds how late a death is reported."""
 
 OUTAGE_SCALE = 4.0
 
@@ -55,7 +55,7 @@ class PastAlarms:
 
 @dataclass(frozen=True, slots=True)
 class PastScores:
-    """What the scores of past silences say: how often one passes ``FLOOR``, and how far it goes then."""
+    """The distribution of past scores: how often one exceeds ``FLOOR``, and by how much."""
 
     rate: float
     """Silences past FLOOR in a topic-week."""

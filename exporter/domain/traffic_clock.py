@@ -124,7 +124,7 @@ class Resting:
     """The rests of n streams: few are different, and many streams have the same."""
 
     def __init__(self, rests: Sequence[Sequence[Span]], of: NDArray[np.integer]) -> None:
-        """``of`` [n] tells which of the ``rests`` each stream has, -1: none. Each is in order, without overlaps."""
+        """``of`` [n] is the index in ``rests`` of each stream, -1: none. Each is in order, without overlaps."""
         self._of = of
         self._spans: list[tuple[Floats, Floats]] = []
         """From and until of the first rest of each, of the second, and so on; infinite where it has none, as the last.

@@ -100,7 +100,7 @@ class DailySums:
     """Sums from those of days: for the exporter, which holds all profiles but judges one silence of each stream."""
 
     def __init__(self, profiles: Profiles, of: NDArray[np.int32]) -> None:
-        """``of`` [n] tells which profile each stream has; several may have the same."""
+        """``of`` [n] is the index of each stream's profile; several streams may share one."""
         self._of = of
         self._rates, self._days, self._sharpest = profiles.rates, profiles.passed, profiles.sharpest
         self._blocks = profiles.rates.reshape(-1, DAY_HOURS)

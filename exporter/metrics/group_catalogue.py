@@ -94,7 +94,7 @@ GROUP_METRICS = (
     Metric(
         "kafka_topic_consumergroups_without_members",
         "gauge",
-        "Those of kafka_topic_consumergroups that have no member: clients that commit without being one, and groups "
+        "Groups in kafka_topic_consumergroups that have no member: clients that commit without being one, and groups "
         "that committed once and never came again. Absent as those are." + SWEPT,
         TOPIC,
     ),

@@ -1,8 +1,8 @@
 """The weekly liveness report: what died, since when, why that is believed, and what to do.
 
 Tables -> ``Facts`` (``tables``) -> ``Report`` (``build``) -> HTML and Markdown (``render``), JSON and CSV (``forms``),
-with a page for each owner (``folder``). The same tables give the same bytes: the clock only tells which verdicts are of
-a clock that was ahead.
+with a page for each owner (``folder``). The same tables give the same bytes: the clock only decides which
+verdicts are of a clock that was ahead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NoVerdictsError(ReportError):
 
 @dataclass(frozen=True, slots=True)
 class ReportPaths:
-    """The three forms of one report, and the moment it speaks of; lists and pages of owners are beside them."""
+    """The files of one report in its three forms, and its moment. Lists and pages of owners are in the same folder."""
 
     as_of: datetime
     html: Location

@@ -1,4 +1,4 @@
-"""Facts -> report: who stands in which section, once, and what is said at the top. Pure."""
+"""Builds the report from facts: each topic in one section, and the summary at the top. Pure."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def _entries(facts: Facts) -> dict[str, list[Entry]]:
             by_section[_section_of(row, facts)].append(row)
         if topic is not None and own is not None:
             by_section.pop(own, None)
-            # A dead topic speaks for all of its partitions, whatever became of each.
+            # A dead topic represents all of its partitions, whatever their verdicts.
             if topic.finding.verdict in _GONE_SILENT:
                 by_section.clear()
             entries[own].append(_entry(facts, [topic]))

@@ -36,7 +36,7 @@ class JudgedStream:
 class Facts:
     """Everything the report needs.
 
-    ``judged`` holds all topic rows, and the partition rows that their topic does not speak for: neither ``live`` nor
+    ``judged`` holds all topic rows, and the partition rows that their topic does not represent: neither ``live`` nor
     ``quiet``, or unreadable, or revived. ``gone`` are topics dead in the verdicts of ``week_ago_as_of`` that are no
     longer judged. ``asked_for`` is the moment the caller named, ``first_as_of`` that of the oldest verdicts.
     ``week_ago`` has the verdict of each topic in those of ``week_ago_as_of``.

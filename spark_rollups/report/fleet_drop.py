@@ -1,4 +1,4 @@
-"""The days on which a fleet dropped, as the report tells them: which topics, how long, and whether they did before."""
+"""Fleet-wide drops as the report shows them: which topics, how long, and whether they dropped before."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """What stands around a topic: who reads it, what it is a copy of, and where its own copies are.
+    """Relations of a topic: who reads it, what it is a copy of, and where its own copies are.
 
     ``consumer_groups`` committed in it or have it assigned, None where that is not known. ``replica_of`` and
     ``mirrored_to`` are ``cluster/topic``; ``replica_state`` is one of the exporter's, None where source and copy cannot
@@ -149,9 +149,9 @@ class Relations:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """All that a section says of one topic.
+    """One topic in a section.
 
-    ``findings`` is either the topic itself (one finding without a partition), which speaks for its partitions, or
+    ``findings`` is either the topic itself (one finding without a partition), which represents its partitions, or
     those of its partitions that belong here while the topic as a whole does not.
     """
 
@@ -166,7 +166,7 @@ class Entry:
 
     @property
     def is_topic(self) -> bool:
-        """Whether the entry speaks of the topic as a whole."""
+        """Whether the entry is the topic as a whole."""
         return self.findings[0].partition is None
 
     @property
@@ -179,7 +179,7 @@ class Entry:
 class Section:
     """One heading of the report. ``key`` is stable and names it in the JSON and in links.
 
-    ``meaning`` says what stands here, ``advice`` what to do about it.
+    ``meaning`` describes the entries, ``advice`` is what to do about them.
     """
 
     key: str
@@ -190,12 +190,12 @@ class Section:
 
     @property
     def topic_count(self) -> int:
-        """Entries that speak of a whole topic."""
+        """Entries that are whole topics."""
         return sum(1 for entry in self.entries if entry.is_topic)
 
     @property
     def partition_count(self) -> int:
-        """Single partitions, in topics that do not stand here as a whole."""
+        """Single partitions, of topics that are not here as a whole."""
         return sum(len(entry.findings) for entry in self.entries if not entry.is_topic)
 
 
@@ -244,7 +244,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one weekly run said: topics in all, live or quiet, dead or retired, and the bytes of the latter."""
+    """The counts of one weekly run: topics in all, live or quiet, dead or retired, and the bytes of the latter."""
 
     as_of: datetime
     topics: int
@@ -331,7 +331,7 @@ class ListedTopic:
     deletion_candidate: bool | None = None
     dead_since: datetime | None = None
     plain: str = ""
-    """What speaks for its verdict, in plain words."""
+    """The reasons for its verdict, in plain words."""
 
 
 @dataclass(frozen=True, slots=True)

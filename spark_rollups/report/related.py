@@ -1,4 +1,4 @@
-"""What the report says around each topic: its readers, its copies and its size."""
+"""Relations of each topic in the report: its readers, its copies and its size."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Report -> HTML and Markdown, by the templates in ``spark_rollups/templates``.
 
 They show the first entries of a list and count the rest, so that a report of ten thousand deaths opens at once; the
-JSON and the CSV lists beside them have all.
+JSON and the CSV lists contain all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MARKDOWN_OWNERS = 50
 MARKDOWN_ENTRIES = 10
 """Entries of an owner, and lines of other lists, in the Markdown."""
 OPEN_FINDINGS = 3
-"""Different lines told of the partitions of one entry."""
+"""Different lines shown for the partitions of one entry."""
 LISTED_GAPS = 20
 """Gaps of one cluster's coverage that are listed, the longest ones."""
 LISTED_NAMES = 50
@@ -195,7 +195,7 @@ def _trends(report: Report) -> list[tuple[str, str, list[drawing.Bar]]]:
 
 
 def _scope(entry: Entry) -> str:
-    """Return which part of its topic an entry speaks of."""
+    """Return which part of its topic an entry covers."""
     numbers = entry.partition_numbers
     if entry.is_topic:
         return "whole topic" if entry.partitions == 1 else f"whole topic, {plural(entry.partitions, 'partition')}"

@@ -1,4 +1,4 @@
-"""Tells of deaths that a record ended whether each is taken for an outage or for a pause: then it was a false alarm."""
+"""Classifies deaths that a record ended: an outage, or a pause and therefore a false alarm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Revival
 def taken_for(
     judged: Sequence[JudgedStream], maxima: DataFrame, as_of: datetime, outages: Sequence[Outage]
 ) -> list[JudgedStream]:
-    """Return what is judged, each revival with what it is taken for by the past of the fleet (rows of MAXIMA)."""
+    """Return the judged streams, each revival classified by the past of the fleet (rows of MAXIMA)."""
     known = Entries(outages)
 
     @cache

@@ -104,7 +104,7 @@ def _coverage_warning(coverage: ClusterCoverage, facts: Facts, zone: tzinfo) -> 
 
 
 def notes(facts: Facts, zone: tzinfo) -> Iterable[str]:
-    """Return how what is new was told from what is not, where there are no verdicts of a week ago."""
+    """Return how new deaths were recognised where there are no verdicts of a week ago."""
     if not facts.tallies or (facts.week_ago_as_of is not None and not facts.compared_late):
         return
     if facts.week_ago_as_of is not None:
@@ -113,4 +113,4 @@ def notes(facts: Facts, zone: tzinfo) -> Iterable[str]:
         since = "These are the first verdicts on record"
     else:
         since = f"The verdicts on record begin {moment(facts.first_as_of, zone)}, less than a week before these"
-    yield f"{since}: what died this week is told by the moment each silence passed its limit."
+    yield f"{since}: deaths of this week are those whose silence passed its limit this week."

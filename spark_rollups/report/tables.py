@@ -164,7 +164,7 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
     news = (
         ~F.col("verdict").isin(*_ALIVE) | (F.coalesce("state", F.lit("")) == State.UNREADABLE.value) | F.col("revived")
     )
-    # A topic speaks for partitions of which the same is to be said, and a dead one for all of its partitions.
+    # A topic represents partitions with the same finding, and a dead topic all of its partitions.
     spoken_for = F.coalesce(
         F.col("topic_seen_as.verdict").isin(*_DEAD) | (F.col("seen_as") == F.col("topic_seen_as")), F.lit(False)
     )
@@ -263,7 +263,7 @@ def _gone(past: Sequence[_Row], week_ago: datetime | None, still_judged: set[Top
 
 
 def _told_then(verdict: str, topic: _Row) -> Finding:
-    """Return what past verdicts say of a topic, as far as it is read."""
+    """Return the columns of past verdicts of a topic that the report reads."""
     told = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
     return Finding(
         partition=None,

@@ -1,4 +1,4 @@
-"""How the report tells a finding and a rule in plain words, and shows texts that others wrote as they are."""
+"""Words findings and rules of the report in plain English, and escapes texts that others wrote."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def delete_command(topic: str) -> str | None:
 
 
 def in_plain_words(finding: Finding) -> str:
-    """Return what speaks for a verdict, for readers who know nothing of its rule."""
+    """Return the reasons for a verdict, for readers who know nothing of its rule."""
     unread = ""
     if finding.state == State.UNREADABLE:
         unread = f"The last poll could not read it ({finding.reason or 'no reason given'}). "
@@ -153,7 +153,7 @@ _TAKEN_FOR = {
 
 
 def taken_for(revival: Revival) -> str:
-    """Return what an ended death is taken for, as the end of a sentence; empty where that is not known."""
+    """Return how an ended death is classified, as the end of a sentence; empty where that is not known."""
     return "" if revival.taken_for is None else _TAKEN_FOR[revival.taken_for]
 
 

@@ -204,8 +204,8 @@ def test_after_a_pause_of_the_rollup_the_report_names_the_day_that_it_compares_w
     assert report.section("gone").meaning.startswith("Dead on Tue 2026-01-27 and no longer in the inventory")
     [note] = report.notes
     assert note == (
-        "There are no verdicts of a week ago; the newest before are of Tue 2026-01-27 12:00 UTC: what died this week "
-        "is told by the moment each silence passed its limit."
+        "There are no verdicts of a week ago; the newest before are of Tue 2026-01-27 12:00 UTC: deaths of this week "
+        "are those whose silence passed its limit this week."
     )
     html, markdown = to_html(report), to_markdown(report)
     assert 'title="1 on Tue 2026-01-27">+1</span>' in html

@@ -49,7 +49,7 @@ class Measured:
     results: dict[str, dict[float, Figures]]
     in_time: dict[str, dict[float, Alarms | None]]
     tells: Rows
-    """What the set can tell and what it cannot."""
+    """What the set can show and what it cannot."""
     incidents: dict[str, float]
     judged: dict[str, Judged]
     account: PromiseReport | None = None
@@ -64,7 +64,7 @@ class Measured:
     def tables(self) -> list[tuple[str, Rows]]:
         """Titles and tables."""
         compared = [name for name in COMPARED if name in self.results]
-        found = [(self.title, main_table(self.results)), ("What this set can tell", self.tells)]
+        found = [(self.title, main_table(self.results)), ("What this set can show", self.tells)]
         fitted = list(self.in_time[compared[0]])
         if len(set(self.units.kinds)) > 1:
             for nominal in fitted:
@@ -142,7 +142,7 @@ def measure(units: Units, published: Published | None = None) -> Measured:
 def _tells(made: Trial) -> Rows:
     units, fleet, weeks = made.units, made.units.fleet, int(made.eligible.sum())
     several, fitted = made.eligible.any(1).sum(), supported(made)
-    rows: Rows = [("of", "what it can tell")]
+    rows: Rows = [("of", "what it can show")]
     rows.append(
         (f"{units.level}s", f"{several} of {len(units)} are judged, in {weeks} weeks, and cut {len(made.cuts)} times")
     )
