@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import Reason, Snapshot, State
-from exporter.domain.formatting import plural, some
+from exporter.domain.formatting import named, plural, some
 from exporter.kafka import ConnectResult
 
 MAX_TIMESTAMP_SINCE = 7
@@ -61,8 +61,7 @@ def _absent_brokers(seen: PolledCluster) -> Iterator[Finding]:
     led_by_none = sum(part.leader is None for part in parts)
     if not away:
         return
-    names = f"{'broker' if len(away) == 1 else 'brokers'} {some(away)}"
-    what = f"{names} should hold replicas, but the cluster does not list it as up"
+    what = f"{named('broker', away)} should hold replicas, but the cluster does not list it as up"
     costs = "none now: others lead its partitions"
     if led_by_none:
         costs = f"{plural(led_by_none, 'watched partition')} without a leader: unreadable, their silence is not proved"
@@ -82,8 +81,7 @@ def versions(seen: PolledCluster) -> Iterator[Finding]:
         knows = proved if proved is not None or spoken is None else spoken >= MAX_TIMESTAMP_SINCE
         alike[knows, spoken].append(broker)
     for (knows, spoken), brokers in alike.items():
-        names = f"{'broker' if len(brokers) == 1 else 'brokers'} {some(brokers)}"
-        which = f"{names} ({_kafka(spoken)})"
+        which = f"{named('broker', brokers)} ({_kafka(spoken)})"
         if knows:
             yield Finding("versions", Severity.OK, f"{which}: MAX_TIMESTAMP is supported")
         elif knows is None:

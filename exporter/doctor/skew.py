@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from exporter.doctor.findings import Finding, Severity
 from exporter.domain import Metadata, Snapshot, State, TopicPartition
-from exporter.domain.formatting import some
+from exporter.domain.formatting import named
 from exporter.domain.ports import Clock
 
 LOOK_SECONDS = 5.0
@@ -101,8 +101,8 @@ def judge(bounds: Mapping[int, Bounds], brokers: Mapping[int, str], slack: float
         yield Finding(
             check,
             Severity.NOTE,
-            f"the clock of {'broker' if len(unknown) == 1 else 'brokers'} {some(unknown)} is unknown: no record "
-            f"that it stamped appeared within {LOOK_SECONDS:g} s",
+            f"the clock of {named('broker', unknown)} is unknown: no record that it stamped appeared within "
+            f"{LOOK_SECONDS:g} s",
             "none known",
             "run `doctor` again while consumers commit offsets or LogAppendTime topics are written, with Describe on "
             "__consumer_offsets",

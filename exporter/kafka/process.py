@@ -24,6 +24,7 @@ from enum import StrEnum
 from multiprocessing.connection import Connection
 from typing import Any
 
+from exporter.domain.formatting import size
 from exporter.domain.ports import SourceError
 from exporter.domain.readings import Reason
 from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
@@ -187,7 +188,7 @@ class ClientProcess:
                 return
             grown = running.memory - running.settled_memory
             if grown > self.growth_bytes:
-                self._replace(running, Restart.MEMORY, f"holds {grown >> 20} MiB more than after its first calls")
+                self._replace(running, Restart.MEMORY, f"holds {size(grown)} more than after its first calls")
 
     def reached(self, name: str, *, good: bool) -> None:
         """Take whether a client could reach the cluster; after too many failures the process is replaced."""

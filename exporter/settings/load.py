@@ -11,7 +11,7 @@ from typing import NamedTuple, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from exporter.domain.formatting import setting_duration
+from exporter.domain.formatting import plural, setting_duration
 from exporter.settings.delivery import WRITTEN_OUT, RecipientSettings
 from exporter.settings.document import MAX_DEPTH, Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.properties import MASK, is_secret
@@ -55,7 +55,7 @@ class SettingsError(Exception):
     """The configuration cannot be used. ``problems`` has a line for each: place, rule, value; no secrets."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        count = plural(len(problems), "problem")
         super().__init__("\n".join([f"{count} in the configuration:", *(f"  - {problem}" for problem in problems)]))
         self.problems = problems
 
