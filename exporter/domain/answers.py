@@ -15,10 +15,10 @@ from exporter.domain.readings import Answer, Reason
 REASONS = tuple(Reason)
 
 ANSWERED, NO_ANSWER = 0, -1
-"""Codes beside those of ``reason_code``: a good answer; none to rest on, because nobody asked or it was disproved."""
+"""Codes beside those of ``reason_code``: a good answer; no valid one, because nobody asked or it was disproved."""
 
 _NOBODY = Answer()
-"""Stands for no answer at all."""
+"""The code of a missing answer."""
 
 _CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
 

@@ -1,4 +1,4 @@
-"""What each stream's silences are measured by, week by week.
+"""The baseline of each stream's silences, week by week.
 
 The baseline of a week is made of the eight weeks before it and of nothing else, so it is computed once and never
 changes; a silence is measured by that of the week in which it began, and so never enters its own. How it is made is in
@@ -23,7 +23,7 @@ WEEKS = 8
 """So many weeks make a baseline."""
 
 PERIOD_WEEKS = 12
-"""So many weeks are looked at for a stream that is too slow for a profile."""
+"""Weeks that are read for a stream that is too slow for a profile."""
 
 ACTIVE_SLOTS_NEEDED = 10
 WEEKS_NEEDED = 2
@@ -37,7 +37,7 @@ longest it is suspect and dead."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Baselines:
-    """What silences that begin in a week are measured by: a column [n] each; NaN where nothing is."""
+    """The baselines for silences that begin in a week, a column [n] each; NaN where a stream has none."""
 
     stream: Rows
     week: Integers
@@ -58,15 +58,15 @@ class Baselines:
     history_start: Floats
     """Unix seconds."""
     observed: Floats
-    """Seconds from then to the begin of the week of which it is known when something was written in them."""
+    """Seconds from then to the start of the week that were observed."""
     largest_silence: Floats
-    """Seconds from the last advance to the next one; an upper bound where advances are told by the slot."""
+    """Seconds from the last advance to the next one; an upper bound where advances are known by slot only."""
     largest_silence_end: Floats
     largest_missed: Floats
     weekly_scores: NDArray[np.float64]
     """[n, 8]: the largest score of each week, before it is clipped."""
     pause: Floats
-    """Missed slots (with a schedule nats): up to here a silence is a pause that the stream's own past holds."""
+    """Missed slots (with a schedule: nats) up to which a silence is a pause like earlier ones of the stream."""
     schedule: NDArray[np.object_]
     """When its runs are due (``exporter.domain.schedule.Schedule``), None where it has no schedule."""
     together: Flags
@@ -94,7 +94,7 @@ class Baselines:
         return planned(self.schedule)
 
     def clocks(self, rests: Sequence[Sequence[Span]] = ()) -> Clocks:
-        """Return what measures the silences of each row; profiles in single precision, as they are published.
+        """Return the clocks of each row; profiles are in single precision, as they are published.
 
         ``rests`` are those of each row.
         """

@@ -30,10 +30,10 @@ QUIET_WEEKS = 2
 """Whether a topic has a quiet day of the week follows from so many weeks before the newest holiday."""
 
 LONG_MUTE = 365 * 86_400.0
-"""A mute that lasts so much longer has no end, for all that anybody will notice."""
+"""A mute that lasts longer than this counts as one without an end."""
 
 LOOSE = 100.0
-"""A ``max_silence`` of so many times the longest silence finds nothing soon."""
+"""A ``max_silence`` of more than so many times the longest silence finds deaths too late."""
 
 _HOUR, _WEEK_HOURS = 3600, 168
 
@@ -44,16 +44,16 @@ class Contradiction:
 
     setting: str
     entry: str
-    """What of it is meant: ``DE-BY, Easter Monday``, ``max_silence: 1d``, ``until: 2026-03-01``."""
+    """The part of the entry: ``DE-BY, Easter Monday``, ``max_silence: 1d``, ``until: 2026-03-01``."""
     cluster: str
     topic: str
     since: float | None = None
     until: float | None = None
     """The span in which the topic wrote, Unix seconds."""
     active_hours: int | None = None
-    """Hours in it with records, ..."""
+    """Hours in the span with records."""
     usual_hours: float | None = None
-    """... and in that of a usual week."""
+    """Hours with records in the same span of a usual week."""
     longest_silence: float | None = None
     limit: float | None = None
     """``max_silence``, and the longest silence of the topic's past, in seconds."""
@@ -78,7 +78,7 @@ def compared(active: Integers, known_from: int, since: float, until: float) -> t
 
 
 def wrote_as_usual(found: tuple[int, float] | None) -> bool:
-    """Tell of what ``compared`` returned whether the topic wrote as ever, or nearly so."""
+    """Return whether the topic wrote as usual, or nearly so, by what ``compared`` returned."""
     return found is not None and found[0] > LOW * found[1]
 
 
@@ -101,7 +101,7 @@ def holiday_worked(
 def of_override(
     override: TopicOverride, key: tuple[str, str], now: float, longest_silence: float | None, records: int
 ) -> Contradiction | None:
-    """Return what the history of a topic (cluster, name) says against the override in force as of ``now``, if anything.
+    """Return how the history of a topic (cluster, name) contradicts the override in force as of ``now``, None if not.
 
     ``longest_silence`` in seconds is that of the weeks before the present silence, None where unknown; ``records`` are
     those of the last seven days.

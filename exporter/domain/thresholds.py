@@ -35,18 +35,18 @@ _BINS = np.append(np.arange(0.0, 20.0, 0.02), np.inf)
 
 @dataclass(frozen=True, slots=True)
 class PastAlarms:
-    """What the thresholds in force gave in the weeks before a rollup; None where an older rollup did not count."""
+    """False alarms and outages in the weeks before a rollup; None where an older rollup did not count."""
 
     false_alarms: int
     topic_weeks: int
     outages: int | None = None
     """Outages that were repaired."""
     outages_alarmed: int | None = None
-    """Those of them that were called dead."""
+    """Repaired outages that had the verdict dead."""
     alarms_a_week: float | None = None
-    """To expect, in outages too: past silences that the present threshold calls dead."""
+    """Alarms to expect, false or in outages: past silences a week that the present threshold calls dead."""
     outages_seen: float | None = None
-    """The share of these outages that the present threshold calls dead."""
+    """The share of repaired outages that the present threshold calls dead."""
     topics: int | None = None
     """The size of the fleet: topics that count in a week."""
     promised: float | None = None

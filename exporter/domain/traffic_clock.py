@@ -29,7 +29,7 @@ FORESEEN_WEEKS = 520
 """A time further ahead than ten years counts as unknown."""
 
 PAUSE_SCORE = 2.0
-"""A pause that the past of a stream holds has at most this score, up to which no silence is unusual."""
+"""The highest score of a pause like earlier ones of its stream. Up to it no silence is unusual."""
 
 _LONG_PAUSE_WEEKS = 4
 """Only a pause of more traffic than that of so many weeks may last longer than what is dead at the latest."""
@@ -187,7 +187,7 @@ class Clocks:
         self._begin[plans.rows] = FIRST_MONDAY + plans.cycle_start_seconds
 
     def start(self, rows: Rows, slot_end: Floats) -> Floats:
-        """Return from when on a silence misses anything: the end of its last active slot, or the next cycle's begin."""
+        """Return when a silence starts to miss slots: after its last active slot, or when the next cycle starts."""
         cycle, begin = self._cycle[rows], self._begin[rows]
         next_cycle = np.ceil((slot_end - begin) / cycle) * cycle + begin
         return np.where(np.isnan(cycle), slot_end, next_cycle)
@@ -199,7 +199,7 @@ class Clocks:
         return np.where(np.isfinite(late), np.maximum(needed, late), needed)
 
     def late(self, rows: Rows, ticks: Floats) -> Flags:
-        """Tell of which the run that is due is late; of no stream without a schedule."""
+        """Return which streams have a late run; none without a schedule."""
         return np.asarray(ticks >= self._late[rows])
 
     def ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
@@ -213,7 +213,7 @@ class Clocks:
         return passed
 
     def _ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
-        """Return what it would be without rests."""
+        """Return the ticks without regard to rests."""
         passed = np.zeros(len(rows))
         lasting = np.flatnonzero(end > start)
         mine = rows[lasting]
@@ -277,7 +277,7 @@ class Clocks:
         return found
 
     def _moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
-        """Return what it would be without rests."""
+        """Return the moment without regard to rests."""
         week, before = self._at(rows, start)
         total = self._sums.week(rows)
         foreseen = ticks < total * FORESEEN_WEEKS

@@ -1,4 +1,4 @@
-"""What the clock of a stream counts from the begin of the week up to any of its hours, for all streams at once."""
+"""Active slots that each stream's clock counts from the start of the week to any hour, for all streams at once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class HourlySums:
 
 
 class Profiles:
-    """What each hour counts of p streams, with a sum for each day: 64 bytes a profile beside the rates themselves."""
+    """Counts of each hour for p streams, with a sum for each day: 64 bytes a profile besides the rates themselves."""
 
     def __init__(self, rates: NDArray[np.floating]) -> None:
         """``rates`` [p, 168] are not copied."""
