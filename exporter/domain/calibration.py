@@ -9,7 +9,8 @@ half for partitions whose topic goes on. What a hold would have explained is nei
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -134,7 +135,7 @@ class Unusual:
 
     The arrays have one entry for each stream, week of begin and week of end with a score above
     ``HELD_FROM``. ``judged`` counts topic-weeks by (kind, cluster, week): those of topics, and of
-    topics with at least two partitions to compare.
+    topics with at least two partitions to compare. Topic-weeks with a labelled silence are not in it.
     """
 
     kind: NDArray[np.str_]
@@ -156,6 +157,19 @@ class Unusual:
         told: dict[str, Any] = {name: getattr(self, name) for name in columns}
         return replace(self, **{name: each[chosen] for name, each in told.items() if each is not None})
 
+    def labels(self) -> Flags:
+        """Return which were in a known outage."""
+        return np.zeros(len(self.kind), bool) if self.labelled is None else self.labelled
+
+    def topic_weeks(self) -> Iterable[tuple[int, int]]:
+        """Return the topic-week of each."""
+        return zip(self.topic.tolist(), self.week.tolist(), strict=True)
+
+    def beside(self, chosen: Flags) -> Flags:
+        """Return which are of the topic-weeks of some of them."""
+        theirs = set(self[chosen].topic_weeks())
+        return np.array([each in theirs for each in self.topic_weeks()], bool)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
@@ -176,7 +190,7 @@ def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return which topic-weeks count, by a row of each, and which rows are unusual silences in these.
 
     A topic-week counts in which the topic advanced; for partitions two of them at least, to compare. One with a known
-    outage does not, and of its silences those in the outage alone are returned.
+    outage does not, but its silences are returned: they may tell that others belong to an incident.
     """
     if not len(scored.topic):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
@@ -185,8 +199,9 @@ def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     excused = np.isin(topic_week, topic_week[scored.excused])
     _, first, unit = np.unique(topic_week * 2 + scored.whole, return_index=True, return_inverse=True)
     streams = np.bincount(unit[scored.week == scored.week_ended], minlength=len(first))
-    counts = (streams > np.where(scored.whole[first], 0, 1)) & ~excused[first]
-    return first[counts], np.flatnonzero((scored.score > HELD_FROM) & (counts[unit] | scored.excused))
+    enough = streams > np.where(scored.whole[first], 0, 1)
+    unusual = (scored.score > HELD_FROM) & (enough[unit] | scored.excused)
+    return first[enough & ~excused[first]], np.flatnonzero(unusual)
 
 
 def calibrations(unusual: Unusual, now: int, accepted: Accepted = Accepted()) -> Sequence[Calibration]:
@@ -235,34 +250,31 @@ class _Alone:
 
 
 def _labelled(unusual: Unusual, kind: str) -> _Alone:
-    """Take the silences of one kind in known outages; of partitions those in which the topic lived."""
-    unusual = unusual[np.zeros(len(unusual.kind), bool) if unusual.labelled is None else unusual.labelled]
-    whole, mine = unusual.kind == TOPIC, unusual.kind == kind
-    gone = set() if kind == TOPIC else set(zip(unusual.topic[whole], unusual.week[whole], strict=True))
-    mine &= np.array([key not in gone for key in zip(unusual.topic, unusual.week, strict=True)], bool)
+    """Take the silences of one kind in known outages; of partitions those in which the topic lived.
+
+    Not those of an incident: the product held them as one, so it is no fault that they were not called dead one by one.
+    """
+    labelled = unusual.labels()
+    told = _together(unusual) if kind == TOPIC else unusual.beside(labelled & (unusual.kind == TOPIC))
+    mine = labelled & (unusual.kind == kind) & ~told
     return _Alone(unusual.topic[mine], unusual.week[mine], unusual.week_ended[mine], unusual.score[mine])
 
 
 def _alone(unusual: Unusual, kind: str) -> _Alone:
     """Take one kind, without the topic-weeks of incidents, and of partitions those in which the topic fell silent.
 
-    Nothing that is labelled: thresholds are not fitted to it.
+    Nothing of topic-weeks with a label: thresholds are not fitted to these. Incidents are looked for among all
+    silences, labelled or not: without those that somebody labelled the others might be too few for one.
     """
-    if unusual.labelled is not None:
-        unusual = unusual[~unusual.labelled]
-    topics = unusual.kind == TOPIC
-    together = topics & _together(unusual)
-    explained = together if kind == TOPIC else topics
-    gone = {(topic, week) for topic, week in zip(unusual.topic[explained], unusual.week[explained], strict=True)}
-    mine = unusual.kind == kind
-    alone = mine & np.array([key not in gone for key in zip(unusual.topic, unusual.week, strict=True)], bool)
-    left_out = set(zip(unusual.topic[mine & ~alone], unusual.week[mine & ~alone], strict=True))
+    explained = unusual.beside(_together(unusual) if kind == TOPIC else unusual.kind == TOPIC)
+    mine = (unusual.kind == kind) & ~unusual.beside(unusual.labels())
+    alone = mine & ~explained
     judged: dict[int, int] = {}
     for (of, _, week), count in unusual.judged.items():
         if of == kind:
             judged[week] = judged.get(week, 0) + count
-    for _, week in left_out:
-        judged[int(week)] = judged.get(int(week), 0) - 1
+    for _, week in set(unusual[mine & explained].topic_weeks()):
+        judged[week] = judged.get(week, 0) - 1
     return _Alone(unusual.topic[alone], unusual.week[alone], unusual.week_ended[alone], unusual.score[alone], judged)
 
 
@@ -273,8 +285,10 @@ def _together(unusual: Unusual) -> Flags:
         mine = np.flatnonzero((unusual.kind == TOPIC) & (unusual.cluster == cluster))
         if not len(mine):
             continue
-        since, overdue = unusual.since[mine], unusual.overdue[mine]
-        topics = np.array([unusual.judged.get((TOPIC, str(cluster), int(week)), 0) for week in unusual.week[mine]])
+        since, overdue, week = unusual.since[mine], unusual.overdue[mine], unusual.week[mine].tolist()
+        labelled = unusual[unusual.labels() & (unusual.cluster == cluster)]
+        not_judged = Counter(week for _, week in set(labelled.topic_weeks()))
+        topics = np.array([unusual.judged.get((TOPIC, str(cluster), each), 0) + not_judged[each] for each in week])
         for group in together(since, overdue, round(float(topics.mean())), HELD_SHARE):
             found[mine[group.members]] = True
         sure = np.flatnonzero(overdue - since <= _SURE_DAYS * HELD_SECONDS)

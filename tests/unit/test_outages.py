@@ -116,3 +116,44 @@ def test_a_thousand_overrides_and_outages_are_looked_up_once_a_topic(maxima: pa.
     began = time.process_time()
     units(many, many[:0], exclusions=Exclusions(outages, overrides, NOW.timestamp()), schema=arrow_schema(UNITS))
     assert time.process_time() - began < 1.0
+
+
+TOGETHER = 14
+"""So many topics fell silent at one moment: more than 5, and more than 4 % of all."""
+
+
+def incident(also: int = 0) -> pa.Table:
+    """Quiet topics, of which some were silent together on one Tuesday, and the first of these also on the Friday."""
+    rows = []
+    for week in range(1, WEEKS + 1):
+        monday = (NOW - timedelta(weeks=week)).date()
+        for topic in range(TOPICS):
+            whole = {"cluster": "prod", "topic": f"orders.{topic}", "kind": TOPIC, "week": monday}
+            rows.append({**whole, "week_ended": monday, "score": 0.5})
+            if week == 3 and topic < TOGETHER:
+                out = {"overdue": begin(3), "silent_from": begin(3), "silent_until": begin(3) + timedelta(hours=6)}
+                rows.append({**whole, "week_ended": monday, "score": 9.0, **out})
+            if week == 3 and topic < also:
+                out = {name: when + timedelta(days=3) for name, when in out.items()}
+                rows.append({**whole, "week_ended": monday + timedelta(weeks=1), "score": 9.0, **out})
+    return pa.Table.from_pylist(rows, schema=arrow_schema(MAXIMA))
+
+
+@pytest.mark.parametrize("labelled", range(TOGETHER + 1))
+def test_whatever_part_of_an_incident_is_labelled_the_rest_stays_one(labelled: int) -> None:
+    """Five topics that nobody labelled are too few for an incident, and would count as false alarms.
+
+    The labelled ones were held, so they are no outages that the thresholds should have called dead.
+    """
+    several, nobody = incident(), of_topics(incident())
+    assert (nobody.alarms, nobody.outages, nobody.judged_topic_weeks) == (0, 0, WEEKS * TOPICS - TOGETHER)
+    told = of_topics(several, [outage(3, rf"orders\.{topic}") for topic in range(labelled)])
+    assert told == nobody
+
+
+@pytest.mark.parametrize("labelled", [0, 5, 9, TOGETHER])
+def test_a_label_in_the_same_week_takes_nothing_from_an_incident(labelled: int) -> None:
+    """Topics were out on Tuesday, and fell silent together on Friday: nobody labelled that, and it is one incident."""
+    several = incident(also=TOGETHER)
+    told = of_topics(several, [outage(3, rf"orders\.{topic}") for topic in range(labelled)])
+    assert told == of_topics(several)
