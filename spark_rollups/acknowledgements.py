@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 TABLE = "acknowledgements"
 
 
+def withdraw(tables: Tables, silences: Sequence[str]) -> int:
+    """Delete what the table holds of these silences, and return how many of them it held."""
+    if not silences or not tables.exists(TABLE):
+        return 0
+    there = {row.silence_id for row in tables.read(TABLE).select("silence_id").distinct().collect()}
+    if gone := sorted(there.intersection(silences)):
+        tables.delete(TABLE, F.col("silence_id").isin(gone))
+    return len(gone)
+
+
 def add_acknowledgements(tables: Tables, given: Sequence[Acknowledgement]) -> int:
     """Add those that the table does not hold yet, and return how many these are."""
     if not given:

@@ -47,7 +47,7 @@ from spark_rollups.options import (
     Zone,
     kept_as_text,
 )
-from spark_rollups.overrides import parse, parse_acknowledgements, parse_calendars, parse_outages
+from spark_rollups.overrides import parse, parse_acknowledgements, parse_calendars, parse_outages, parse_withdrawn
 from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -117,6 +117,12 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
     help="Alerts that were acknowledged in Alertmanager, likewise: they are kept, and count as outages.",
 )
 @click.option(
+    "--withdrawn",
+    type=JsonOption(parse_withdrawn),
+    default=(),
+    help="Ids of silences of Alertmanager that are no acknowledgements, likewise: what was kept of them is deleted.",
+)
+@click.option(
     "--calendars",
     type=JsonOption(parse_calendars),
     default=(),
@@ -153,6 +159,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     overrides: Sequence[TopicOverride],
     outages: Sequence[Outage],
     acknowledged: Sequence[Acknowledgement],
+    withdrawn: Sequence[str],
     calendars: Sequence[Calendar],
     false_alarms: float,
     false_alarms_a_week: float | None,
@@ -172,7 +179,8 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     ):
         retention = Retention({**KEPT_DAYS, **dict(keep)})
         accepted = Accepted(false_alarms, false_alarms_a_week)
-        asked = RollupRequest(as_of, rebuild, overrides, outages, acknowledged, calendars, accepted, retention)
+        told = overrides, outages, acknowledged, withdrawn, calendars
+        asked = RollupRequest(as_of, rebuild, *told, accepted, retention)
         tables = run_rollup(spark, history, asked, progress)
         if and_report:
             write = partial(write_report, tables, as_of=as_of, output=None, zone=zone)

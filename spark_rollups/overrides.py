@@ -44,6 +44,14 @@ def parse_outages(text: str) -> tuple[Outage, ...]:
         raise ValueError(f"must be a JSON list of outages: {error}") from None
 
 
+def parse_withdrawn(text: str) -> tuple[str, ...]:
+    """Return the ids that ``topic-liveness rollup`` hands over: a JSON list of texts. Raises ValueError."""
+    told = json.loads(text)
+    if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
+        raise ValueError("must be a JSON list of ids of silences")
+    return tuple(told)
+
+
 def parse_acknowledgements(text: str) -> tuple[Acknowledgement, ...]:
     """Return the acknowledged alerts that ``topic-liveness rollup`` hands over: a JSON list. Raises ValueError."""
     try:

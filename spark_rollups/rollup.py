@@ -23,7 +23,7 @@ from exporter.domain.pauses import PAUSE_WEEKS
 from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest, spool_files
-from spark_rollups.acknowledgements import acknowledged_outages, add_acknowledgements
+from spark_rollups.acknowledgements import acknowledged_outages, add_acknowledgements, withdraw
 from spark_rollups.batches import KEY
 from spark_rollups.calibration import calibrate
 from spark_rollups.contradictions import MOST, ConfiguredSpans, contradicted, of_overrides
@@ -53,6 +53,8 @@ class RollupRequest:
     overrides: Sequence[TopicOverride] = ()
     outages: Sequence[Outage] = ()
     acknowledged: Sequence[Acknowledgement] = ()
+    withdrawn: Sequence[str] = ()
+    """Ids of silences that are no acknowledgements, or no more."""
     calendars: Sequence[Calendar] = ()
     accepted: Accepted = field(default_factory=Accepted)
     retention: Retention = field(default_factory=Retention)
@@ -234,6 +236,8 @@ class _Run:
     def _calibrated(self) -> Sequence[Calibration]:
         asked = self._asked
         with self._progress.stage("thresholds") as said:
+            if gone := withdraw(self._tables, asked.withdrawn):
+                said.append(f"{gone} acknowledgements taken back")
             if new := add_acknowledgements(self._tables, asked.acknowledged):
                 said.append(f"{new} newly acknowledged alerts")
             maxima = self._tables.read("maxima")

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -139,6 +140,11 @@ class Tables:
     def replace_where(self, name: str, rows: DataFrame, where: str) -> None:
         """Put ``rows`` in the place of those that meet ``where``, in one commit."""
         self._write(name, rows, "overwrite" if self.exists(name) else "append", where if self.exists(name) else None)
+
+    def delete(self, name: str, where: Column) -> None:
+        """Delete the rows that meet ``where``, in one commit. The table was written before."""
+        self.guard()
+        DeltaTable.forPath(self.spark, self.path(name)).delete(where)
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
         self.guard()

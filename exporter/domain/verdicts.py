@@ -122,7 +122,9 @@ class Outage:
     cluster: str | None = None
 
 
-_ALERT_OUTLASTS_SECONDS = 600.0
+ALERT_OUTLASTS_SECONDS = 1200.0
+"""So long after its cause has ended an alert may still fire: ``keep_firing_for``, and five minutes until rules and
+Alertmanager follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Acknowledgement:
 
     def as_outage(self) -> Outage:
         """Return when the topic was out: shortly before, as an alert may still fire when its cause has ended."""
-        return Outage(self.topics, self.at - _ALERT_OUTLASTS_SECONDS, self.at, self.cluster)
+        return Outage(self.topics, self.at - ALERT_OUTLASTS_SECONDS, self.at, self.cluster)
 
 
 @dataclass(frozen=True, slots=True)

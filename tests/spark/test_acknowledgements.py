@@ -1,15 +1,19 @@
-"""Acknowledged alerts are kept, once each, and tell outages from false alarms."""
+"""Acknowledged alerts are kept, once each, until they are taken back, and tell outages from false alarms."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
 
 from exporter.domain import Acknowledgement, Outage
-from spark_rollups.acknowledgements import acknowledged_outages, add_acknowledgements
+from spark_rollups.acknowledgements import acknowledged_outages, add_acknowledgements, withdraw
+from spark_rollups.progress import Progress
+from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
+from tests.spark.story import HOUR, World, at, every, moment
 
 AT = datetime(2026, 3, 3, 12, tzinfo=UTC)
 
@@ -24,10 +28,48 @@ def test_acknowledgements_are_kept_once_and_count_from_their_moment_on(spark: Sp
     assert add_acknowledgements(tables, [first, later]) == 1
     assert add_acknowledgements(tables, [first, later]) == 0
     until = AT.timestamp()
-    of_orders = Outage("orders", until - 600.0, until, "prod")
+    of_orders = Outage("orders", until - 1200.0, until, "prod")
     assert acknowledged_outages(tables, AT - timedelta(seconds=1)) == []
     assert acknowledged_outages(tables, AT) == [of_orders]
     assert acknowledged_outages(tables, AT + timedelta(days=1)) == [
         of_orders,
-        Outage("a|b", until + 3000.0, until + 3600.0),
+        Outage("a|b", until + 2400.0, until + 3600.0),
     ]
+
+
+def test_one_that_is_taken_back_is_deleted_for_every_cluster(spark: SparkSession, tmp_path: Path) -> None:
+    """Others stay; silences that the table never held, and a second time, cost no commit."""
+    tables = Tables(spark, tmp_path)
+    assert withdraw(tables, ["1"]) == 0
+    kept = Acknowledgement("2", "b", AT.timestamp())
+    wrong = [Acknowledgement("1", "a", AT.timestamp(), cluster) for cluster in ("prod", "stage")]
+    add_acknowledgements(tables, [*wrong, kept])
+    assert withdraw(tables, ["1", "never there"]) == 1
+    assert acknowledged_outages(tables, AT) == [kept.as_outage()]
+    version = len(list((tmp_path / "tables" / "acknowledgements" / "_delta_log").glob("*.json")))
+    assert withdraw(tables, ["1", "never there"]) == 0
+    assert len(list((tmp_path / "tables" / "acknowledgements" / "_delta_log").glob("*.json"))) == version
+
+
+def test_an_acknowledgement_changes_what_a_rollup_fits_and_counts_until_it_is_taken_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A topic was out for two days: its week is judged, unless somebody acknowledged the alert."""
+    world = World(tmp_path)
+    world.write("orders", 0, [*every(HOUR, at(0), at(37)), *every(HOUR, at(39), at(50))])
+    for topic in ("bills", "carts", "users"):
+        world.write(topic, 0, every(HOUR, at(0), at(50)))
+    world.poll(at(0), at(50), every=HOUR)
+
+    def calibration(**asked: object) -> Row:
+        run_rollup(spark, tmp_path, RollupRequest(moment(at(50)), **asked), Progress())  # type: ignore[arg-type]
+        [row] = Tables(spark, tmp_path).read("calibration").where(F.col("kind") == "topic").collect()
+        return row
+
+    untold = calibration()
+    told = calibration(acknowledged=[Acknowledgement("1", "orders", at(38), "prod")])
+    assert told.judged_topic_weeks == untold.judged_topic_weeks - 1
+    assert (told.outages, told.outages_alarmed, told.false_alarms) == (1, 1, 0)
+    assert told.dead_score < untold.dead_score
+    assert calibration() == told, "it is kept when Alertmanager has forgotten it"
+    assert calibration(withdrawn=["1"]) == untold

@@ -28,6 +28,7 @@ PASSED_ON = {
     "overrides",
     "outages",
     "acknowledged",
+    "withdrawn",
     "calendars",
     "zone",
     "links",
