@@ -52,16 +52,19 @@ def outages(settings: Settings) -> list[str]:
 
 
 def acknowledged(settings: Settings) -> list[str]:
-    """Return the option that passes acknowledged alerts; where Alertmanager cannot be asked it says so on stderr.
+    """Return the options that pass which alerts were acknowledged, and which silences are something else.
 
-    Raises ClickException where no file can be written.
+    Says on stderr where Alertmanager cannot be asked, and how many acknowledgements do not count. Raises
+    ClickException where no file can be written.
     """
     try:
-        found = read_acknowledgements(settings)
+        told = read_acknowledgements(settings)
     except AlertmanagerError as error:
         click.echo(f"acknowledged alerts are left for the next rollup: {error}", err=True)
         return []
-    return _as_file("--acknowledged", found)
+    if (complaint := told.complaint()) is not None:
+        click.echo(complaint, err=True)
+    return [*_as_file("--acknowledged", told.found), *_as_file("--withdrawn", told.withdrawn)]
 
 
 def calendars(settings: Settings, year: int) -> list[str]:
@@ -75,13 +78,13 @@ def of_report(settings: Settings) -> list[str]:
     return ["--zone", settings.report.time_zone, "--links", json.dumps(links)]
 
 
-def _as_file(option: str, rows: Sequence[TopicOverride | Outage | Acknowledgement | Calendar]) -> list[str]:
+def _as_file(option: str, rows: Sequence[TopicOverride | Outage | Acknowledgement | Calendar | str]) -> list[str]:
     """Write the rows to an unnamed file that the job inherits: a command line argument holds 128 KiB at most."""
     if not rows:
         return []
     try:
         with tempfile.TemporaryFile("w", encoding="utf-8") as file:
-            json.dump([dataclasses.asdict(one) for one in rows], file)
+            json.dump([one if isinstance(one, str) else dataclasses.asdict(one) for one in rows], file)
             file.seek(0)
             descriptor = os.dup(file.fileno())
     except OSError as error:

@@ -125,7 +125,7 @@ class Mail:
         """Send it in a connection of its own. Raises NotTakenError."""
         given_up, connections = threading.Event(), list[smtplib.SMTP]()
         try:
-            _within(timeout, lambda: self._send(message, timeout, given_up, connections))
+            within(timeout, lambda: self._send(message, timeout, given_up, connections))
         except TimeoutError:
             # A server that goes on after this must not get the rest of the mail: it is sent again.
             given_up.set()
@@ -238,7 +238,7 @@ class Post:
             headers["Authorization"] = authorization
         try:
             with httpx.Client(verify=self.tls, timeout=timeout) as client:
-                answer, said = _within(timeout, lambda: _posted(client, url, _BODIES[self.kind](message), headers))
+                answer, said = within(timeout, lambda: _posted(client, url, _BODIES[self.kind](message), headers))
         except (TimeoutError, httpx.TimeoutException):
             raise _late(place, timeout) from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
@@ -274,7 +274,7 @@ def _posted(
     return answer, said
 
 
-def _within(seconds: float, call: Callable[[], _T]) -> _T:
+def within(seconds: float, call: Callable[[], _T]) -> _T:
     """Return what a call returns, or raise what it raises. Raises TimeoutError where it takes longer.
 
     Libraries limit each read alone, and a server that sends a byte now and then is never late for them.

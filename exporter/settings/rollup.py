@@ -17,6 +17,12 @@ def _default_retention(table: str) -> float:
     return KEPT_DAYS[table] * 86400.0
 
 
+def _check_no_query(url: str) -> str:
+    if "?" in url or "#" in url:
+        raise ValueError("must end with the path: what follows a ? or # cannot be passed on")
+    return url
+
+
 class RetentionSettings(Section):
     """For how long the rollup keeps rows of its tables, in seconds."""
 
@@ -49,7 +55,7 @@ class RetentionSettings(Section):
 class AlertmanagerSettings(Section):
     """The Alertmanager whose acknowledged alerts tell outages from false alarms."""
 
-    url: Url
+    url: Annotated[Url, AfterValidator(_check_no_query)]
     """Such as `http://alertmanager.monitoring:9093`, with the path where it has a prefix."""
     authorization: SecretFile | None = None
     """A file with the header `Authorization`."""

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
-from exporter.commands.acknowledgements import AlertmanagerError, read_acknowledgements
+from exporter.commands import acknowledgements
+from exporter.commands.acknowledgements import Acknowledged, AlertmanagerError, read_acknowledgements
 from exporter.commands.spark_job import acknowledged
+from exporter.domain.verdicts import ALERT_OUTLASTS_SECONDS
 from exporter.settings import Settings
+from exporter.settings.quantities import parse_duration
 from tests.programs import program, running
 from tests.prometheus import free_port
 
+ROOT = Path(__file__).parents[2]
 NOW = datetime.now(UTC)
-DEAD = ("alertname", "TopicLivenessTopicDead")
 
 
 def settings(url: str, **more: object) -> Settings:
-    """Two clusters, and an Alertmanager."""
+    """Two clusters, two owners, and an Alertmanager."""
     clusters = [{"name": name, "kafka": {"bootstrap.servers": "localhost:1"}} for name in ("prod", "prod-eu")]
-    return Settings.model_validate({"clusters": clusters, "rollup": {"alertmanager": {"url": url, **more}}})
+    owners = [{"topics": "pay-.*", "owner": "payments"}, {"topics": ".*", "owner": "others"}]
+    rollup = {"alertmanager": {"url": url, **more}}
+    return Settings.model_validate({"clusters": clusters, "owners": owners, "rollup": rollup})
 
 
 @pytest.fixture(scope="module")
@@ -45,40 +55,204 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def silence(url: str, comment: str, *labels: tuple[str, str], regex: bool = False, starts: datetime = NOW) -> str:
-    """Make a silence; of a ``regex`` the last matcher is one. Returns its id."""
-    told = [
-        {"name": name, "value": value, "isRegex": regex and (name, value) == labels[-1], "isEqual": True}
-        for name, value in labels
+@contextmanager
+def answering(code: int, body: bytes, pause: float = 0.0) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    """A server with one answer, byte by byte with a pause; yields its address and (path, Authorization) of requests."""
+    seen: list[tuple[str, str | None]] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.path, self.headers["Authorization"]))
+            self.send_response(code)
+            self.end_headers()
+            with suppress(OSError):
+                for at in range(0, len(body), 1 if pause else max(len(body), 1)):
+                    self.wfile.write(body[at : at + 1] if pause else body)
+                    time.sleep(pause)
+
+        def log_message(self, *_: object) -> None:  # to stderr, else
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", seen
+        server.shutdown()
+
+
+def matched(by: str) -> list[dict[str, object]]:
+    """Matchers as amtool takes them, such as ``topic=a owner=~"b|c"``."""
+    parts = [re.fullmatch(r"(\w+)(=~|!=|!~|=)(.*)", one) for one in by.split(" ")]
+    told = [part.groups() for part in parts if part is not None]
+    return [
+        {"name": name, "value": value, "isRegex": "~" in how, "isEqual": how[0] == "="} for name, how, value in told
     ]
-    ends = starts + timedelta(hours=4)
-    times = {"startsAt": starts.isoformat(), "endsAt": ends.isoformat()}
-    body = {"matchers": told, "createdBy": "on call", "comment": comment, **times}
+
+
+def silence(url: str, comment: str, by: str, starts: datetime = NOW) -> str:
+    """Make a silence of TopicLivenessTopicDead; return its id."""
+    matchers = matched(by if "alertname" in by else f"alertname=TopicLivenessTopicDead {by}")
+    times = {"startsAt": starts.isoformat(), "endsAt": (starts + timedelta(hours=4)).isoformat()}
+    body = {"matchers": matchers, "createdBy": "on call", "comment": comment, **times}
     answer = httpx.post(f"{url}/api/v2/silences", json=body, timeout=10).raise_for_status()
     return str(answer.json()["silenceID"])
 
 
+def expire(url: str, silence_id: str) -> None:
+    """End a silence, as amtool does."""
+    httpx.delete(f"{url}/api/v2/silence/{silence_id}", timeout=10).raise_for_status()
+
+
+def read(url: str) -> Acknowledged:
+    """What a rollup reads some seconds later."""
+    return read_acknowledgements(settings(url), datetime.now(UTC) + timedelta(seconds=5))
+
+
 def test_silences_that_are_acknowledgements_are_read(alertmanager: str) -> None:
     """By comment, alert and topic; also those that are over; for each cluster that a pattern matches."""
-    one = silence(alertmanager, "ACK! known", DEAD, ("kafka_cluster", "prod"), ("topic", "a.b"))
-    many = silence(alertmanager, "ACK! known", DEAD, ("topic", "x|y"), ("kafka_cluster", "prod.*"), regex=True)
-    every = silence(alertmanager, "ACK!", DEAD, ("severity", "critical"), ("topic", "(c|d)"), regex=True)
-    httpx.delete(f"{alertmanager}/api/v2/silence/{every}", timeout=10).raise_for_status()
-    silence(alertmanager, "a false alarm", DEAD, ("topic", "noisy"))
-    silence(alertmanager, "ACK! all", DEAD)
-    silence(alertmanager, "ACK! lag", ("alertname", "TopicLivenessGroupStalled"), ("topic", "read"))
-    silence(alertmanager, "ACK! planned", DEAD, ("topic", "later"), starts=NOW + timedelta(days=1))
-    silence(alertmanager, "ACK! far", DEAD, ("topic", "far"), ("kafka_cluster", "elsewhere"))
-    found = read_acknowledgements(settings(f"{alertmanager}/"), datetime.now(UTC) + timedelta(seconds=5))
-    told = {(row.silence_id, row.topics, row.cluster) for row in found}
+    one = silence(alertmanager, "ACK! known", "kafka_cluster=prod topic=a.b")
+    many = silence(alertmanager, "ACK! known", "topic=x kafka_cluster=~prod.*")
+    every = silence(alertmanager, "ACK!", "topic=~(c|d)")
+    expire(alertmanager, every)
+    planned = silence(alertmanager, "ACK! planned", "topic=later", NOW + timedelta(days=1))
+    called_off = silence(alertmanager, "ACK! called off", "topic=never", NOW + timedelta(days=1))
+    expire(alertmanager, called_off)
+    others = [
+        planned,
+        called_off,
+        silence(alertmanager, "a false alarm", "topic=noisy"),
+        silence(alertmanager, "ACK! lag", "alertname=TopicLivenessGroupStalled topic=read"),
+        silence(alertmanager, "ACK! far", "topic=far kafka_cluster=elsewhere"),
+    ]
+    found = read(f"{alertmanager}/")
+    told = {(row.silence_id, row.topics, row.cluster) for row in found.found}
     assert told == {
         (one, r"a\.b", "prod"),
-        (many, r"x\|y", "prod"),
-        (many, r"x\|y", "prod-eu"),
+        (many, "x", "prod"),
+        (many, "x", "prod-eu"),
         (every, "(c|d)", None),
     }
-    assert all(0 <= row.at - NOW.timestamp() <= time.time() - NOW.timestamp() for row in found)
-    assert read_acknowledgements(Settings()) == []
+    assert all(0 <= row.at - NOW.timestamp() <= time.time() - NOW.timestamp() for row in found.found)
+    assert (set(found.withdrawn), found.complaint()) == (set(others), None)
+    assert read_acknowledgements(Settings()) == Acknowledged()
+
+
+def test_who_changes_the_comment_takes_an_acknowledgement_back(alertmanager: str) -> None:
+    """Alertmanager keeps the id where the comment alone changes."""
+    wrong = silence(alertmanager, "ACK! orders are out", "topic=wrong")
+    assert wrong in {row.silence_id for row in read(alertmanager).found}
+    update = [
+        program("amtool"),
+        f"--alertmanager.url={alertmanager}",
+        "silence",
+        "update",
+        wrong,
+        "-c",
+        "it was a pause",
+    ]
+    subprocess.run(update, check=True, timeout=60, capture_output=True)
+    told = read(alertmanager)
+    assert wrong in told.withdrawn and wrong not in {row.silence_id for row in told.found}
+
+
+KARMA = "cluster=k8s namespace=monitoring job=topic-liveness severity=critical"
+"""What karma adds of the labels of an alert, beside its name, topic, cluster and owner."""
+
+LABELLED: Mapping[str, set[tuple[str, str | None]]] = {
+    f"kafka_cluster=prod topic=orders owner=others {KARMA}": {("orders", "prod")},
+    f"kafka_cluster=prod topic=~(pay-in|orders) owner=~(payments|others) {KARMA}": {("(pay-in|orders)", "prod")},
+    "kafka_cluster=prod topic=~pay-in|orders owner=payments": {(r"pay\-in", "prod")},
+    "kafka_cluster=~(prod|prod-eu) topic=orders severity=~(critical|warning)": {
+        ("orders", "prod"),
+        ("orders", "prod-eu"),
+    },
+    "alertname=~TopicLiveness.* kafka_cluster=prod topic=~orders.*": {("orders.*", "prod")},
+}
+
+
+@pytest.mark.parametrize("by", LABELLED)
+def test_other_labels_of_an_alert_take_nothing_from_topics_that_are_written_out(by: str) -> None:
+    """Karma writes them all. The owner is that of the configuration."""
+    told = told_by(by)
+    assert {(row.topics, row.cluster) for row in told.found} == LABELLED[by]
+    assert (told.withdrawn, told.complaint()) == ([], None)
+
+
+def told_by(by: str) -> Acknowledged:
+    """What is read of one acknowledgement with these matchers."""
+    times = {"startsAt": NOW.isoformat(), "endsAt": (NOW + timedelta(hours=1)).isoformat()}
+    matchers = matched(by if "alertname" in by else f"alertname=TopicLivenessTopicDead {by}")
+    body = json.dumps([{"id": "1", "comment": "ACK!", "matchers": matchers, **times}]).encode()
+    with answering(200, body) as (url, _):
+        return read_acknowledgements(settings(url))
+
+
+TOO_WIDE = "1 may mean only some of their topics, by "
+NOT_USED = "1 have a pattern that is not used"
+LEFT_OUT = {
+    "topic=orders namespace=stage": TOO_WIDE + "namespace",
+    "kafka_cluster=~.+ topic=orders namespace=stage": TOO_WIDE + "namespace",
+    "kafka_cluster=prod topic=~.+ owner=payments": TOO_WIDE + "owner",
+    "kafka_cluster=prod topic=~orders.* severity=critical job=a": TOO_WIDE + "job, severity",
+    "kafka_cluster=prod topic=orders namespace!=stage": TOO_WIDE + "namespace",
+    "kafka_cluster=prod topic=orders owner=payments": "1 name an owner that none of their topics has",
+    "kafka_cluster=prod": "1 name topics by no matcher",
+    "topic!=orders": "1 name topics by no matcher",
+    "topic=~(a+)+b": NOT_USED,
+    "topic=~(a|aa){9}b": NOT_USED,
+    "topic=~.*.*.*.*.*b": NOT_USED,
+    f"topic=~{'a' * 1000}.*": NOT_USED,
+    r"topic=~\pL": NOT_USED,
+    "topic=a kafka_cluster=~(a+)+b": NOT_USED,
+}
+
+
+@pytest.mark.parametrize("by", LEFT_OUT)
+def test_what_may_mean_less_than_it_names_labels_nothing(by: str) -> None:
+    """One line says how many were left out and why; what was kept of them goes."""
+    told = told_by(by)
+    assert (told.found, told.withdrawn) == ([], ["1"])
+    assert LEFT_OUT[by] in str(told.complaint())
+
+
+def test_the_rollup_says_once_what_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
+    """And hands over the ids of silences that are something else."""
+    times = {"startsAt": NOW.isoformat(), "endsAt": (NOW + timedelta(hours=1)).isoformat()}
+    wide = {
+        "comment": "ACK!",
+        "matchers": matched("alertname=TopicLivenessTopicDead topic=~.+ owner=payments"),
+        **times,
+    }
+    body = json.dumps([{"id": str(number), **wide} for number in range(2)]).encode()
+    with answering(200, body) as (url, _):
+        option, file = acknowledged(settings(url))
+    assert option == "--withdrawn" and json.loads(Path(file.removeprefix("@")).read_text()) == ["0", "1"]
+    assert capsys.readouterr().err == (
+        "acknowledged alerts that do not count (docs/configuration.md#acknowledged-alerts): "
+        "2 may mean only some of their topics, by owner\n"
+    )
+
+
+def test_a_long_list_of_topics_is_used() -> None:
+    """Karma names each topic of a group of alerts; names are tried one after the other."""
+    names = [f"orders-{number}" for number in range(500)]
+    told = told_by(f"topic=~({'|'.join(names)})")
+    assert [re.fullmatch(row.topics, names[-1]) is not None for row in told.found] == [True]
+
+
+def test_an_answer_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, and all of them do not."""
+    monkeypatch.setattr(acknowledgements, "_LONGEST_SECONDS", 1.0)
+    late = pytest.raises(AlertmanagerError, match=r"did not tell its silences within 1 s")
+    with answering(200, b"[" * 15, pause=0.2) as (url, _), late:
+        read_acknowledgements(settings(url))
+
+
+def test_an_alert_that_keeps_firing_belongs_to_the_silence_before() -> None:
+    """It is looked for as long back as the alerts fire on, and some minutes more."""
+    groups = yaml.safe_load((ROOT / "dashboards" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    rules = {rule.get("alert"): rule for group in groups for rule in group["rules"]}
+    longest = max(parse_duration(rules[alert]["keep_firing_for"]) for alert in acknowledgements.ALERTS)
+    assert longest + 300.0 <= ALERT_OUTLASTS_SECONDS <= 2 * longest
 
 
 ANSWERS = {
@@ -94,25 +268,11 @@ def test_a_server_that_does_not_tell_costs_one_line(
 ) -> None:
     """The rollup goes on without the option; the header, which arrives, is not in the line."""
     code, body, expected = ANSWERS[case]
-    seen = []
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append((self.path, self.headers["Authorization"]))
-            self.send_response(code)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:  # to stderr, else
-            pass
-
     secret = tmp_path / "authorization"
     secret.write_text("Bearer sesame\n", encoding="utf-8")
-    with HTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/prefix"
+    with answering(code, body) as (place, seen):
+        url = f"{place}/prefix"
         assert acknowledged(settings(url, authorization={"file": str(secret)})) == []
-        server.shutdown()
     assert seen == [("/prefix/api/v2/silences", "Bearer sesame")]
     line = capsys.readouterr().err
     assert line.startswith(f"acknowledged alerts are left for the next rollup: {url}") and expected in line
