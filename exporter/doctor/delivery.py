@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from exporter.delivery.channels import place_of
@@ -26,7 +26,10 @@ def delivery(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: AR
     given = settings.delivery
     if not given.recipients:
         return
-    wrong = [*_unusable(given), *_open_to_all(given)]
+    wrong = [
+        *_unusable(given),
+        *open_to_all(_CHECK, _secrets(given), "who reads it may send mails or post in your name"),
+    ]
     yield from wrong
     if not wrong:
         told = (
@@ -57,17 +60,18 @@ def _unusable(given: DeliverySettings) -> Iterator[Finding]:
                 yield Finding(_CHECK, Severity.WARNING, what, _COSTS, "write the URL that the chat gave you into it")
 
 
-def _open_to_all(given: DeliverySettings) -> Iterator[Finding]:
-    for path in _secrets(given):
+def open_to_all(check: str, secrets: Iterable[Path], costs: str) -> Iterator[Finding]:
+    """Tell of each file of a secret that every user of this host can read; one that is missing is told elsewhere."""
+    for path in secrets:
         try:
             mode = path.stat().st_mode
         except OSError:
-            continue  # told above
+            continue
         if mode & stat.S_IROTH:
             yield Finding(
-                _CHECK,
+                check,
                 Severity.NOTE,
                 f"{path} can be read by every user of this host (mode {stat.S_IMODE(mode):04o})",
-                "who reads it may send mails or post in your name",
+                costs,
                 f"chmod o-r {path}; in a container of its own it does no harm",
             )

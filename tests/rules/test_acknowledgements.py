@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -23,6 +20,7 @@ from exporter.commands.spark_job import acknowledged
 from exporter.domain.verdicts import ALERT_OUTLASTS_SECONDS
 from exporter.settings import Settings
 from exporter.settings.quantities import parse_duration
+from tests.answers import answering
 from tests.programs import program, running
 from tests.prometheus import free_port
 
@@ -53,30 +51,6 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ]
     with running(command, f"{url}/-/ready", folder / "log"):
         yield url
-
-
-@contextmanager
-def answering(code: int, body: bytes, pause: float = 0.0) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
-    """A server with one answer, byte by byte with a pause; yields its address and (path, Authorization) of requests."""
-    seen: list[tuple[str, str | None]] = []
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append((self.path, self.headers["Authorization"]))
-            self.send_response(code)
-            self.end_headers()
-            with suppress(OSError):
-                for at in range(0, len(body), 1 if pause else max(len(body), 1)):
-                    self.wfile.write(body[at : at + 1] if pause else body)
-                    time.sleep(pause)
-
-        def log_message(self, *_: object) -> None:  # to stderr, else
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", seen
-        server.shutdown()
 
 
 def matched(by: str) -> list[dict[str, object]]:

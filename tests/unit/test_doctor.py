@@ -17,6 +17,7 @@ import pytest
 from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, skew, write
+from exporter.doctor.alertmanager import alertmanager
 from exporter.doctor.delivery import delivery
 from exporter.doctor.examination import tiers
 from exporter.doctor.findings import all_within
@@ -25,6 +26,7 @@ from exporter.factory import make_monitor
 from exporter.history.published import Expectations
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebServer
+from tests.answers import answering
 from tests.snapshots import snapshot_of
 from tests.unit.promised import DAY, by_wall, publish
 
@@ -222,6 +224,37 @@ delivery:
     for path in (url, password):
         path.chmod(0o600)
     assert told() == [("ok", "2 recipients, 2 secret files can be read")]
+
+
+def test_the_alertmanager_of_the_rollup_is_asked(tmp_path: Path) -> None:
+    """One that is gone, that refuses or whose silences do not count is a finding; without one nothing is said."""
+    assert list(alertmanager(settings(tmp_path), At())) == []
+    secret = tmp_path / "authorization"
+    secret.write_text("Bearer sesame\n")
+    secret.chmod(0o644)
+
+    def told(url: str) -> list[tuple[str, str]]:
+        more = {"rollup__alertmanager__url": url, "rollup__alertmanager__authorization__file": str(secret)}
+        found = list(alertmanager(settings(tmp_path, **more), At()))
+        assert "sesame" not in repr(found)
+        return [(finding.severity, finding.what) for finding in found]
+
+    open_to_all = ("note", f"{secret} can be read by every user of this host (mode 0644)")
+    [first, (severity, what)] = told("http://127.0.0.1:1")
+    assert (first, severity) == (open_to_all, "warning")
+    assert what.startswith("http://127.0.0.1:1 cannot be asked: ")
+    secret.chmod(0o600)
+    with answering(200, b"[]") as (url, _):
+        assert told(url) == [("ok", f"{url} answers, with 0 acknowledged alerts")]
+    with answering(403, b"") as (url, _):
+        assert told(url) == [("warning", f"{url} answered 403 Forbidden for its silences")]
+    times = '"startsAt": "2026-03-01T00:00:00Z", "endsAt": "2026-03-02T00:00:00Z"'
+    alert = '{"name": "alertname", "value": "TopicLivenessTopicDead", "isRegex": false}'
+    with answering(200, f'[{{"id": "1", "comment": "ACK!", "matchers": [{alert}], {times}}}]'.encode()) as (url, _):
+        [(severity, what)] = told(url)
+    assert severity == "note" and "1 name topics by no matcher" in what
+    secret.unlink()
+    assert told(url) == [("warning", f"rollup.alertmanager: the file {secret} does not exist")]
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:
