@@ -72,6 +72,9 @@ _DATA = re.compile(r".*\.parquet")
 _COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 
 
+_AGAIN = "all tables are then made again of what is in the spool, and acknowledgements of what Alertmanager still tells"
+
+
 class TablesError(Exception):
     """The tables cannot be used; the text names the folder, what is wrong with it and the next step."""
 
@@ -207,7 +210,9 @@ class Tables:
         folder = self.folder / name
         if not files_below(folder, _DATA) or file_info(self._beginning(name)) is not None:
             return
-        advice = f"move {self.folder} away; all tables are then made again of what is in the spool"
+        advice = f"move {self.folder} away; {_AGAIN}"
+        if name == "acknowledgements":
+            advice = f"move {folder} away; only what Alertmanager still tells is then read again"
         if name in _MADE:
             advice = (
                 f"move {folder} away and run `topic-liveness rollup --rebuild`, which makes again what the windows "
@@ -231,10 +236,7 @@ class Tables:
             "it takes in again what the spool still has, and says so where that is not all"
         )
         if empty != commits[-1:]:
-            advice = (
-                f"restore {self.folder} from a backup, or move it away; all tables are then made again of what is in "
-                "the spool"
-            )
+            advice = f"restore {self.folder} from a backup, or move it away; {_AGAIN}"
         raise TablesError(f"{empty[0]} is empty, as after a power cut, and what it added would be lost: {advice}")
 
     def _begin(self, name: str) -> None:
@@ -267,7 +269,7 @@ class Tables:
         if found > LAYOUT:
             raise TablesError(
                 f"{self.folder} has layout {found} and this release knows {LAYOUT}: run this with the release that "
-                f"made it, or move {self.folder} away; all tables are then made again of what is in the spool"
+                f"made it, or move {self.folder} away; {_AGAIN}"
             )
         return found
 

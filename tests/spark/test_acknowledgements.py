@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -12,7 +13,7 @@ from exporter.domain import Acknowledgement, Outage
 from spark_rollups.acknowledgements import acknowledged_outages, add_acknowledgements, withdraw
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
-from spark_rollups.tables import Tables
+from spark_rollups.tables import Tables, TablesError
 from tests.spark.story import HOUR, World, at, every, moment
 
 AT = datetime(2026, 3, 3, 12, tzinfo=UTC)
@@ -49,6 +50,17 @@ def test_one_that_is_taken_back_is_deleted_for_every_cluster(spark: SparkSession
     version = len(list((tmp_path / "tables" / "acknowledgements" / "_delta_log").glob("*.json")))
     assert withdraw(tables, ["1", "never there"]) == 0
     assert len(list((tmp_path / "tables" / "acknowledgements" / "_delta_log").glob("*.json"))) == version
+
+
+def test_a_table_without_its_log_is_named_with_what_moving_it_away_costs(spark: SparkSession, tmp_path: Path) -> None:
+    """The spool does not hold acknowledgements, so no rollup makes them again of it."""
+    folder = tmp_path / "tables" / "acknowledgements"
+    folder.mkdir(parents=True)
+    (folder / "part.parquet").write_bytes(b"x")
+    with pytest.raises(
+        TablesError, match=rf"move {folder} away; only what Alertmanager still tells is then read again"
+    ):
+        acknowledged_outages(Tables(spark, tmp_path), AT)
 
 
 def test_an_acknowledgement_changes_what_a_rollup_fits_and_counts_until_it_is_taken_back(
