@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,9 +87,9 @@ class Group:
     """When its committed offsets were compared with the ends of the logs, Unix seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupSweep:
-    """The result of one sweep over the consumer groups of one cluster."""
+    """The result of one sweep over the consumer groups of one cluster. Without slots, to keep what is counted once."""
 
     cluster: str
     taken_at: float
@@ -135,7 +136,7 @@ class GroupSweep:
         """
         if not self.complete or not self.all_visible:
             return {}
-        counts = Counter(topic for group in self.groups.values() for topic in group.topics)
+        counts = self._groups_of
         return {topic: counts[topic] for topic in topics if counts[topic] or not self.narrowed}
 
     def reader_names(self, topics: Iterable[str]) -> Mapping[str, Sequence[str]]:
@@ -148,8 +149,15 @@ class GroupSweep:
 
     def without_members(self, topics: Iterable[str]) -> Mapping[str, int]:
         """Count those of the ``readers`` that have no member now: they may have committed once, and never again."""
-        counts = Counter(topic for group in self.groups.values() if group.members == 0 for topic in group.topics)
-        return {topic: counts[topic] for topic in self.readers(topics)}
+        return {topic: self._memberless_of[topic] for topic in self.readers(topics)}
+
+    @cached_property
+    def _groups_of(self) -> Counter[str]:
+        return Counter(topic for group in self.groups.values() for topic in group.topics)
+
+    @cached_property
+    def _memberless_of(self) -> Counter[str]:
+        return Counter(topic for group in self.groups.values() if group.members == 0 for topic in group.topics)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ OPENMETRICS_FORMAT = "application/openmetrics-text; version=1.0.0; charset=utf-8
 """Content types of the exposition."""
 
 MAX_WAITING = 32
-"""Pages in the making; a request beyond them is told to come back, so a frozen part cannot pile up work."""
+"""Pages in the making, and as many scrapes; a request beyond them is told to come back, so a frozen part cannot pile up
+work."""
 
 
 class Pages(Protocol):
@@ -49,35 +50,47 @@ class Pages(Protocol):
         """What is known of each cluster that is read now."""
 
 
-def make_app(
-    pages: Pages, workers: Executor, reload: Callable[[], str | None], report: Callable[[str], bytes | None]
-) -> Starlette:
-    """Return the ASGI application; pages that take time are made by ``workers``, off the event loop.
+class _Workers:
+    """Threads that make pages, off the event loop, and how many requests wait for them."""
 
-    ``reload`` returns why the configuration could not be taken over; it may take long, and has a thread of its own.
-    ``report`` returns a file of the last report, None where there is none.
-    """
-    waiting = 0
+    def __init__(self, threads: Executor) -> None:
+        self._threads = threads
+        self._waiting = 0
 
-    async def run_in_worker(make: Callable[[], T]) -> T:
-        nonlocal waiting
-        if waiting >= MAX_WAITING:
-            raise HTTPException(503, f"busy: {waiting} requests are waiting already")
-        waiting += 1
+    async def run(self, make: Callable[[], T]) -> T:
+        """Return what is made. Raises HTTPException where too many wait already, or it could not be made."""
+        if self._waiting >= MAX_WAITING:
+            raise HTTPException(503, f"busy: {self._waiting} requests are waiting already")
+        self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(workers, make)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, make)
         except HTTPException:
             raise
         except Exception:
             log.exception("a page could not be made")
             raise HTTPException(500, "internal error; the log says more") from None
         finally:
-            waiting -= 1
+            self._waiting -= 1
+
+
+def make_app(
+    pages: Pages,
+    scraper: Executor,
+    workers: Executor,
+    reload: Callable[[], str | None],
+    report: Callable[[str], bytes | None],
+) -> Starlette:
+    """Return the ASGI application; ``scraper`` makes the exposition, ``workers`` all else that takes time.
+
+    ``reload`` returns why the configuration could not be taken over; it may take long, and has a thread of its own.
+    ``report`` returns a file of the last report, None where there is none.
+    """
+    scrapes, run_in_worker = _Workers(scraper), _Workers(workers).run
 
     async def metrics(request: Request) -> Response:
         zipped = wants_gzip(request.headers.get("accept-encoding", ""))
         openmetrics = wants_openmetrics(request.headers.get("accept", ""))
-        pieces = await run_in_worker(lambda: pages.scrape(openmetrics=openmetrics, zipped=zipped))
+        pieces = await scrapes.run(lambda: pages.scrape(openmetrics=openmetrics, zipped=zipped))
         headers = {
             "Content-Type": OPENMETRICS_FORMAT if openmetrics else TEXT_FORMAT,
             "Content-Length": str(sum(map(len, pieces))),

@@ -19,6 +19,7 @@ from exporter.web.users import Users
 DRAIN_SECONDS = 3
 
 _WORKERS = 2
+"""Threads that make pages and answers of the API; scrapes have one more, so that none waits for them."""
 
 
 class WebError(Exception):
@@ -44,11 +45,12 @@ class WebServer:
         """
         self._listen = listen
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="web")
+        self._scraper = ThreadPoolExecutor(1, thread_name_prefix="web-scrapes")
         self._socket: socket.socket | None = None
         self._port: int | None = None
         self.config = WebConfigFile(None) if config is None else config
         """How clients are spoken to; may be replaced at any time."""
-        self._users = Users(make_app(pages, self._workers, reload, report), self._web_config)
+        self._users = Users(make_app(pages, self._scraper, self._workers, reload, report), self._web_config)
         self._server = Server(
             uvicorn.Config(
                 self._users,
@@ -95,7 +97,8 @@ class WebServer:
         self._server.end()
         if self._thread.is_alive():
             self._thread.join(DRAIN_SECONDS + 5)
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        for workers in (self._scraper, self._workers):
+            workers.shutdown(wait=False, cancel_futures=True)
         self._users.close()
 
     def _web_config(self) -> WebConfig:

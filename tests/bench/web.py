@@ -1,9 +1,10 @@
 """What the server, the API and the pages cost: ``make bench-web ARGS="--partitions 1000 20000 100000"``.
 
 A process of its own serves a fleet of twelve partitions a topic, 3 % of the topics dead and 1 % suspect, without a
-broker. Prints what a scrape takes, a second after the one before, and the memory of the process, with no and with so
-many silent connections, half of which send a byte a second, in the clear and over TLS; how many requests the API
-answers in a second; and how long Chromium takes to open pages, best of three. Fails where a scrape is not answered.
+broker. A consumer group for every four topics reads 20 topics each. Prints what a scrape takes, a second after the one
+before, and the memory of the process, with no and with so many silent connections, half of which send a byte a second,
+in the clear and over TLS; how many requests the API answers in a second; and how long Chromium takes to open pages, the
+best of three. Fails where a scrape is not answered.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import quantiles
@@ -28,7 +29,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import TopicPartition
+from exporter.domain import Group, GroupState, GroupSweep, TopicPartition
 from exporter.domain.expectation_columns import table_of
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
@@ -37,9 +38,9 @@ from tests.bench.process_tree import usage
 from tests.unit.promised import by_clock
 from tests.unit.readings import TableSource
 
-PER_TOPIC = 12
+PER_TOPIC, TOPICS_PER_GROUP, TOPICS_OF_GROUP = 12, 4, 20
 HOUR = 3600.0
-API = ("clusters", "topics?limit=100", "partitions?limit=100", "explain/prod/topic.000000")
+API = ("clusters", "topics?limit=100", "topics?limit=1000", "partitions?limit=100", "explain/prod/topic.000000")
 PAGES = ("/", "/topics", "/topics/prod/topic.000000")
 
 _DRIPS = {"http": b"GET /metrics HTTP/1.1", "https": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(20)}
@@ -69,11 +70,22 @@ def serve(partitions: int, config: Path | None) -> None:
     )
     monitor.take_expectations(Published(now - HOUR, now - HOUR, {}, {}, table_of(rows)), None)
     Poller("prod", source, [monitor], SystemClock()).poll()
+    monitor.take_sweep(GroupSweep("prod", now, 1.0, groups(sorted(source.owners), chance), all_visible=True))
     server = WebServer("127.0.0.1:0", monitor, WebConfigFile(config))
     server.start()
     print(server.port, flush=True)
     sys.stdin.read()
     server.stop()
+
+
+def groups(topics: Sequence[str], chance: random.Random) -> dict[str, Group]:
+    """Return groups that read some of these topics each; one in ten has no member."""
+    found = {}
+    for number in range(len(topics) // TOPICS_PER_GROUP):
+        members = 0 if number % 10 == 0 else 3
+        chosen = frozenset(chance.choices(topics, k=TOPICS_OF_GROUP))
+        found[f"group-{number:05}"] = Group(GroupState.STABLE if members else GroupState.EMPTY, members, topics=chosen)
+    return found
 
 
 @contextmanager

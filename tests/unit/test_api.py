@@ -191,6 +191,28 @@ def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
     assert told(replace(sweep, failures={Reason.TIMED_OUT: 1})) == told(None) == (None, None)
 
 
+def test_groups_are_counted_once_for_all_rows_of_all_pages() -> None:
+    """Not for each row: with thousands of groups a page took seconds, and other requests waited for it."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    [known] = monitor.cluster_facts()
+
+    class Counted(dict[str, Group]):
+        """Groups that tell how often they were gone through."""
+
+        times = 0
+
+        def values(self) -> Any:
+            self.times += 1
+            return super().values()
+
+    groups = Counted({"billing": Group(members=2, topics=frozenset(known.assessment.layout.topics))})
+    shown = [replace(known, sweep=GroupSweep("prod", 1e9, 0.1, groups, all_visible=True))]
+    pages = [topics(shown, Query(), 1e9) for _ in range(3)]
+    assert [row["readers"] for page in pages for row in page.items] == [1] * 3 * len(known.assessment.layout.topics)
+    assert groups.times == 2  # those with and those without members
+
+
 def test_incidents_come_in_pages() -> None:
     """As every list: a total, and pages that one after another are the whole of it."""
     monitor, poller, _, _ = scene()

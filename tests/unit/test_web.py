@@ -29,14 +29,16 @@ MERCY = 30.0
 
 
 class Shown:
-    """Pages whose content the test sets; ``gate`` holds /metrics back while it is closed."""
+    """Pages whose content the test sets; ``gate`` holds /metrics back while it is closed, ``page_gate`` all pages."""
 
     def __init__(self) -> None:
         self.exposition = EXPOSITION
         self.is_ready = (True, "ready")
         self.shown = Status(version="1.2.3", now=1_700_000_000.0)
         self.gate = threading.Event()
-        self.gate.set()
+        self.page_gate = threading.Event()
+        for gate in (self.gate, self.page_gate):
+            gate.set()
         self.threads: set[str] = set()
 
     def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
@@ -53,6 +55,7 @@ class Shown:
         return []
 
     def status(self) -> Status:
+        self.page_gate.wait(30)
         return self.shown
 
 
@@ -68,7 +71,8 @@ def server(pages: Shown) -> Iterator[WebServer]:
     running = WebServer("127.0.0.1:0", pages, idle_seconds=IDLE_SECONDS)
     running.start()
     yield running
-    pages.gate.set()
+    for gate in (pages.gate, pages.page_gate):
+        gate.set()
     running.stop()
 
 
@@ -168,7 +172,7 @@ def test_a_client_reads_the_whole_of_a_zipped_answer(client: httpx.Client, pages
 def test_metrics_are_made_off_the_event_loop(client: httpx.Client, pages: Shown) -> None:
     """The exposition is rendered by the server's worker threads, not by the thread of the event loop."""
     client.get("/metrics")
-    assert all(name.startswith("web_") for name in pages.threads)
+    assert all(name.startswith("web-scrapes") for name in pages.threads)
 
 
 def test_healthy_tells_of_the_process_only(client: httpx.Client, pages: Shown) -> None:
@@ -535,6 +539,23 @@ def test_a_frozen_page_cannot_pile_up_work(server: WebServer, client: httpx.Clie
         assert answer.text == f"busy: {MAX_WAITING} requests are waiting already\n"
         assert threading.active_count() <= threads + 2
         pages.gate.set()
+        assert all(connection.recv(12) == b"HTTP/1.1 200" for connection in hanging)
+    finally:
+        for connection in hanging:
+            connection.close()
+
+
+def test_a_scrape_waits_for_no_page(server: WebServer, client: httpx.Client, pages: Shown) -> None:
+    """Requests to pages and the API that occupy all workers, and as many as may wait, hold up no scrape."""
+    pages.page_gate.clear()
+    paths = [b"/", b"/api/v1/clusters"]
+    asked = [b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % paths[number % 2] for number in range(MAX_WAITING)]
+    hanging = [connect(server, each) for each in asked]
+    try:
+        while client.get("/api/v1/clusters").status_code != 503:
+            pass
+        assert client.get("/metrics", timeout=20).content == EXPOSITION
+        pages.page_gate.set()
         assert all(connection.recv(12) == b"HTTP/1.1 200" for connection in hanging)
     finally:
         for connection in hanging:
