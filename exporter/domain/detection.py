@@ -13,6 +13,7 @@ from exporter.domain.incidents import Held, Silent, Streams, hold, of_drop
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata
+from exporter.domain.overrides import OverrideColumns
 from exporter.domain.readings import Reading, State
 from exporter.domain.rests import OngoingDrop
 from exporter.domain.silence import BeforeRestart, Silence, Silences, by_topic, silences_of
@@ -56,20 +57,16 @@ class Detector:
         of_partitions, of_topics, before = self._expected(snapshot.cluster, snapshot.metadata)
         of_each = silences_of(snapshot.table, before)
         silences = Silences.joined([of_each, by_topic(of_each, layout)])
-        overrides: dict[int, TopicOverride] = {}
-        if override_of is not None:
-            found = ((number, override_of(name)) for number, name in enumerate(layout.topics))
-            overrides = {number: override for number, override in found if override is not None}
-        topic = np.concatenate([layout.topic, np.arange(len(layout.topics))])
-        overridden = np.isin(topic, list(overrides))
+        overrides, place = _overrides(layout, override_of)
         rows = np.concatenate([of_partitions, of_topics])
-        rows = np.where(silences.there & ~overridden & in_force, rows, -1)
+        rows = np.where(silences.there & (place < 0) & in_force, rows, -1)
         scores = _score(self.expectations, silences, rows, now)
         held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling, now)
         judged = _judgements(scores, silences)
-        for number, override in overrides.items():
-            where = np.flatnonzero(topic == number)
-            _put(judged, where, overruled_silences(silences[where], override, now))
+        overridden = np.flatnonzero(place >= 0)
+        if len(overridden):
+            by_config = overruled_silences(silences[overridden], overrides[place[overridden]], now)
+            _put(judged, overridden, by_config)
         count = len(layout)
         return Assessment(
             layout,
@@ -118,20 +115,18 @@ def overruled(silence: Silence | None, override: TopicOverride, now: float) -> J
     Only a proved silence can be ``suspect`` or ``dead``, and only one that cannot be longer than it is proved is
     ``live`` or ``quiet``: until then it is ``learning``.
     """
-    return overruled_silences(Silences.of([silence]), override, now).judgement(0)
+    return overruled_silences(Silences.of([silence]), OverrideColumns.of([override]), now).judgement(0)
 
 
-def overruled_silences(silences: Silences, override: TopicOverride, now: float) -> Judgements:
-    """Judge silences by the configuration alone, as ``overruled`` does."""
-    count, limit = len(silences), override.max_silence_seconds
+def overruled_silences(silences: Silences, overrides: OverrideColumns, now: float) -> Judgements:
+    """Judge silences by the configuration alone, as ``overruled`` does; ``overrides`` has the one of each."""
+    limit, unknown = overrides.limit, np.full(len(silences), np.nan)
     last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
-    unknown = np.full(count, np.nan)
-    if override.retired or limit is None:
-        verdict = VERDICT_CODES[Verdict.RETIRED if override.retired else Verdict.MUTED]
-        return Judgements(np.full(count, verdict, dtype=np.int8), last_advance, unknown, unknown)
     proved = silences.until - silences.since
     suspect_after = SUSPECT_SHARE * limit
     rules = [
+        (overrides.retired, Verdict.RETIRED),
+        (np.isnan(limit), Verdict.MUTED),
         (~silences.there, Verdict.LEARNING),
         ((proved > limit) & (proved >= retired_after(limit)), Verdict.RETIRED),
         (proved > limit, Verdict.DEAD),
@@ -141,6 +136,17 @@ def overruled_silences(silences: Silences, override: TopicOverride, now: float) 
         (proved > HOUR, Verdict.QUIET),
     ]
     return Judgements(_select(rules, Verdict.LIVE), last_advance, last_advance + limit, unknown)
+
+
+def _overrides(
+    layout: Layout, override_of: Callable[[str], TopicOverride | None] | None
+) -> tuple[OverrideColumns, Rows]:
+    """Return overrides, and the place of the one of each partition, then of each topic; -1 where there is none."""
+    told = [] if override_of is None else [(number, override_of(name)) for number, name in enumerate(layout.topics)]
+    found = [(number, override) for number, override in told if override is not None]
+    place = np.full(len(layout.topics), -1, dtype=np.intp)
+    place[[number for number, _ in found]] = np.arange(len(found))
+    return OverrideColumns.of([override for _, override in found]), np.concatenate([place[layout.topic], place])
 
 
 def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -60,6 +61,24 @@ class Overrides:
         """Return the override of a topic as of ``now`` (Unix seconds), None where there is none."""
         matching = self._matching(cluster, topic)
         return next((one for one in matching if one.muted_until is None or now < one.muted_until), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OverrideColumns:
+    """What n overrides set, each a column [n]. Where ``limit`` is NaN and ``retired`` False, the topic is muted."""
+
+    limit: Floats
+    """The longest silence that is allowed, in seconds; NaN where there is none."""
+    retired: Flags
+
+    def __getitem__(self, rows: Rows) -> OverrideColumns:
+        return OverrideColumns(self.limit[rows], self.retired[rows])
+
+    @classmethod
+    def of(cls, overrides: Sequence[TopicOverride]) -> OverrideColumns:
+        """Return overrides as columns."""
+        limits = [np.nan if one.retired else one.max_silence_seconds for one in overrides]
+        return cls(np.array(limits, dtype=np.float64), np.array([one.retired for one in overrides], dtype=np.bool_))
 
 
 def decided(topics: Sequence[tuple[str, str]], overrides: Sequence[TopicOverride], as_of: float) -> Flags:

@@ -21,7 +21,7 @@ from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Th
 from exporter.domain.detection import overruled_silences
 from exporter.domain.expectations import JudgedSilences, SilenceRules
 from exporter.domain.hours import Integers
-from exporter.domain.overrides import Overrides
+from exporter.domain.overrides import OverrideColumns, Overrides
 from exporter.domain.rests import DAY, Rest, put_off, quiet
 from exporter.domain.schedule import planned
 from exporter.domain.silence import Silences
@@ -255,8 +255,8 @@ class _Measured:
     ) -> None:
         """Put what the configuration says in the place of what was learned."""
         limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
-        silences = self._silences(rows)
-        verdict[rows] = overruled_silences(silences, override, self.as_of).verdict
+        said = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
+        verdict[rows] = overruled_silences(self._silences(rows), said, self.as_of).verdict
         for name, value in (
             ("limit", np.full(len(rows), limit)),
             ("suspect_limit", np.full(len(rows), SUSPECT_SHARE * limit)),

@@ -7,14 +7,25 @@ from dataclasses import replace
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain import TopicOverride, TopicOwner, TopicPartition, Verdict
+from exporter.domain import (
+    Activity,
+    Reading,
+    Reason,
+    State,
+    TopicOverride,
+    TopicOwner,
+    TopicPartition,
+    Verdict,
+)
 from exporter.domain.assessment import Judgement
-from exporter.domain.detection import overruled
+from exporter.domain.detection import Detector, overruled
+from exporter.domain.expectations import ExpectationSet
 from exporter.domain.overrides import REMEMBERED, Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.silence import Silence
 from exporter.state import Monitor, MonitorSettings, Rhythm
-from tests.unit.promised import HOUR
+from tests.snapshots import snapshot_of, topics_of
+from tests.unit.promised import HOUR, by_wall
 from tests.unit.readings import ManualClock, TableSource
 
 LIMIT = TopicOverride("orders", max_silence_seconds=2 * HOUR)
@@ -111,6 +122,44 @@ def test_without_any_poll_a_limit_judges_nothing() -> None:
     assert overruled(None, LIMIT, 0.0).verdict is Verdict.LEARNING
     assert overruled(None, MUTED, 0.0).verdict is Verdict.MUTED
     assert overruled(None, RETIRED, 0.0).verdict is Verdict.RETIRED
+
+
+def test_each_override_judges_the_partitions_of_its_topics_alone() -> None:
+    """Different limits, a mute and a retirement side by side: every row is judged as it would be alone."""
+    hours = [0.5, 1.4, 1.6, 2.1, 5.0, 28 * 24.0, 60 * 24.0, None]
+    overrides = {
+        "orders": LIMIT,
+        "muted": replace(MUTED, topics="muted"),
+        "payments": TopicOverride("payments", max_silence_seconds=6 * HOUR),
+        "old": replace(RETIRED, topics="old"),
+        "monthly": TopicOverride("monthly", max_silence_seconds=45 * 24 * HOUR),
+    }
+    found, now = {}, 100 * 24 * HOUR
+    for name in [*overrides, "free"]:
+        for number, silent in enumerate(hours):
+            at = None if silent is None else now - silent * HOUR
+            activity = Activity() if at is None else Activity(now, at, at, at, polls_good=10)
+            state, reason = (State.UNREADABLE, Reason.TIMED_OUT) if at is None else (State.OBSERVED, None)
+            found[TopicPartition(name, number)] = Reading(state, activity, 1, 0, 10, at, reason=reason)
+    expectations = ExpectationSet([by_wall(topic="free", partition=number) for number in range(len(hours))])
+    snapshot = snapshot_of(found, topics_of(found), taken_at=now)
+    detector = Detector(expectations)
+    judged, free = detector.assess(snapshot, now, overrides.get), detector.assess(snapshot, now)
+    assert judged.silences is not None
+    seen = set()
+    for row in range(len(judged.layout)):
+        name = judged.layout.key(row).topic
+        told = judged.of_partitions.judgement(row)
+        if name in overrides:
+            assert told == overruled(judged.silences.silence(row), overrides[name], now)
+            seen.add(told.verdict)
+        else:
+            assert told == free.of_partitions.judgement(row)
+    for number, name in enumerate(judged.layout.topics):
+        silence = judged.silence_of(number, topic=True)
+        alone = overruled(silence, overrides[name], now) if name in overrides else free.of_topics.judgement(number)
+        assert judged.of_topics.judgement(number) == alone
+    assert seen == set(Verdict) - {Verdict.LATE, Verdict.HELD}
 
 
 def test_an_override_needs_no_history() -> None:
