@@ -13,7 +13,6 @@ from exporter.collectors.topic_ids import TopicIds
 from exporter.domain.activity import (
     Circumstances,
     Sightings,
-    UnchangedOffset,
     clock_set,
     conclude,
     nothing_read,
@@ -36,8 +35,9 @@ from exporter.domain.ports import (
     SourceError,
     TierKnowledge,
 )
-from exporter.domain.readings import PollFailure, Reason, TopicPartition
+from exporter.domain.readings import PollFailure, Reason
 from exporter.domain.table import Snapshot, Table
+from exporter.domain.unchanged_offsets import UnchangedOffsets
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Poller:
         tier: TierKnowledge | None = None,
         inspections: InspectionKnowledge | None = None,
         readers: ReaderKnowledge | None = None,
-        unchanged: Mapping[TopicPartition, UnchangedOffset] | None = None,
+        unchanged: UnchangedOffsets | None = None,
     ) -> None:
         """``earliest_interval`` is the largest age of the EARLIEST of a partition in seconds.
 
@@ -81,7 +81,7 @@ class Poller:
         self._tier = tier
         self._inspections = inspections
         self._readers = readers
-        self._unchanged = {} if unchanged is None else dict(unchanged)
+        self._unchanged = UnchangedOffsets.nothing() if unchanged is None else unchanged
         self._earliest_interval = earliest_interval
         self._started: float | None = None
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
@@ -185,18 +185,17 @@ class Poller:
 
     def _restored(self, table: Table, before: Table, metadata: Metadata) -> Table:
         """Restore silences from before a restart, for partitions that are read for the first time."""
-        found: dict[int, UnchangedOffset] = {}
-        for key in list(self._unchanged):
-            row = table.layout.row(key)
-            if row is not None and table.read[row]:
-                told = self._unchanged.pop(key)
-                if np.isnan(before.last_good_poll[row]) and metadata.topics[key.topic].topic_id == told.topic_id:
-                    found[row] = told
-        if not found:
+        told = self._unchanged
+        rows = told.rows_in(table.layout)
+        read = np.zeros(len(rows), dtype=np.bool_)
+        read[rows >= 0] = table.read[rows[rows >= 0]]
+        if not read.any():
             return table
-        rows = np.array(list(found), dtype=np.intp)
-        ends = np.array([told.end_offset for told in found.values()], dtype=np.int64)
-        return stood(table, rows, ends, np.array([told.since for told in found.values()]))
+        self._unchanged = told.part(np.flatnonzero(~read))
+        first = np.flatnonzero(read)
+        first = first[np.isnan(before.last_good_poll[rows[first]])]
+        first = first[told.is_of(first, {name: info.topic_id for name, info in metadata.topics.items()})]
+        return stood(table, rows[first], told.end_offset[first], told.since[first])
 
     def _concluded(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,15 +99,6 @@ def observe(table: Table, seen: Sightings, at: float) -> Table:
         answered=np.where(forgotten, np.nan, table.answered),
         settled=table.settled & (~good | (unmoved & ~first)),
     )
-
-
-class UnchangedOffset(NamedTuple):
-    """A partition's end offset before the restart of the exporter, and since when it was unchanged."""
-
-    topic_id: str | None
-    end_offset: int
-    since: float
-    """Unix seconds of a poll with this end offset; when it was reached is unknown."""
 
 
 def stood(table: Table, rows: Rows, end_offset: Offsets, since: Floats) -> Table:

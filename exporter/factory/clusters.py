@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -14,10 +14,9 @@ from exporter.collectors.producers_log_sizes import Inspector
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import TopicPartition
-from exporter.domain.activity import UnchangedOffset
 from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replication import Naming
+from exporter.domain.unchanged_offsets import UnchangedOffsets
 from exporter.factory.sources import make_inspection_client, make_poll_source, make_source, make_tier_client
 from exporter.kafka import (
     EARLIEST_LOCAL,
@@ -59,7 +58,7 @@ def build_cluster(
     *,
     processes: ClientProcesses | None = None,
     source: RemotePollSource | None = None,
-    unchanged: Mapping[TopicPartition, UnchangedOffset] | None = None,
+    unchanged: UnchangedOffsets | None = None,
     before: Sequence[SnapshotSink] = (),
     after: Sequence[SnapshotSink] = (),
 ) -> ClusterCollectors:

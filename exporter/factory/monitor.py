@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from exporter import __version__
 from exporter.clock import SystemClock
-from exporter.domain import TopicPartition
-from exporter.domain.activity import UnchangedOffset
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.overrides import Overrides
+from exporter.domain.unchanged_offsets import UnchangedOffsets
 from exporter.factory.sources import owners_of
 from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations
@@ -57,7 +56,7 @@ def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:
     return last_advances(settings.history.folder, 0.0 if as_of is None else as_of)
 
 
-def unchanged_offsets(settings: Settings) -> Mapping[str, Mapping[TopicPartition, UnchangedOffset]]:
+def unchanged_offsets(settings: Settings) -> Mapping[str, UnchangedOffsets]:
     """Return since when end offsets are unchanged, by cluster, of topics with a ``max_silence``."""
     limits = Overrides([one.as_override() for one in settings.overrides if one.max_silence is not None])
     if all(one.max_silence is None for one in settings.overrides):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain import TopicOverride, TopicPartition, Verdict
-from exporter.domain.activity import UnchangedOffset
+from exporter.domain import Inventory, TopicOverride, TopicPartition, Verdict
 from exporter.domain.overrides import Overrides
+from exporter.domain.unchanged_offsets import UnchangedOffset, UnchangedOffsets
 from exporter.history import History, Spool
+from exporter.history.spool import STAMP, to_table
 from exporter.history.unchanged_offsets import unchanged_since
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.exposed import verdict_of_orders
@@ -66,9 +72,9 @@ class Life:
         return self.monitor.metrics().decode()
 
 
-def stands(folder: Path) -> dict[TopicPartition, UnchangedOffset]:
+def stands(folder: Path) -> UnchangedOffsets:
     """What a life that begins is told of orders."""
-    return dict(unchanged_since(folder, lambda _, topic: topic == "orders").get("prod", {}))
+    return unchanged_since(folder, lambda _, topic: topic == "orders").get("prod", UnchangedOffsets.nothing())
 
 
 @pytest.fixture
@@ -140,6 +146,51 @@ def test_a_clock_that_was_set_proves_no_silence(first: Life, ahead: float, trust
     again.polls(1)
     assert (again.verdict() != "nothing") == trusted
     assert (stands(first.folder)[ORDERS].since == MONDAY + 60) == trusted
+
+
+def row_by_row(rows: Sequence[Inventory], began: float) -> dict[TopicPartition, UnchangedOffset]:
+    """What the inventory tells, read one row after the other."""
+    found: dict[TopicPartition, UnchangedOffset] = {}
+    for row in sorted(rows, key=lambda row: row.observed_at):
+        key = TopicPartition(row.topic, row.partition)
+        if row.deleted:
+            found.pop(key, None)
+        elif row.latest_offset is not None and row.observed_at >= began:
+            now = UnchangedOffset(row.topic_id, row.latest_offset, row.observed_at)
+            if key not in found or found[key][:2] != now[:2]:
+                found[key] = now
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_rows_of_all_files_tell_what_they_would_one_after_the_other(tmp_path: Path, seed: int) -> None:
+    """Offsets that come back, topics made again, deletions, unknown ids and offsets, and files that overlap in time."""
+    chance, spool = random.Random(seed), tmp_path / "spool"
+    times = iter(chance.sample(range(1000), 120))
+    rows = []
+    for _ in range(120):
+        told: dict[str, Any] = {
+            **{column.name: None for column in fields(Inventory)},
+            "cluster": "prod",
+            "topic": chance.choice(["orders", "a", "z"]),
+            "topic_id": chance.choice(["id-1", "id-1", "id-2", None]),
+            "partition": chance.randrange(3),
+            "exporter": "exporter-1",
+            "source": "poll",
+            "state": "observed",
+            "observed_at": MONDAY + next(times),
+            "latest_offset": chance.choice([7, 7, 8, None]),
+            "deleted": chance.random() < 0.1,
+        }
+        rows.append(Inventory(**told))
+    for table in ("inventory", "coverage"):
+        (spool / table).mkdir(parents=True)
+    began = datetime.fromtimestamp(MONDAY + 200, UTC).strftime(STAMP)
+    (spool / "coverage" / f"coverage-exporter-1-prod-{began}.parquet").touch()
+    for number in range(4):
+        pq.write_table(to_table(rows[number::4]), spool / "inventory" / f"inventory-{number}.parquet")
+    found = unchanged_since(tmp_path, lambda _, topic: topic != "z")
+    assert found["prod"] == row_by_row([row for row in rows if row.topic != "z"], MONDAY + 200)
 
 
 def test_a_file_that_cannot_be_read_costs_itself(first: Life, caplog: pytest.LogCaptureFixture) -> None:
