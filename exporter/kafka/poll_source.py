@@ -15,7 +15,7 @@ from exporter.domain.arrays import Flags, Offsets, Rows
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership, Metadata, unchanged, with_partitions_known_before
 from exporter.domain.ports import METADATA_SECONDS, Extent
-from exporter.domain.readings import GONE, Reason
+from exporter.domain.readings import GONE, Answer, Reason
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
 from exporter.kafka.messages import BatchesRefused
 from exporter.kafka.offsets_for_times import OffsetsForTimes
@@ -215,20 +215,21 @@ class PollSource:
     def _holds(self, spec: int, rows: Rows, answers: Answers) -> bool:
         """Ask the documented call as well, about some partitions a poll, and return whether the answers agree.
 
-        Partitions take turns, and so do LATEST and EARLIEST.
+        Partitions take turns, and so do LATEST and EARLIEST. Those without an answer come first.
         """
         assert self._batched is not None
         if self._checked or (spec == EARLIEST and self._checks[EARLIEST] > self._checks[LATEST]):
             return True
-        good = np.flatnonzero(answers.reason == ANSWERED)
+        missing = rows_with(answers.reason, [Reason.MISSING_ANSWER])
+        compared = np.flatnonzero(missing | (answers.reason == ANSWERED))
         size = min(self._chunk_size, CHECKED)
-        chunks = -(-len(good) // size)
+        chunks = -(-len(compared) // size)
         if not chunks:
             return True
         self._checked = True
         first = self._checks[spec] % chunks * size
         self._checks[spec] += 1
-        places = good[first : first + size]
+        places = np.union1d(compared[first : first + size], np.flatnonzero(missing)[:size])
         places = places[_differing(answers[places], self._documented(spec, rows[places]))]
         if len(places):
             # A record written in between makes them differ too: compare only where the documented call is stable.
@@ -239,23 +240,24 @@ class PollSource:
             steady[refused] = False
             wrong = np.flatnonzero(steady & _differing(batched, after))
             if len(wrong):
-                self._distrust(spec, rows[places][wrong[0]], batched[wrong], after[wrong])
+                row, answer = rows[places][wrong[0]], batched.answer(int(wrong[0]))
+                self._distrust(spec, row, answer, after.answer(int(wrong[0])))
                 return False
         self.batched_lookups_trusted = True
         return True
 
-    def _distrust(self, spec: int, row: int, batched: Answers, documented: Answers) -> None:
+    def _distrust(self, spec: int, row: int, batched: Answer | None, documented: Answer | None) -> None:
         self.refuse_batches(BatchesRefused.DIFFERS)
         key = self._membership.layout.key(row)
         log.warning(
-            "%s: offsets_for_times answers %s of partition %d of %s with %d, and list_offsets with %d: it is not used "
+            "%s: offsets_for_times answers %s of partition %d of %s with %s, and list_offsets with %s: it is not used "
             "again until restart, and polls cost more; next step: report it with the versions of librdkafka and broker",
             self._source.bootstrap,
             spec_name(spec),
             key.partition,
             key.topic,
-            batched.offset[0],
-            documented.offset[0],
+            _in_words(batched),
+            _in_words(documented),
         )
 
     def _start_batching(self, membership: Membership) -> None:
@@ -282,6 +284,12 @@ class PollSource:
             self._counts += self._batched.counts
             self._batched.close()
             self._batched = None
+
+
+def _in_words(answer: Answer | None) -> str:
+    if answer is None:
+        return "no answer"
+    return str(answer.reason or ("no offset" if answer.offset is None else answer.offset))
 
 
 def _differing(one: Answers, other: Answers) -> Flags:

@@ -1,0 +1,103 @@
+"""The check of batched look-ups against the documented call, where a batch leaves partitions without an answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from exporter.domain import Metadata, PartitionInfo, Reason, TopicInfo
+from exporter.domain.answers import Answers, reason_code
+from exporter.domain.arrays import Rows
+from exporter.domain.metadata import Membership
+from exporter.domain.readings import Answer
+from exporter.kafka.poll_source import CHECKED, PollSource
+from exporter.kafka.source import KafkaSource
+from tests.unit.readings import ManualClock
+
+PARTITIONS = 5 * CHECKED
+
+
+class Both:
+    """A connection and its consumer: every end offset is 10, but for partitions of which one call or both fail."""
+
+    bootstrap, connections, has_offsets_topic = "broker:9092", 1, True
+
+    def __init__(self, unanswered: int, reason: Reason, *, by_both: bool) -> None:
+        self.reasons = {unanswered: reason}
+        self.by_both = by_both
+        self.unreachable: set[int] = set()
+        self.counts: Counter[str] = Counter()
+        self.documented = 0
+
+    def metadata(self, _: Any) -> Metadata:
+        infos = {number: PartitionInfo(1, (1,), (1,)) for number in range(PARTITIONS)}
+        return Metadata({1: self.bootstrap}, {"orders": TopicInfo("id-1", infos)})
+
+    def batched(self, *_: int) -> Both:
+        return self
+
+    def ask(self, _: int, __: Membership, rows: Rows) -> tuple[Answers, Rows]:
+        return self.answers(rows, self.reasons), np.zeros(0, dtype=np.intp)
+
+    def by_row(self, _: int, __: Membership, rows: Rows) -> Answers:
+        self.documented += len(rows)
+        return self.answers(rows, self.reasons if self.by_both else {})
+
+    def answers(self, rows: Rows, reasons: dict[int, Reason]) -> Answers:
+        failed = [reasons.get(row) for row in rows.tolist()]
+        return Answers.of(Answer(10) if reason is None else Answer(reason=reason) for reason in failed)
+
+    def denied(self) -> bool:
+        return False
+
+    def proofs(self) -> list[Any]:
+        return []
+
+    def recheck(self, _: Any) -> None:
+        pass
+
+    def refresh(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def first_poll(connection: Both) -> tuple[PollSource, Answers]:
+    """The source after one poll, and its LATEST."""
+    source = PollSource(cast("KafkaSource", connection), ManualClock(0.0), worth_batching=1)
+    source.metadata(fresh=True)
+    return source, source.latest(np.arange(PARTITIONS))
+
+
+@pytest.mark.parametrize("partition", [0, PARTITIONS - 1])
+def test_an_answer_that_the_batch_alone_leaves_out_is_a_difference(
+    partition: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Found at the first poll, wherever the partition stands: batches are not used again, and all is answered."""
+    source, answers = first_poll(Both(partition, Reason.MISSING_ANSWER, by_both=False))
+    assert source.batched_lookups_trusted is False
+    assert (answers.offset == 10).all()
+    assert (
+        f"answers latest of partition {partition} of orders with missing-answer, and list_offsets with 10"
+        in caplog.text
+    )
+
+
+def test_an_answer_that_both_calls_leave_out_is_no_difference() -> None:
+    """A broker left it out: the batch is believed, and some partitions are asked by both calls, not all."""
+    connection = Both(PARTITIONS - 1, Reason.MISSING_ANSWER, by_both=True)
+    source, answers = first_poll(connection)
+    assert source.batched_lookups_trusted is True
+    assert answers.reason[-1] == reason_code(Reason.MISSING_ANSWER)
+    assert connection.documented == CHECKED + 1
+
+
+@pytest.mark.parametrize("reason", [Reason.LEADER_UNREACHABLE, Reason.NOT_LEADER, Reason.OFFSET_NOT_AVAILABLE])
+def test_a_passing_failure_of_the_batch_is_no_difference(reason: Reason) -> None:
+    """The documented call may succeed a moment later."""
+    source, _ = first_poll(Both(0, reason, by_both=False))
+    assert source.batched_lookups_trusted is True
