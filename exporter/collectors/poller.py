@@ -153,7 +153,7 @@ class Poller:
             ends = self._ends(metadata)
             ends.take(before)
             ends.ask(self._source, self._due_until(started))
-        self._metadata_doubted = ends.doubtful() or _incomplete(metadata)
+        self._metadata_doubted = ends.doubtful() or metadata.incomplete
         table = ends.table.changed(
             leader=ends.leader,
             unread=ends.unread,
@@ -206,7 +206,7 @@ class Poller:
         supported: Mapping[int, bool],
         taken_at: float,
     ) -> Table:
-        tiered = _tiered(metadata)[table.layout.topic]
+        tiered = metadata.tiered[table.layout.topic]
         unable = [broker for broker, known in supported.items() if not known]
         latest_allowed = taken_at + self._future_slack
         given = Circumstances(tiered, np.isin(table.led_by, unable), latest_allowed, taken_at)
@@ -270,8 +270,7 @@ class _Ends:
         self.table = table.laid_out(layout)
         self._topic_id = topic_ids[layout.topic]
         self._known = ~np.isnan(self.table.last_good_poll) & (self._topic_id == self.table.topic_id)
-        reasons = [reason_code(metadata.topics[name].reason) for name in layout.topics]
-        self._topic_reason = np.array(reasons, dtype=np.int8)[layout.topic]
+        self._topic_reason = metadata.reason_of_topics[layout.topic]
         self._urgent = np.zeros(len(layout), dtype=np.bool_)
         self._urgent[urgent] = True
         self._earliest = Answers.none(len(layout))
@@ -367,18 +366,6 @@ class _Ends:
             earliest=np.where(asked, self._earliest.offset, self.table.earliest),
             latest=self._latest.offset,
         )
-
-
-def _incomplete(metadata: Metadata) -> bool:
-    """Return whether topics could not be described, which the next metadata may include."""
-    refused = (topic.reason for topic in metadata.topics.values())
-    return bool(metadata.unidentified) or any(reason not in (None, Reason.UNAUTHORIZED) for reason in refused)
-
-
-def _tiered(metadata: Metadata) -> Flags:
-    """Return which topics have remote storage."""
-    configs = (metadata.topics[name].config for name in metadata.membership.layout.topics)
-    return np.array([config is not None and config.remote_storage for config in configs], dtype=np.bool_)
 
 
 def _own_error(error: Exception) -> str:

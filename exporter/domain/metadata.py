@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Rows
+from exporter.domain.answers import reason_code
+from exporter.domain.arrays import Codes, Flags, Rows
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.readings import Reason
 
@@ -169,6 +170,24 @@ class Metadata:
         if self.given is not None:
             return self.given
         return Membership.of({name: topic.partitions for name, topic in self.topics.items()})
+
+    @cached_property
+    def reason_of_topics(self) -> Codes:
+        """By topic of the layout, the code of why it could not be described; ANSWERED where it could."""
+        codes = [reason_code(self.topics[name].reason) for name in self.membership.layout.topics]
+        return np.array(codes, dtype=np.int8)
+
+    @cached_property
+    def tiered(self) -> Flags:
+        """By topic of the layout, whether it has remote storage."""
+        configs = (self.topics[name].config for name in self.membership.layout.topics)
+        return np.array([config is not None and config.remote_storage for config in configs], dtype=np.bool_)
+
+    @cached_property
+    def incomplete(self) -> bool:
+        """Whether topics could not be described, which the next metadata may include."""
+        refused = (topic.reason for topic in self.topics.values())
+        return bool(self.unidentified) or any(reason not in (None, Reason.UNAUTHORIZED) for reason in refused)
 
 
 def with_partitions_known_before(metadata: Metadata, before: Metadata | None) -> Metadata:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
+from exporter.domain.answers import ANSWERED
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.assessment import Assessment
 from exporter.domain.layout import NO_LEADER, Layout
@@ -104,8 +105,8 @@ def _verdict(_: Snapshot, assessment: Assessment) -> Column:
 
 def _described(snapshot: Snapshot) -> Flags:
     """Return which partitions belong to topics that could be described: replicas of others are unknown."""
-    layout, topics = snapshot.table.layout, snapshot.metadata.topics
-    return np.array([topics[name].reason is None for name in layout.topics], dtype=np.bool_)[layout.topic]
+    described: Flags = (snapshot.metadata.reason_of_topics == ANSWERED)[snapshot.table.layout.topic]
+    return described
 
 
 def _replicas(snapshot: Snapshot, _: Assessment) -> Column:

@@ -39,6 +39,8 @@ class TopicSeries:
 
     def __init__(self, cluster: str) -> None:
         self._labels = f'{{kafka_cluster="{escape(cluster)}"'
+        self._of: tuple[Layout, Layout] | None = None
+        """The layout of the last poll, and one with a row for each of its topics."""
         self._rows = LabelledRows(lambda key: f'{self._labels},topic="{escape(key.topic)}"')
         self._settings = _Settings()
         self._records = _Records()
@@ -55,7 +57,9 @@ class TopicSeries:
         """Take a good poll and return its samples."""
         layout = snapshot.table.layout
         count = len(layout.topics)
-        moves = self._rows.follow(Layout(layout.topics, [1] * count, np.zeros(count, dtype=np.int32)))
+        if self._of is None or self._of[0] is not layout:
+            self._of = layout, Layout(layout.topics, [1] * count, np.zeros(count, dtype=np.int32))
+        moves = self._rows.follow(self._of[1])
         if moves is not None:
             for lines in self._lines.values():
                 lines.move(count, *moves)
