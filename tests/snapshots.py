@@ -11,6 +11,7 @@ from exporter.domain.answers import ANSWERED, reason_code
 from exporter.domain.arrays import Floats
 from exporter.domain.assessment import Assessment, Judgement, Judgements
 from exporter.domain.incidents import Held
+from exporter.domain.inspections import Inspections
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.readings import Reading, Reason, TopicPartition
@@ -50,7 +51,7 @@ def snapshot_of(
         table_of(readings, metadata, taken_at),
         {1: True} if max_timestamp_supported is None else max_timestamp_supported,
         {} if lookups is None else lookups,
-        inspected=inspected,
+        inspected=Inspections.of(metadata.membership.layout, inspected),
         **further,
     )
 

@@ -24,6 +24,7 @@ from exporter.domain.activity import (
 from exporter.domain.answers import ANSWERED, NO_ANSWER, Answers, reason_code, rows_with
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.formatting import duration
+from exporter.domain.inspections import NO_INSPECTIONS
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import (
@@ -180,7 +181,7 @@ class Poller:
             lookups=self._new_lookups(),
             lookups_saved=with_records - len(asked),
             clock_set=set_by,
-            inspected={} if self._inspections is None else self._inspections.results(metadata),
+            inspected=NO_INSPECTIONS if self._inspections is None else self._inspections.results(metadata),
         )
 
     def _restored(self, table: Table, before: Table, metadata: Metadata) -> Table:

@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
-from exporter.domain import Inspected, PartitionInfo, PollFailure, Producers, Reason, Snapshot, TopicPartition
+import numpy as np
+
+from exporter.domain import PartitionInfo, PollFailure, Producers, Reason, Snapshot, TopicPartition
+from exporter.domain.arrays import Floats
+from exporter.domain.inspections import Inspections
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import Clock
 from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError, RemoteInspections
@@ -62,7 +66,37 @@ class _PartitionResults:
     sizes_at: float = -math.inf
 
 
-_NOTHING = Inspected()
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """What inspections found, as columns by one layout; times are monotonic."""
+
+    inspections: Inspections
+    topic_ids: tuple[str | None, ...]
+    """By topic."""
+    producers_at: Floats
+    sizes_at: Floats
+
+    @classmethod
+    def by(cls, metadata: Metadata, known: Mapping[TopicPartition, _PartitionResults]) -> _Found:
+        """Return results as columns; ``known`` has one for each partition of the metadata."""
+        layout = metadata.membership.layout
+        found = [known[key] for key in layout]
+        return cls(
+            Inspections.by_row(layout, np.arange(len(layout)), found),
+            tuple(metadata.topics[name].topic_id for name in layout.topics),
+            np.array([each.producers_at for each in found], dtype=np.float64),
+            np.array([each.sizes_at for each in found], dtype=np.float64),
+        )
+
+    def of(self, metadata: Metadata, oldest: float) -> Inspections:
+        """Return those for the partitions of other metadata: of the same topics, and not older than this."""
+        layout = self.inspections.layout
+        ids = [topic.topic_id if (topic := metadata.topics.get(name)) else None for name in layout.topics]
+        same = [before == now for before, now in zip(self.topic_ids, ids, strict=True)]
+        usable = np.array(same, dtype=np.bool_)[layout.topic]
+        return self.inspections.laid_out(
+            metadata.membership.layout, usable & (self.sizes_at >= oldest), usable & (self.producers_at >= oldest)
+        )
 
 
 class Inspector:
@@ -97,8 +131,9 @@ class Inspector:
         self._lock = threading.Lock()
         self._known: dict[TopicPartition, _PartitionResults] = {}
         self._metadata: Metadata | None = None
-        self._shown: tuple[Metadata, float, Mapping[TopicPartition, Inspected]] | None = None
-        """What ``known`` returned last, for which metadata, until when; None once an inspection has ended since."""
+        self._found = _Found.by(Metadata({}, {}), {})
+        self._shown: tuple[Metadata, float, Inspections] | None = None
+        """What ``results`` returned last, for which metadata, until when; None once an inspection has ended since."""
 
     @property
     def waiting(self) -> bool:
@@ -112,31 +147,17 @@ class Inspector:
     def missed(self, failure: PollFailure) -> None:
         """Ignore a failed poll."""
 
-    def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected:
-        """Return the results for a partition. Sends no request."""
-        known = self._known.get(partition)
-        if known is None or known.topic_id != topic_id:
-            return _NOTHING
-        oldest = self._clock.monotonic() - self._lasts
-        producers = known.producers if known.producers_at >= oldest else None
-        if known.sizes_at < oldest:
-            return _NOTHING if producers is None else Inspected(producers)
-        return Inspected(producers, known.log_bytes, known.disk_bytes)
-
-    def results(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
-        """Return all results: the same mapping until an inspection ends or a result is too old.
+    def results(self, metadata: Metadata) -> Inspections:
+        """Return all results: the same object until an inspection ends or a result is too old.
 
         Sends no request.
         """
         with self._lock:
             now = self._clock.monotonic()
             if self._shown is None or self._shown[0] is not metadata or now > self._shown[1]:
-                ids = {name: topic.topic_id for name, topic in metadata.topics.items()}
-                moments = (at for each in self._known.values() for at in (each.producers_at, each.sizes_at))
-                until = min((at + self._lasts for at in moments if at + self._lasts >= now), default=math.inf)
-                here = metadata.membership.layout.rows_among(self._known)
-                found = {key: self.of(key, ids[key.topic]) for key in here}
-                self._shown = metadata, until, found
+                moments = np.concatenate([self._found.producers_at, self._found.sizes_at]) + self._lasts
+                until = float(np.min(moments, where=moments >= now, initial=math.inf))
+                self._shown = metadata, until, self._found.of(metadata, now - self._lasts)
             return self._shown[2]
 
     def inspect(self, stop: Callable[[], bool] = lambda: False) -> Inspection:
@@ -144,9 +165,10 @@ class Inspector:
 
         Partitions with the oldest results come first, so that the next inspection completes one that was cut short.
         """
-        known, infos = self._to_inspect()
-        if not infos:
+        metadata = self._metadata
+        if metadata is None or not len(metadata.membership.layout):
             return Inspection(self._cluster, None)
+        known, infos = self._to_inspect(metadata)
         ends = self._clock.monotonic() + self._interval
         inspection = Inspection(self._cluster, self._clock.now())
 
@@ -167,14 +189,14 @@ class Inspector:
         except KafkaPythonError as error:
             return replace(inspection, problem=str(error))
         finally:
+            found = _Found.by(metadata, self._known)
             with self._lock:
-                self._shown = None
+                self._found, self._shown = found, None
 
-    def _to_inspect(self) -> tuple[Mapping[TopicPartition, _PartitionResults], Mapping[TopicPartition, PartitionInfo]]:
+    def _to_inspect(
+        self, metadata: Metadata
+    ) -> tuple[Mapping[TopicPartition, _PartitionResults], Mapping[TopicPartition, PartitionInfo]]:
         """Return the partitions of the last poll with earlier results; those of deleted topics are dropped."""
-        metadata = self._metadata
-        if metadata is None:
-            return {}, {}
         infos = {key: metadata.membership.info(row) for row, key in enumerate(metadata.membership.layout)}
         with self._lock:
             known: dict[TopicPartition, _PartitionResults] = {}

@@ -9,9 +9,10 @@ from typing import Protocol
 from exporter.domain.activity import TierFacts
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.inspections import Inspections
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata
-from exporter.domain.readings import Answer, Inspected, PollFailure, Reason, TopicPartition
+from exporter.domain.readings import Answer, PollFailure, Reason, TopicPartition
 from exporter.domain.table import Snapshot
 
 LOOKUPS_AT_ONCE = 2_000
@@ -124,7 +125,7 @@ class TierKnowledge(Protocol):
 class InspectionKnowledge(Protocol):
     """Results of inspections of partitions."""
 
-    def results(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
+    def results(self, metadata: Metadata) -> Inspections:
         """Return all results for partitions of ``metadata``. Sends no request."""
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.answers import ANSWERED, reason_of_code
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets
+from exporter.domain.inspections import NO_INSPECTIONS, Inspections
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.readings import Activity, Inspected, Reading, State, TopicPartition
@@ -244,7 +245,7 @@ class Snapshot:
     """MAX_TIMESTAMP look-ups that were not needed because the partition did not move."""
     clock_set: float = 0.0
     """By how many seconds the wall clock was set (back: negative) since the snapshot before."""
-    inspected: Mapping[TopicPartition, Inspected] = field(default_factory=dict)
+    inspected: Inspections = field(default_factory=lambda: NO_INSPECTIONS)
     """The results of inspections; empty where nothing is inspected."""
 
     @cached_property

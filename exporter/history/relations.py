@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,14 +11,13 @@ import numpy as np
 
 from exporter.domain import (
     Comparison,
-    Inspected,
     NotCompared,
     Relation,
     ReplicaState,
     Source,
     TopicInfo,
-    TopicPartition,
 )
+from exporter.domain.inspections import NO_INSPECTIONS, Counts, Inspections, OfTopics
 from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATES
 
 AGAIN_SECONDS = 86_400.0
@@ -93,16 +92,19 @@ class Relations:
     """How many of them have no member."""
     copies: dict[str, Mapping[str, Copy]] = field(default_factory=dict)
     """By source cluster: the topics of this cluster that are replicas."""
-    inspected: Mapping[TopicPartition, Inspected] = field(default_factory=dict)
+    inspected: Inspections = field(default_factory=lambda: NO_INSPECTIONS)
     """Producers and sizes of partitions at the last good poll."""
     _told: dict[tuple[str, str | None], tuple[_Facts, float]] = field(default_factory=dict)
 
     def due(self, topics: Mapping[str, TopicInfo], at: float) -> list[Relation]:
         """Return the rows that changed at ``at`` (Unix seconds), and remember them as written."""
-        rows, told, inspected = [], {}, self._inspected()
+        rows, told = [], {}
+        sizes = self._inspected(lambda known: known.disk_bytes)
+        producers = self._inspected(lambda known: known.producers)
         copies = {name: copy for known in reversed(self.copies.values()) for name, copy in known.items()}
         for name, info in topics.items():
-            key, facts = (name, info.topic_id), self._facts(name, copies.get(name), inspected.get(name))
+            key = (name, info.topic_id)
+            facts = self._facts(name, copies.get(name), sizes.get(name), producers.get(name))
             before = self._told.get(key)
             if _is_due(facts, before, at):
                 rows.append(Relation(self.cluster, name, info.topic_id, self.exporter, Source.POLL, at, *facts))
@@ -112,23 +114,22 @@ class Relations:
         self._told = told
         return rows
 
-    def _inspected(self) -> dict[str, Inspected]:
-        topics: dict[str, list[Inspected]] = {}
-        for partition, inspected in self.inspected.items():
-            topics.setdefault(partition.topic, []).append(inspected)
-        return {topic: Inspected.together(partitions) for topic, partitions in topics.items()}
+    def _inspected(self, counts: Callable[[OfTopics], Counts]) -> dict[str, int]:
+        """Return what is known of topics, by name."""
+        topics, (values, known) = self.inspected.layout.topics, counts(self.inspected.of_topics)
+        rows = np.flatnonzero(known)
+        return {topics[row]: value for row, value in zip(rows.tolist(), values[rows].tolist(), strict=True)}
 
-    def _facts(self, topic: str, copy: Copy | None, inspected: Inspected | None) -> _Facts:
+    def _facts(self, topic: str, copy: Copy | None, disk_bytes: int | None, producers: int | None) -> _Facts:
         cluster, source, state = (None, None, None) if copy is None else copy
-        producers = None if inspected is None else inspected.producers
         readers = self.readers.get(topic)
         return _Facts(
             None if readers is None else len(readers),
             cluster,
             source,
             state,
-            None if inspected is None else inspected.disk_bytes,
-            None if producers is None else len(producers.ids),
+            disk_bytes,
+            producers,
             None if readers is None else json.dumps(list(readers[:NAMED_READERS])),
             self.without_members.get(topic),
         )

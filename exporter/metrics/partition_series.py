@@ -9,8 +9,9 @@ import numpy as np
 from exporter.domain.answers import ANSWERED
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.assessment import Assessment
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.readings import Inspected, State, TopicPartition
+from exporter.domain.inspections import NO_INSPECTIONS
+from exporter.domain.layout import NO_LEADER
+from exporter.domain.readings import State
 from exporter.domain.table import STATE_CODES, STATES, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.catalogue import PARTITION_METRICS
@@ -39,7 +40,6 @@ class PartitionSeries:
         self._ages: dict[str, Ages] = {}
         start = f'{{kafka_cluster="{escape(cluster)}",topic="'
         self._rows = LabelledRows(lambda key: f'{start}{escape(key.topic)}",partition="{key.partition}"')
-        self._columns = {**_COLUMNS, "log_size_bytes": _LogSizes().column}
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
@@ -53,28 +53,16 @@ class PartitionSeries:
                 since = _newest(snapshot) if metric.switch == "staleness" else assessment.of_partitions.last_advance
                 self._ages[metric.name] = Ages(metric.name, labels, since, self._ages.get(metric.name))
             else:
-                column = self._columns[metric.switch or metric.name](snapshot, assessment)
+                column = _COLUMNS[metric.switch or metric.name](snapshot, assessment)
                 fixed[metric.name] = self._lines[metric.name].show(labels, *column)
         return Samples(fixed, dict(self._ages))
 
 
-class _LogSizes:
-    """The log sizes of inspections as a column, built again only when they or the rows change."""
-
-    def __init__(self) -> None:
-        self._of: tuple[Layout, Mapping[TopicPartition, Inspected]] | None = None
-        self._column: Column = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
-
-    def column(self, snapshot: Snapshot, _: Assessment) -> Column:
-        layout, inspected = snapshot.table.layout, snapshot.inspected
-        if self._of is None or self._of[0] != layout or self._of[1] is not inspected:
-            self._of = layout, inspected
-            sizes, known = np.zeros(len(layout), dtype=np.int64), np.zeros(len(layout), dtype=np.bool_)
-            for key, found in inspected.items():
-                if found.log_bytes is not None and (row := layout.row(key)) is not None:
-                    sizes[row], known[row] = found.log_bytes, True
-            self._column = sizes, known
-        return self._column
+def _log_sizes(snapshot: Snapshot, _: Assessment) -> Column:
+    if snapshot.inspected is NO_INSPECTIONS:
+        count = len(snapshot.table)
+        return np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+    return snapshot.inspected.log_bytes
 
 
 def _newest(snapshot: Snapshot) -> Floats:
@@ -144,6 +132,7 @@ _COLUMNS: Mapping[str, Callable[[Snapshot, Assessment], Column]] = {
     "leader_is_preferred": _leader_is_preferred,
     "under_replicated_partition": _under_replicated,
     "earliest_local_offset": lambda snapshot, _: _in_tiers(snapshot.table.earliest_local, snapshot.table.read),
+    "log_size_bytes": _log_sizes,
     "latest_tiered_offset": lambda snapshot, _: _in_tiers(snapshot.table.latest_tiered, snapshot.table.read),
     _STATE: _state,
     _VERDICT: _verdict,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats
+from exporter.domain.arrays import Flags
 from exporter.domain.assessment import Assessment
+from exporter.domain.inspections import NO_INSPECTIONS
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata, TopicConfig, TopicInfo
-from exporter.domain.readings import Inspected, TopicPartition
 from exporter.domain.table import STATES, Snapshot
 from exporter.domain.verdicts import VERDICTS
 from exporter.metrics.blocks import Block
@@ -24,6 +23,15 @@ _STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_sec
 _INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
 _BY_STATE, _BY_VERDICT = "kafka_topic_partitions_by_state", "kafka_topic_partitions_by_verdict"
 _BROKERS = "kafka_brokers"
+
+_INSPECTED = (
+    "kafka_topic_log_size_bytes",
+    "kafka_topic_disk_size_bytes",
+    "kafka_topic_producers",
+    "kafka_topic_producers_last_write_timestamp_seconds",
+    "kafka_topic_open_transactions",
+    "kafka_topic_open_transaction_timestamp_seconds",
+)
 
 _STATE_ORDER = sorted(range(len(STATES)), key=STATES.__getitem__)
 _VERDICT_ORDER = sorted(range(len(VERDICTS)), key=VERDICTS.__getitem__)
@@ -44,7 +52,6 @@ class TopicSeries:
         self._rows = LabelledRows(lambda key: f'{self._labels},topic="{escape(key.topic)}"')
         self._settings = _Settings()
         self._records = _Records()
-        self._inspections = _Inspections()
         tails: dict[str, Callable[[int], str]] = {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: self._settings.tail}
         self._lines = {
             metric.name: Lines(metric.name, tails.get(metric.name), variants=_VARIANTS.get(metric.name, ("",)))
@@ -90,7 +97,7 @@ class TopicSeries:
             "kafka_topic_silence_score": known_of(judged.score),
             "kafka_topic_records_total": (self._records.counted(snapshot), everywhere),
             **self._settings.columns,
-            **self._inspections.columns(snapshot),
+            **_inspections(snapshot),
         }
 
 
@@ -189,52 +196,18 @@ def _described(info: TopicInfo) -> str:
     return "".join(f',{name}="{escape(value)}"' for name, value in told.items()) + "} 1\n"
 
 
-class _Inspections:
-    """The results of inspections of topics; built again only when they or the topics change."""
-
-    def __init__(self) -> None:
-        self._of: tuple[Layout, Mapping[TopicPartition, Inspected]] | None = None
-        self._columns: dict[str, Column] = {}
-
-    def columns(self, snapshot: Snapshot) -> dict[str, Column]:
-        layout, inspected = snapshot.table.layout, snapshot.inspected
-        if self._of is None or self._of[0] != layout or (self._of[1] is not inspected and (inspected or self._of[1])):
-            self._of = layout, inspected
-            together = _together(layout, inspected)
-            self._columns = {
-                "kafka_topic_log_size_bytes": _whole([each.log_bytes for each in together]),
-                "kafka_topic_disk_size_bytes": _whole([each.disk_bytes for each in together]),
-            }
-            known = [each.producers for each in together]
-            self._columns |= {
-                "kafka_topic_producers": _whole([None if each is None else len(each.ids) for each in known]),
-                "kafka_topic_producers_last_write_timestamp_seconds": _moments(
-                    [None if each is None else each.last_write for each in known]
-                ),
-                "kafka_topic_open_transactions": _whole(
-                    [None if each is None else len(each.open_transactions) for each in known]
-                ),
-                "kafka_topic_open_transaction_timestamp_seconds": _moments(
-                    [None if each is None else each.open_since for each in known]
-                ),
-            }
-        return self._columns
-
-
-def _together(layout: Layout, inspected: Mapping[TopicPartition, Inspected]) -> list[Inspected]:
-    """Return the results for each topic as the union of its partitions."""
-    found: dict[str, list[Inspected]] = defaultdict(list)
-    for key, each in inspected.items():
-        if layout.row(key) is not None:
-            found[key.topic].append(each)
-    return [Inspected.together(found.get(name, ())) for name in layout.topics]
-
-
-def _whole(values: list[int | None]) -> Column:
-    known = np.array([value is not None for value in values], dtype=np.bool_)
-    return np.array([value or 0 for value in values], dtype=np.int64), known
-
-
-def _moments(values: list[float | None]) -> Column:
-    moments: Floats = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-    return known_of(moments)
+def _inspections(snapshot: Snapshot) -> dict[str, Column]:
+    """Return the results of inspections of topics."""
+    if snapshot.inspected is NO_INSPECTIONS:
+        count = len(snapshot.table.layout.topics)
+        return dict.fromkeys(_INSPECTED, (np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)))
+    known = snapshot.inspected.of_topics
+    columns = (
+        known.log_bytes,
+        known.disk_bytes,
+        known.producers,
+        known_of(known.last_write),
+        known.open_transactions,
+        known_of(known.open_since),
+    )
+    return dict(zip(_INSPECTED, columns, strict=True))

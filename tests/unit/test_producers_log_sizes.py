@@ -95,6 +95,11 @@ def inspector(brokers: Brokers, *, producers: bool = True, log_sizes: bool = Tru
     )
 
 
+def of(seen: Inspector, key: TopicPartition, topic_id: str) -> Inspected:
+    """What it tells of a partition, whose topic has this id."""
+    return seen.results(poll({key: (1,)}, topic_id).metadata).get(key, Inspected())
+
+
 @pytest.fixture
 def brokers() -> Brokers:
     """The cluster."""
@@ -108,8 +113,8 @@ def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers
     seen.accept(poll({A: (2, 1), B: (1, 3)}))
     inspection = seen.inspect()
     assert (dict(inspection.asked), dict(inspection.failures)) == ({LOG_DIRS: 4}, {})
-    assert seen.of(A, "id-1") == Inspected(None, 102, 102 + 101 + 2 * 30)
-    assert seen.of(B, "id-1") == Inspected(None, 101, 101 + 103)
+    assert of(seen, A, "id-1") == Inspected(None, 102, 102 + 101 + 2 * 30)
+    assert of(seen, B, "id-1") == Inspected(None, 101, 101 + 103)
 
 
 def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
@@ -119,8 +124,8 @@ def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
     seen = inspector(brokers)
     seen.accept(poll({A: (1, 2), B: (2,)}))
     inspection = seen.inspect()
-    assert seen.of(A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 50, None)
-    assert seen.of(B, "id-1") == Inspected()
+    assert of(seen, A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 50, None)
+    assert of(seen, B, "id-1") == Inspected()
     assert inspection.failures == {(LOG_DIRS, Reason.TIMED_OUT, 2): 2, (PRODUCERS, Reason.TIMED_OUT, 2): 1}
 
 
@@ -130,7 +135,7 @@ def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
     seen = inspector(brokers, producers=False)
     seen.accept(poll({A: (1,), B: (1,)}))
     inspection = seen.inspect()
-    assert (seen.of(A, "id-1").log_bytes, seen.of(B, "id-1")) == (50, Inspected())
+    assert (of(seen, A, "id-1").log_bytes, of(seen, B, "id-1")) == (50, Inspected())
     assert inspection.failures == {(LOG_DIRS, Reason.MISSING_ANSWER, 1): 1}
 
 
@@ -143,7 +148,7 @@ def test_a_leader_that_cannot_be_asked_is_not_asked_again_in_that_inspection(bro
     inspection = seen.inspect()
     assert sorted(brokers.asked) == [(PRODUCERS, 1, PARTITIONS_PER_CALL), (PRODUCERS, 2, 1)]
     assert inspection.failures == {(PRODUCERS, Reason.UNSUPPORTED_VERSION, 1): len(keys)}
-    assert seen.of(A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN))
+    assert of(seen, A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN))
 
 
 def test_brokers_take_turns(brokers: Brokers) -> None:
@@ -161,7 +166,7 @@ def test_the_first_sight_of_a_transaction_outlives_what_cannot_be_told(brokers: 
 
     def since() -> float | None:
         seen.inspect()
-        found = seen.of(A, "id-1")
+        found = of(seen, A, "id-1")
         return None if found.producers is None else found.producers.open_since
 
     seen.accept(poll({A: (1,)}))
@@ -184,9 +189,9 @@ def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
     seen = inspector(brokers)
     seen.accept(poll({A: (1,)}))
     seen.inspect()
-    assert seen.of(A, "id-2") == Inspected()
+    assert of(seen, A, "id-2") == Inspected()
     seen.accept(poll({A: (1,)}, topic_id="id-2"))
-    assert seen.of(A, "id-2") == Inspected()
+    assert of(seen, A, "id-2") == Inspected()
 
 
 def test_what_nobody_asked_for_long_is_told_no_more(brokers: Brokers) -> None:
@@ -197,9 +202,9 @@ def test_what_nobody_asked_for_long_is_told_no_more(brokers: Brokers) -> None:
     brokers.problem = "kafka-python is not installed"
     brokers.clock.time += (INSPECTIONS_KEPT + 1) * INTERVAL
     assert seen.inspect().problem == "kafka-python is not installed"
-    assert seen.of(A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 101, 101)
+    assert of(seen, A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 101, 101)
     brokers.clock.time += 1
-    assert seen.of(A, "id-1") == Inspected()
+    assert of(seen, A, "id-1") == Inspected()
 
 
 def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(brokers: Brokers) -> None:
@@ -214,7 +219,7 @@ def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(broke
     seen.accept(poll({A: (1,), B: (1,), **{TopicPartition("wide", number): (1,) for number in range(99)}}))
     seen.inspect()
     assert seen.inspect().asked == {PRODUCERS: 100}
-    assert all(seen.of(key, "id-1") != Inspected() for key in (A, B, TopicPartition("wide", 98)))
+    assert all(of(seen, key, "id-1") != Inspected() for key in (A, B, TopicPartition("wide", 98)))
 
 
 def test_what_is_missing_is_said_once_and_counted_always(brokers: Brokers, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
@@ -32,6 +31,7 @@ from exporter.domain import (
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Rows
 from exporter.domain.backfill_plan import Stream
+from exporter.domain.inspections import Inspections
 from exporter.domain.ports import SourceError
 from exporter.history import History, HistoryError, Spool, finished_files
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -450,13 +450,12 @@ def test_a_changed_owner_is_a_new_row_of_the_inventory(bench: Bench) -> None:
 def test_what_inspections_told_of_a_topic_is_kept_with_what_stands_around_it(tmp_path: Path) -> None:
     """Its size and producers as a whole, once known of every partition; nothing of a topic that is not inspected."""
 
-    class Inspections:
-        def results(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
+    class Known:
+        def results(self, metadata: Metadata) -> Inspections:
             sizes = {"orders": (10, 30), "idle": (None, 5)}
-            return {
-                key: Inspected(Producers(frozenset({key.partition})), *sizes[key.topic])
-                for key in metadata.membership.layout
-            }
+            layout = metadata.membership.layout
+            found = {key: Inspected(Producers(frozenset({key.partition})), *sizes[key.topic]) for key in layout}
+            return Inspections.of(layout, found)
 
     bench, more = Bench(tmp_path), TopicPartition("orders", 1)
     bench.source.offsets[more] = (0, 1, 1.0)
@@ -465,7 +464,7 @@ def test_what_inspections_told_of_a_topic_is_kept_with_what_stands_around_it(tmp
     assert bench.rows("relations") == []
     again = Bench(tmp_path)
     again.source.offsets[more] = (0, 1, 1.0)
-    Poller("c", again.source, [again.history], again.clock, inspections=Inspections()).poll()
+    Poller("c", again.source, [again.history], again.clock, inspections=Known()).poll()
     again.history.flush(again.clock.now())
     told = {row["topic"]: (row["disk_bytes"], row["producers"]) for row in bench.rows("relations")}
     assert told == {"orders": (60, 2), "idle": (5, 1)}

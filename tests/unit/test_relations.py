@@ -19,6 +19,8 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
+from exporter.domain.inspections import Inspections
+from exporter.domain.layout import Layout
 from exporter.history.relations import Copy, Relations, copies_of
 from tests.unit.readings import replica_table
 
@@ -74,7 +76,7 @@ def test_a_size_is_told_where_it_was_not_known_and_then_once_a_day() -> None:
     known = Relations("prod", "exporter-a")
 
     def told(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None, int | None]]:
-        known.inspected = {TopicPartition("orders", 0): inspected}
+        known.inspected = Inspections.of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
         rows = known.due({"orders": TopicInfo("1", {})}, NOW - ago)
         return [(row.disk_bytes, row.producers, row.consumer_groups) for row in rows]
 
