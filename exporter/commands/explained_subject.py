@@ -103,7 +103,7 @@ class ExplainedSubject:
     @property
     def seen(self) -> SubjectNow:
         """What is known of it beside its verdict."""
-        row, reading, readers = self.expectation, self.reading, None
+        row, reading, readers, left = self.expectation, self.reading, None, None
         if self.sweep is not None and self.partition is None:
             counted = self.sweep.readers([self.topic]).get(self.topic)
             left = self.sweep.without_members([self.topic]).get(self.topic)
@@ -116,6 +116,7 @@ class ExplainedSubject:
             reason=None if reading is None or reading.reason is None else str(reading.reason),
             partitions=self.partitions,
             readers=readers,
+            without_members=left,
             override=self.override,
             may_be_held=self.may_be_held,
             published=row.evidence if row is not None and self.held_when_published else None,

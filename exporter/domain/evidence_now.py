@@ -37,6 +37,8 @@ class SubjectNow:
     """How many partitions its topic has, how many of these live, and how many are learning."""
     readers: int | None = None
     """Consumer groups with members."""
+    without_members: int | None = None
+    """Consumer groups without a member that committed an offset in it."""
     override: TopicOverride | None = None
     may_be_held: str | None = None
     """Why it is not known whether an incident holds it."""
@@ -198,7 +200,10 @@ def _readers(judgement: Judgement, seen: SubjectNow) -> str | None:
     if seen.readers is None:
         return None
     still = " still" if judgement.verdict in _SILENT else ""
-    if not seen.readers:
-        return "no consumer group reads it"
     verb = "reads" if seen.readers == 1 else "read"
-    return f"{plural(seen.readers, 'consumer group')}{still} {verb} it"
+    read = (
+        f"{plural(seen.readers, 'consumer group')}{still} {verb} it" if seen.readers else "no consumer group reads it"
+    )
+    if not seen.without_members:
+        return read
+    return f"{read}; {plural(seen.without_members, 'group')} without a member committed in it"

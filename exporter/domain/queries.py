@@ -115,7 +115,6 @@ def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict
     assessment = one.assessment
     name = assessment.layout.topics[row]
     info, newest = one.snapshot.metadata.topics[name], assessment.newest[row]
-    left = None if one.sweep is None else one.sweep.without_members([name]).get(name)
     counted = zip(STATES, assessment.states[row].tolist(), strict=True)
     verdicts = zip(VERDICTS, assessment.verdicts[row].tolist(), strict=True)
     return {
@@ -125,7 +124,7 @@ def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict
         "last_record": None if np.isnan(newest) else float(newest),
         "owner": info.owner,
         "readers": _readers(one, name),
-        "groups_without_members": left,
+        "groups_without_members": _without_members(one, name),
         "partitions": int(assessment.layout.first[row + 1] - assessment.layout.first[row]),
         "states": {str(state): count for state, count in counted if count},
         "verdicts": {str(verdict): count for verdict, count in verdicts if count},
@@ -154,8 +153,12 @@ def partition_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> 
 def _readers(one: ClusterFacts, topic: str) -> int | None:
     """Return how many groups with members read a topic."""
     groups = None if one.sweep is None else one.sweep.readers([topic]).get(topic)
-    left = None if one.sweep is None else one.sweep.without_members([topic]).get(topic)
+    left = _without_members(one, topic)
     return None if groups is None or left is None else groups - left
+
+
+def _without_members(one: ClusterFacts, topic: str) -> int | None:
+    return None if one.sweep is None else one.sweep.without_members([topic]).get(topic)
 
 
 def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
@@ -167,6 +170,7 @@ def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
         state=None if state is State.UNREADABLE else state,
         partitions=_partitions(one, row),
         readers=_readers(one, name),
+        without_members=_without_members(one, name),
         override=one.override(name),
     )
 

@@ -42,6 +42,21 @@ def test_a_death_between_rollups_is_told_with_all_that_it_rests_on() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("readers", "without_members", "read"),
+    [
+        (None, 1, "live"),
+        (0, 0, "no consumer group reads it"),
+        (0, 2, "no consumer group reads it; 2 groups without a member committed in it"),
+        (1, 1, "1 consumer group still reads it; 1 group without a member committed in it"),
+    ],
+)
+def test_groups_without_a_member_are_no_readers(readers: int | None, without_members: int, read: str) -> None:
+    """They are named apart, as a rollup does; nothing is said where readers are unknown."""
+    seen = SubjectNow(topic="orders", partitions=(3, 1, 0), readers=readers, without_members=without_members)
+    assert line(BUSY, Silence(LAST, LAST + 9 * HOUR, known=True), LAST + 9 * HOUR, seen).endswith(read)
+
+
 def test_a_living_topic_has_its_limit_ahead_whenever_it_was_published() -> None:
     """A day after the rollup too: the limit follows its own last advance."""
     now = LAST + DAY
