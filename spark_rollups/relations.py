@@ -1,27 +1,27 @@
-"""Who reads a topic, and what it is a copy of: beside a verdict, which never depends on it.
-
-A dead topic that somebody waits for is worse than one that nobody reads; a copy that is silent while its source
-lives is not dead but cut off.
-"""
+"""Who reads a topic, and what it is a copy of, beside the verdicts of a rollup."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from pyspark.sql import Column, DataFrame, Window
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import RETIRED_AFTER_SECONDS, ReplicaState, Verdict
+from exporter.domain import ReplicaState, Verdict
+from exporter.domain.related import SILENT, deletion_candidates, readers_line, replica_line
+from spark_rollups.frames import arrow_schema, in_batches
 
 KNOWN_FOR = timedelta(days=2)
 """How long a row counts: exporters write one a day where nothing changes."""
 
-PAUSE_TIMES = 2.0
-"""A topic that paused before is no candidate for deletion until it is silent for so many times its longest pause."""
-
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)
-_SILENT = (Verdict.SUSPECT.value, Verdict.DEAD.value, Verdict.RETIRED.value)
 _TOPIC = ("cluster", "topic", "topic_id")
+_GROUPS = ("consumer_groups", "without_members")
+_SILENCES = ("silence_seconds", "largest_silence_seconds")
+_THERE = ("replica_of_topic", "copied_topic", "partition")
 
 
 def newest_at(relations: DataFrame, as_of: datetime) -> DataFrame:
@@ -59,67 +59,53 @@ def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> 
         lives
     )
     known = known.join(sources, ["replica_of_cluster", "replica_of_topic"], "left")
-    told = F.col("partition").isNull() | F.col("verdict").isin(*_SILENT)
     copied = newest.select(
         F.col("replica_of_cluster").alias("copied_cluster"), F.col("replica_of_topic").alias("copied_topic")
     ).where("copied_topic is not null")
     here = (F.col("cluster") == F.col("copied_cluster")) & (F.col("topic") == F.col("copied_topic"))
-    replication = F.when(told, _replica())
-    line = F.concat_ws("; ", "evidence", replication, F.when(told, readers()))
     found = rows.join(F.broadcast(known), same, "left").join(F.broadcast(copied.distinct()), here, "left")
-    made = {"evidence": line, "replication": replication, "deletion_candidate": _candidate()}
-    return found.withColumns(made).select(*rows.columns)
+    added = (*_GROUPS, "replica_of_cluster", "replica_of_topic", "replica_state", "source_lives", "copied_topic")
+    schema = arrow_schema(rows.schema)
+    return in_batches(found.select(*rows.columns, *added), lambda batches: _with_lines(batches, schema), rows.schema)
 
 
-def _candidate() -> Column:
-    """Return whether a topic may be deleted: silent for long, unread, not mirrored, and it never paused so long.
+def _with_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield verdict rows with what their relations add to them."""
+    for batch in batches:
+        kept = {name: batch.column(name) for name in schema.names}
+        yield pa.RecordBatch.from_pydict(kept | _lines(batch) | {"deletion_candidate": _candidates(batch)}, schema)
 
-    Null where that is not known, and of partitions.
-    """
-    silence, longest = F.col("silence_seconds"), F.coalesce("largest_silence_seconds", F.lit(0.0))
-    long = (F.col("verdict") == Verdict.RETIRED.value) | (
-        (F.col("verdict") == Verdict.DEAD.value) & F.coalesce(silence >= RETIRED_AFTER_SECONDS, F.lit(False))
+
+def _lines(batch: pa.RecordBatch) -> dict[str, list[str | None]]:
+    """Return the evidence of each row, and how it stands to its source."""
+    named = ("evidence", "verdict", "partition", *_GROUPS, "replica_state")
+    source_named = ("replica_of_cluster", "replica_of_topic", "source_lives")
+    made: dict[str, list[str | None]] = {"evidence": [], "replication": []}
+    for row in zip(*(batch.column(name).to_pylist() for name in (*named, *source_named)), strict=True):
+        evidence, verdict, partition, groups, left, state, cluster, topic, lives = row
+        whole, silent, replication, read = partition is None, verdict in SILENT, None, None
+        if whole or silent:
+            source = f"{cluster}/{topic}"
+            replication = replica_line(state, source, source_lives=bool(lives), whole=whole, silent=silent)
+            read = None if groups is None else readers_line(groups - left, left, silent=silent)
+        made["evidence"].append("; ".join(filter(None, (evidence, replication, read))))
+        made["replication"].append(replication)
+    return made
+
+
+def _candidates(batch: pa.RecordBatch) -> pa.Array:
+    """Return whether each topic is a candidate for deletion; null where its readers are unknown, and of partitions."""
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    groups, left = (columns[name].cast(pa.float64()).to_numpy(zero_copy_only=False) for name in _GROUPS)
+    silence, longest = (columns[name].to_numpy(zero_copy_only=False) for name in _SILENCES)
+    verdict, state = (columns[name].to_numpy(zero_copy_only=False) for name in ("verdict", "replica_state"))
+    copy, copied, part = (columns[name].is_valid().to_numpy(zero_copy_only=False) for name in _THERE)
+    candidates = deletion_candidates(
+        retired=verdict == Verdict.RETIRED.value,
+        dead=verdict == Verdict.DEAD.value,
+        silence=silence.astype(float),
+        longest=longest.astype(float),
+        unread=groups == left,
+        mirrored=copied | (copy & (state != ReplicaState.SOURCE_DEAD_TOO.value)),
     )
-    paused = F.coalesce(silence < PAUSE_TIMES * longest, F.lit(False))
-    source_gone = F.coalesce(F.col("replica_state") == ReplicaState.SOURCE_DEAD_TOO.value, F.lit(False))
-    unmirrored = F.col("copied_topic").isNull() & (F.col("replica_of_topic").isNull() | source_gone)
-    unread = F.col("consumer_groups") == F.col("without_members")
-    known = F.col("partition").isNull() & F.col("consumer_groups").isNotNull()
-    return F.when(known, long & unread & unmirrored & ~paused)
-
-
-def readers() -> Column:
-    """Return how many consumer groups read a topic, in words; null where that is not known.
-
-    Apart are groups without a member: they may have committed once, and never again.
-    """
-    left, still = F.col("without_members"), F.when(F.col("verdict").isin(*_SILENT), "still ").otherwise("")
-    groups = F.col("consumer_groups") - left
-    read = (
-        F.when(groups == 0, F.lit("no consumer group reads it"))
-        .when(groups == 1, F.concat(F.lit("1 consumer group "), still, F.lit("reads it")))
-        .otherwise(F.concat(groups.cast("string"), F.lit(" consumer groups "), still, F.lit("read it")))
-    )
-    several = F.concat(left.cast("string"), F.lit(" groups without a member committed in it"))
-    apart = F.when(left == 1, F.lit("1 group without a member committed in it")).when(left > 1, several)
-    return F.when(groups.isNotNull(), F.concat_ws("; ", read, apart))
-
-
-def _replica() -> Column:
-    state, silent = F.col("replica_state"), F.col("verdict").isin(*_SILENT)
-    whole = F.col("partition").isNull()
-    source = F.concat("replica_of_cluster", F.lit("/"), "replica_of_topic")
-    lives = F.when(F.col("source_lives"), F.lit(" lives")).otherwise(F.lit(" went on"))
-    stopped = F.concat(F.lit("source "), source, lives, F.lit(", replica silent: replication stopped"))
-    part = F.concat(F.lit("replication of "), source, F.lit(" stopped in some partitions"))
-    behind = F.concat(F.lit("replication of "), source, F.lit(" is behind in some partitions"))
-    return (
-        F.when((state == ReplicaState.STOPPED.value) & whole & silent, stopped)
-        .when(state == ReplicaState.STOPPED.value, part)
-        .when((state == ReplicaState.BEHIND.value) & ~whole, behind)
-        .when(state == ReplicaState.BEHIND.value, F.concat(F.lit("behind its source "), source))
-        .when(
-            state == ReplicaState.SOURCE_DEAD_TOO.value, F.concat(F.lit("its source "), source, F.lit(" is dead too"))
-        )
-        .when((state == ReplicaState.IN_STEP.value) & silent, F.concat(F.lit("in step with its source "), source))
-    )
+    return pa.array(candidates, mask=part | np.isnan(groups))

@@ -16,11 +16,11 @@ from exporter.domain.expectations import ExpectationSet, JudgedSilences
 from exporter.domain.formatting import moment, plural
 from exporter.domain.incidents import Incident
 from exporter.domain.readings import State
+from exporter.domain.related import SILENT, readers_line
 from exporter.domain.silence import Silence
 from exporter.domain.slots import BY_HOUR
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 
-_SILENT = (Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)
 _NO_RULE = "none"
 
 
@@ -199,11 +199,4 @@ def _replication(judgement: Judgement, expectation: Expectation | None) -> str |
 def _readers(judgement: Judgement, seen: SubjectNow) -> str | None:
     if seen.readers is None:
         return None
-    still = " still" if judgement.verdict in _SILENT else ""
-    verb = "reads" if seen.readers == 1 else "read"
-    read = (
-        f"{plural(seen.readers, 'consumer group')}{still} {verb} it" if seen.readers else "no consumer group reads it"
-    )
-    if not seen.without_members:
-        return read
-    return f"{read}; {plural(seen.without_members, 'group')} without a member committed in it"
+    return readers_line(seen.readers, seen.without_members or 0, silent=judgement.verdict in SILENT)

@@ -10,15 +10,15 @@ from datetime import UTC, datetime, tzinfo
 from exporter.domain import State, formatting
 from exporter.domain.calibration import of_weeks, rate
 from exporter.domain.evidence import judged_by, judged_until
-from exporter.domain.formatting import duration, plural
+from exporter.domain.formatting import duration
+from exporter.domain.related import SILENT, readers_line
 from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Finding, Relations, Revival
 from spark_rollups.report.rules import Promise, RuleInForce
 
 _HOUR = 3600.0
-_SILENT = frozenset({Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED})
-_NOT_COME = _SILENT | {Verdict.LATE}
+_NOT_COME = (*SILENT, Verdict.LATE)
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
@@ -112,7 +112,7 @@ def in_plain_words(finding: Finding) -> str:
     if finding.silence_seconds is None:
         return f"{unread}How long it is silent is not known."
     told = f"{unread}Nothing was written for {duration(finding.silence_seconds)}."
-    if finding.revival is not None and finding.verdict not in _SILENT:
+    if finding.revival is not None and finding.verdict not in SILENT:
         return f"It was dead, and is written again, last {formatting.ago(finding.silence_seconds)}."
     if finding.rule == OVERRIDE:
         limit = finding.max_silence_seconds
@@ -162,11 +162,7 @@ def readers(relations: Relations) -> str:
     reading, left = relations.reading_groups, relations.groups_without_members or 0
     if reading is None:
         return "readers not known"
-    found = "no consumer group reads it"
-    if reading:
-        found = f"{plural(reading, 'consumer group')} still {'reads' if reading == 1 else 'read'} it"
-    if left:
-        found += f"; {plural(left, 'group')} without a member committed in it"
+    found = readers_line(reading, left, silent=True)
     if not relations.readers:
         return found
     return f"{found}{'; all groups' if reading and left else ''}: {reader_names(relations)}"
