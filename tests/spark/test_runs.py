@@ -79,6 +79,31 @@ def copied(history: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(history, tmp_path / "history"))
 
 
+def test_windows_that_come_late_give_the_tables_of_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    """An exporter was cut off from the history for four days, and writes them after a rollup."""
+    history, aside = tmp_path / "history", tmp_path / "aside"
+    world = told(history)
+    world.poll(at(0), at(10), every=HOUR)
+    world.poll(at(14), at(20), every=HOUR)
+    there = set(history.glob("spool/*/*.parquet"))
+    world.poll(at(10), at(14), every=HOUR)
+    for late in set(history.glob("spool/*/*.parquet")) - there:
+        (aside / late.parent.name).mkdir(parents=True, exist_ok=True)
+        late.rename(aside / late.parent.name / late.name)
+    run_rollup(spark, history, RollupRequest(moment(at(20))), Progress())
+    assert not any("date=datetime.date(2025, 1, 18)" in row for row in days(spark, history))
+    shutil.copytree(aside, history / "spool", dirs_exist_ok=True)
+    rebuilt = Path(shutil.copytree(history, tmp_path / "rebuilt"))
+    run_rollup(spark, history, RollupRequest(moment(at(20))), Progress())
+    run_rollup(spark, rebuilt, RollupRequest(moment(at(20)), rebuild=True), Progress())
+    assert days(spark, history) == days(spark, rebuilt)
+    assert any("date=datetime.date(2025, 1, 18)" in row for row in days(spark, history))
+    late_verdicts, made_again = (verdicts(spark, each, 20) for each in (history, rebuilt))
+    assert {key: (row.verdict, row.evidence) for key, row in late_verdicts.items()} == {
+        key: (row.verdict, row.evidence) for key, row in made_again.items()
+    }
+
+
 def test_as_of_a_moment_before_a_backfill_ran_what_it_tells_of_counts(
     spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
