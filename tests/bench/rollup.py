@@ -52,10 +52,22 @@ class Case:
     partitions: int
     weeks: int
     polled_weeks: int
+    overrides: int = 0
 
     def __str__(self) -> str:
         polled = f", {self.polled_weeks} of them polled" if self.polled_weeks else ""
-        return f"{self.partitions} partitions, {self.weeks} weeks{polled}"
+        overrides = f", {self.overrides} overrides" if self.overrides else ""
+        return f"{self.partitions} partitions, {self.weeks} weeks{polled}{overrides}"
+
+    def options(self, folder: Path) -> list[str]:
+        """Return the option for overrides: patterns that fit no topic, so that each topic is held against all."""
+        if not self.overrides:
+            return []
+        file = folder / "overrides.json"
+        file.write_text(
+            json.dumps([{"topics": f"no-{number}-.*", "retired": True} for number in range(self.overrides)])
+        )
+        return ["--overrides", f"@{file}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +144,12 @@ def measure(case: Case, *, beside: bool = False) -> Measured:
         if beside:
             print(yardstick(history))
         end = MONDAY + weeks * HOURS_A_WEEK * 3600.0
-        runs = [run(f"{weeks} weeks", history, end, past, streams)]
+        more = case.options(Path(folder))
+        runs = [run(f"{weeks} weeks", history, end, past, streams, more)]
         _all_arrived(history, past, case)
         for path in sorted(later.rglob("*.parquet")):
             path.rename(history / path.relative_to(later))
-        runs.append(run("one more day", history, end + DAY * 3600.0, day, streams))
+        runs.append(run("one more day", history, end + DAY * 3600.0, day, streams, more))
         _all_arrived(history, past + day, case)
     return Measured(case, runs, spool, os.getloadavg()[0])
 
@@ -239,13 +252,26 @@ def main() -> int:
     parser.add_argument(
         "--polled", action="store_true", help=f"{POLLED_WEEKS} weeks, told by a backfill and then by polls"
     )
+    parser.add_argument(
+        "--overrides",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also each case with so many overrides, which fit no topic",
+    )
     parser.add_argument("--yardstick", action="store_true", help="also print what DuckDB takes for the sums")
     parser.add_argument("--save", type=Path, metavar="FILE", help="also write the figures to this file, as JSON")
     options = parser.parse_args()
     told = [(POLLED_WEEKS, 0), (POLLED_WEEKS, POLLED_WEEKS)]
     if not options.polled:
         told = [(weeks, options.polled_weeks) for weeks in options.weeks]
-    cases = [Case(partitions, *weeks) for partitions in options.partitions for weeks in told]
+    several = sorted({0, options.overrides})
+    cases = [
+        Case(partitions, *weeks, overrides)
+        for partitions in options.partitions
+        for weeks in told
+        for overrides in several
+    ]
     found: list[Measured] = []
     try:
         for case in cases:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -137,10 +137,10 @@ def watched(name: str, *arguments: str) -> Job:
     return Job(took, {stage: what for stage, (_, what) in stages.items()}, in_all, watch.peak_mib, watch.peak_pss_mib)
 
 
-def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> Run:
+def run(name: str, history: Path, as_of: float, windows: int, streams: int, options: Sequence[str] = ()) -> Run:
     """Run the job as of a moment. Raises CheckError where it fails or does not tell of so many ``streams``."""
     moment = datetime.fromtimestamp(as_of, UTC).isoformat()
-    job = watched(name, "rollup", "--history", str(history), "--as-of", moment)
+    job = watched(name, "rollup", "--history", str(history), "--as-of", moment, *options)
     if not job.said["windows"].startswith(f"{windows} rows "):
         raise CheckError(f"{name}: {windows} windows were written, taken in were {job.said['windows']}")
     published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
