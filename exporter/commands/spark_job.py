@@ -15,7 +15,6 @@ from typing import NoReturn
 
 import click
 
-from exporter.commands.acknowledgements import AlertmanagerError, read_acknowledgements
 from exporter.domain import Acknowledgement, Outage, TopicOverride
 from exporter.domain.rests import Calendar
 from exporter.settings import Settings
@@ -57,6 +56,10 @@ def acknowledged(settings: Settings) -> list[str]:
     Says on stderr where Alertmanager cannot be asked, and how many acknowledgements do not count. Raises
     ClickException where no file can be written.
     """
+    if settings.rollup.alertmanager is None:
+        return []
+    from exporter.commands.acknowledgements import AlertmanagerError, read_acknowledgements  # noqa: PLC0415 - half a second
+
     try:
         told = read_acknowledgements(settings)
     except AlertmanagerError as error:
