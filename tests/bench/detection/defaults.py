@@ -19,7 +19,7 @@ from tests.bench.detection.hold import hold
 from tests.bench.detection.product import ProductClock, product_method
 from tests.bench.detection.reference import refitted, unusual_silences
 from tests.bench.detection.silences import FIRST_WEEK, LONGEST, Silences, Trial, trial
-from tests.bench.detection.streams import generate
+from tests.bench.detection.streams import FIRST_OUTAGE_WEEK, generate
 from tests.bench.detection.table import Rows, number
 
 SIZES = (50, 375, 2000)
@@ -175,21 +175,25 @@ def defaults_tables(
 ) -> list[tuple[str, Rows]]:
     """Return two tables by their titles: a row for each fleet once eight weeks are known, and by weeks of history.
 
-    Each row is of one fleet for each seed.
+    Each row is of one fleet for each seed. In the second table outages come from the second week on.
     """
     settled: Rows = [("fleet", *_HEADER)]
     young: Rows = [("fleet", "weeks of history", *_HEADER)]
     for size, with_outages in product(sizes, outages):
         name = _name(size, outages=with_outages)
-        spans = [(FIRST_WEEK, FOREVER), *pairwise(AGES)]
+        spans = list(pairwise(AGES))
+        grown: list[Got | None] = []
         got: list[list[Got | None]] = [[] for _ in spans]
         for seed in seeds:
             given = Given(made_fleet(size, seed, outages=with_outages))
+            grown.append(given.in_weeks(FIRST_WEEK, FOREVER))
+            if with_outages:
+                given = Given(made_fleet(size, seed, outages=True, first_outage_week=1))
             for place, span in enumerate(spans):
                 got[place].append(given.in_weeks(*span))
             progress(f"{name}, seed {seed}")
-        settled.append((name, *row(got[0])))
-        for (first, last), one in zip(spans[1:], got[1:], strict=True):
+        settled.append((name, *row(grown)))
+        for (first, last), one in zip(spans, got, strict=True):
             told = f"{first} to {last - 1}" if last - first > 1 else str(first)
             young.append((name, told if last < FOREVER else f"{first} or more", *row(one)))
     return [("From the ninth week on", settled), ("By weeks of history", young)]
@@ -224,9 +228,10 @@ def _name(size: int, *, outages: bool) -> str:
     return f"{size:,} topics, {'a tenth with an outage' if outages else 'no outages'}"
 
 
-def made_fleet(size: int, seed: int, *, outages: bool) -> Fleet:
+def made_fleet(size: int, seed: int, *, outages: bool, first_outage_week: int = FIRST_OUTAGE_WEEK) -> Fleet:
     """Return a generated fleet of about so many topics."""
-    return generate(max(1, round(size / KINDS)), seed=seed, outages=outages)
+    per_kind = max(1, round(size / KINDS))
+    return generate(per_kind, seed=seed, outages=outages, first_outage_week=first_outage_week)
 
 
 def _outages(made: Trial) -> Silences:

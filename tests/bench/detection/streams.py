@@ -160,8 +160,18 @@ KINDS: Mapping[str, Callable[[Random, Clock], Made]] = {
 }
 SKEWED = "skewed keys"
 
+FIRST_OUTAGE_WEEK = 10
+"""From 0. So the first outages come when the eight weeks of a baseline are known."""
 
-def generate(per_kind: int = 30, weeks: int = 40, seed: int = SEED, *, outages: bool = True) -> Fleet:
+
+def generate(
+    per_kind: int = 30,
+    weeks: int = 40,
+    seed: int = SEED,
+    *,
+    outages: bool = True,
+    first_outage_week: int = FIRST_OUTAGE_WEEK,
+) -> Fleet:
     """Return a fleet of ``per_kind`` topics of each kind; the same seed gives the same records."""
     random, clock = np.random.default_rng(seed), Clock(weeks)
     streams = []
@@ -176,7 +186,7 @@ def generate(per_kind: int = 30, weeks: int = 40, seed: int = SEED, *, outages: 
     if incidents:
         streams = _on_holiday(random, streams, holiday)
     if outages:
-        streams = _with_outages(random, clock, streams)
+        streams = _with_outages(random, clock, streams, first_outage_week)
     unseen = tuple(
         (begin, begin + length)
         for begin, length in ((15 * 168 + 40.5, 6.0), (26 * 168 + 100.25, 30.0))
@@ -204,12 +214,15 @@ def _on_holiday(random: Random, streams: list[Stream], holiday: Span) -> list[St
     return rested
 
 
-def _with_outages(random: Random, clock: Clock, streams: list[Stream]) -> list[Stream]:
-    """One topic in ten has an outage of one to seven days that is repaired, one in 25 a pause, one in 25 dies."""
+def _with_outages(random: Random, clock: Clock, streams: list[Stream], first_week: int) -> list[Stream]:
+    """One topic in ten has an outage of one to seven days that is repaired, one in 25 a pause, one in 25 dies.
+
+    Each at a random moment from ``first_week`` on.
+    """
     spans: dict[str, Span] = {}
     for topic in dict.fromkeys(stream.topic for stream in streams):
         lot = random.random()
-        begin = float(random.uniform(10 * 168, max(11 * 168, clock.end - 6 * 168)))
+        begin = float(random.uniform(first_week * 168, max((first_week + 1) * 168, clock.end - 6 * 168)))
         if lot < 0.10:
             spans[topic] = (begin, begin + float(random.uniform(24, 168)))
         elif lot < 0.14:
