@@ -27,10 +27,11 @@ from exporter.domain.contradictions import (
     of_override,
     wrote_as_usual,
 )
+from exporter.domain.drops import DAY, REFERENCE_WEEKS
 from exporter.domain.formatting import moment
 from exporter.domain.hours import DAY_HOURS, Integers
 from exporter.domain.overrides import Entries, Overrides
-from exporter.domain.rests import DAY, REFERENCE_WEEKS, Calendar, Rests
+from exporter.domain.rests import Calendar, Rests
 from exporter.domain.rollup_verdicts import OVERRIDE
 from spark_rollups.batches import column, integers, texts
 from spark_rollups.frames import arrow_schema, by_shard, computed_once, from_rows, in_batches, no_rows

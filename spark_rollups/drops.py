@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exporter.domain import DEAD_AT_LATEST_SECONDS
-from exporter.domain.rests import FELL_WITHIN_DAYS, LEAST_REFERENCES, MOST_DAYS, REFERENCE_WEEKS, Drop, drops
+from exporter.domain.drops import (
+    DAY,
+    FELL_WITHIN_DAYS,
+    LEAST_REFERENCES,
+    LONGEST_DAYS,
+    MOST_DAYS,
+    REFERENCE_WEEKS,
+    Drop,
+    EarlierDrop,
+    drop_days,
+    earlier_drop,
+    largest_day,
+    runs,
+)
 from spark_rollups.batches import column, integers, table_of, texts
 from spark_rollups.frames import arrow_schema, computed_once, in_groups
 from spark_rollups.schemas import DROPS
@@ -24,6 +39,9 @@ if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
 RECHECKED_DAYS = 3
 """Days checked in each run, because a day may have ended since the last run without a record."""
 
+LOOKED_BACK = timedelta(weeks=53)
+"""So far back an earlier drop is looked for: last year's holiday is the likeliest to be alike."""
+
 COVERED = 0.8
 """A day with a lower share of hours polled is not judged for drops."""
 
@@ -32,7 +50,7 @@ _EPOCH = date(1970, 1, 1)
 
 def update_drops(tables: Tables, since: date, today: date) -> str:
     """Make the table again from ``since`` on, for the days that are over ``today``; return what was found."""
-    first = since - timedelta(weeks=REFERENCE_WEEKS, days=1 + MOST_DAYS + FELL_WITHIN_DAYS)
+    first = since - timedelta(weeks=REFERENCE_WEEKS, days=1 + LONGEST_DAYS + FELL_WITHIN_DAYS)
     covered = _covered(tables, first, today)
     if not covered:
         return "no day is over"
@@ -53,23 +71,82 @@ def update_drops(tables: Tables, since: date, today: date) -> str:
     return "; ".join(told) if told else "none"
 
 
-def drops_before(tables: Tables, day: date) -> Sequence[Drop]:
-    """Return the drops before a day that a silence which is judged on it can have met, without their topics."""
+@dataclass(frozen=True, slots=True)
+class PastDrops:
+    """The drops that a silence can have met, and those before them that they are like, without their topics."""
+
+    days: Sequence[Drop] = ()
+    earlier: Mapping[tuple[str, int], EarlierDrop] = field(default_factory=dict)
+    """By the cluster and first day of the later one."""
+
+
+def drops_before(tables: Tables, day: date) -> PastDrops:
+    """Return the drops before a day that a silence which is judged on it can have met, and the ones they are like.
+
+    An earlier one counts for drops that go on, and for those of more than MOST_DAYS.
+    """
     if not tables.exists("drops"):
-        return ()
-    rows = _met(tables, day).select("cluster", "date", "judged", F.size("topics").alias("low")).collect()
-    return [Drop(row.cluster, (row.date - _EPOCH).days, judged=row.judged, low=row.low) for row in rows]
-
-
-def low_before(tables: Tables, day: date) -> DataFrame:
-    """Return which topics took part in these drops: cluster, topic and day (since 1970)."""
-    return _met(tables, day).select("cluster", F.explode("topics").alias("topic"), F.unix_date("date").alias("day"))
-
-
-def _met(tables: Tables, day: date) -> DataFrame:
+        return PastDrops()
+    known = _known(tables, day)
+    rows = known.select("cluster", "date", "judged", F.size("topics").alias("low")).collect()
+    drops = [Drop(row.cluster, _number(row.date), judged=row.judged, low=row.low) for row in rows]
     # A silence that is longer is dead, whatever rested in it.
-    since = day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1)
-    return tables.read("drops").where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(day)))
+    since = _number(day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1))
+    met = [one for one in drops if one.day >= since]
+    asked = [run for run in runs(met) if run[-1].day + 1 == _number(day) or len(run) > MOST_DAYS]
+    earlier = alike(known, drops, asked)
+    measures = [range(round(one.since / DAY), round(one.until / DAY)) for one in earlier.values()]
+    of = {(cluster, day) for (cluster, _), days in zip(earlier, measures, strict=True) for day in days}
+    return PastDrops([one for one in drops if one.day >= since or (one.cluster, one.day) in of], earlier)
+
+
+def alike(
+    known: DataFrame, drops: Sequence[Drop], asked: Sequence[Sequence[Drop]]
+) -> Mapping[tuple[str, int], EarlierDrop]:
+    """Return the drop before each of those asked for that it is like, by its cluster and first day.
+
+    ``known`` are rows of the table, ``drops`` the same without topics.
+    """
+    largest = [largest_day(run) for run in asked if any(one.day < run[0].day for one in drops)]
+    if not largest:
+        return {}
+    mine = _of_days(known, largest).select("cluster", F.unix_date("date").alias("day"), "topics")
+    before = known.select("cluster", F.unix_date("date").alias("then"), F.col("topics").alias("others"))
+    both = mine.join(before, "cluster").where("then < day")
+    shared = both.select("cluster", "day", "then", F.size(F.array_intersect("topics", "others")).alias("both"))
+    common = {(row.cluster, row.day, row.then): row.both for row in shared.collect()}
+    found = {
+        (run[0].cluster, run[0].day): earlier_drop(
+            run, drops, lambda day, one: common.get((day.cluster, day.day, one.day), 0)
+        )
+        for run in asked
+    }
+    return {key: one for key, one in found.items() if one is not None}
+
+
+def low_before(tables: Tables, drops: Sequence[Drop]) -> DataFrame:
+    """Return which topics took part in some drops: cluster, topic and day (since 1970)."""
+    days = _of_days(tables.read("drops"), drops)
+    return days.select("cluster", F.explode("topics").alias("topic"), F.unix_date("date").alias("day"))
+
+
+def _known(tables: Tables, day: date) -> DataFrame:
+    """Return the drops before a day back to where the last one like a later one is looked for."""
+    return tables.read("drops").where((F.col("date") >= F.lit(day - LOOKED_BACK)) & (F.col("date") < F.lit(day)))
+
+
+def _of_days(rows: DataFrame, drops: Sequence[Drop]) -> DataFrame:
+    """Return the rows of some drops."""
+    by_cluster: dict[str, list[int]] = {}
+    for one in drops:
+        by_cluster.setdefault(one.cluster, []).append(one.day)
+    day = F.unix_date("date")
+    wanted = [(F.col("cluster") == F.lit(cluster)) & day.isin(days) for cluster, days in by_cluster.items()]
+    return rows.where(functools.reduce(operator.or_, wanted, F.lit(False)))
+
+
+def _number(day: date) -> int:
+    return (day - _EPOCH).days
 
 
 def _covered(tables: Tables, first: date, today: date) -> Mapping[str, Sequence[int]]:
@@ -104,7 +181,7 @@ def _drops_of(
     there = np.zeros(today - first, np.bool_)
     seen = np.array(covered.get(cluster, ()), np.int64) - first
     there[seen[(seen >= 0) & (seen < len(there))]] = True
-    found = list(drops(active, known - first, there, range(max(since - first, 0), today - first)))
+    found = list(drop_days(active, known - first, there, range(max(since - first, 0), today - first)))
     dates = np.array([first + one.day for one in found], np.int32)
     return table_of(
         {

@@ -207,9 +207,10 @@ class _Run:
         with self._progress.stage("drops") as said:
             said.append(update_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
         self._contradictions, worked = self._contradicted()
-        drops = drops_before(tables, today)
-        streams = with_rests(streams, low_before(tables, today) if drops else None, worked)
-        return Rests(self._asked.calendars, drops, (today - FIRST_DAY).days), streams
+        known = drops_before(tables, today)
+        streams = with_rests(streams, low_before(tables, known.days) if known.days else None, worked)
+        number = (today - FIRST_DAY).days
+        return Rests(self._asked.calendars, known.days, number, earlier=known.earlier), streams
 
     def _contradicted(self) -> tuple[list[Contradiction], DataFrame | None]:
         """Find holidays and outages of the configuration that the history contradicts."""
@@ -249,8 +250,9 @@ class _Run:
 
     def _judged(self, streams: DataFrame, thresholds: Mapping[str, Threshold], rests: Rests) -> DataFrame:
         with self._progress.stage("verdicts") as said:
-            by = thresholds, self._asked.overrides, rests
-            rows = computed_once(judge(self._tables, streams, self._moment, *by, self._shards))
+            outages = [*self._asked.outages, *acknowledged_outages(self._tables, self._moment)]
+            rule = Rule(self._moment.timestamp(), thresholds, tuple(self._asked.overrides), {}, rests, tuple(outages))
+            rows = computed_once(judge(self._tables, streams, self._moment, rule, self._shards))
             kept = in_one(conform(rows, VERDICTS, "verdicts"), self._shards)
             self._tables.put_as_of("verdicts", kept, self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
@@ -345,16 +347,17 @@ def judge(
     tables: Tables,
     streams: DataFrame,
     as_of: datetime,
-    thresholds: Mapping[str, Threshold],
-    overrides: Sequence[TopicOverride],
-    rests: Rests,
+    rule: Rule,
     shards: int,
 ) -> DataFrame:
-    """Return the verdict rows of ``as_of`` with the published columns; ``streams`` are in their state of then."""
+    """Return the verdict rows of ``as_of`` with the published columns; ``streams`` are in their state of then.
+
+    When clusters were last polled is added to ``rule``.
+    """
     moment = F.lit(as_of)
     polled = tables.read("coverage").where(F.col("window_end") <= moment).groupBy("cluster")
     last = polled.agg(F.max(F.unix_micros("last_good_poll")).alias("last")).where("last is not null").collect()
-    rule = Rule(as_of.timestamp(), thresholds, tuple(overrides), {row.cluster: row["last"] for row in last}, rests)
+    rule = replace(rule, polled={row.cluster: row["last"] for row in last})
     week = F.to_date(F.date_trunc("week", "last_advance"))
     weeks = [row[0] for row in streams.where("last_advance is not null").select(week).distinct().collect()]
     baselines = tables.read("baselines").where(F.col("week").isin(weeks))

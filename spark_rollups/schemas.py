@@ -246,15 +246,20 @@ REST = StructType(
 )
 """A span in which a stream rests: the fields of ``exporter.domain.rests.Rest``. A rest has all of them."""
 
+EARLIER_DROP = StructType([_optional("since", _TIME), _optional("until", _TIME), _optional("topics", _COUNT)])
+"""The fields of ``exporter.domain.drops.EarlierDrop``: it has all of them."""
+
 FALLING = StructType(
     [
         _optional("since", _TIME),
         _optional("until", _TIME),
         _optional("low", _COUNT),
         _optional("judged", _COUNT),
+        _optional("earlier", EARLIER_DROP),
     ]
 )
-"""A fleet-wide drop that has not ended: the fields of ``exporter.domain.rests.OngoingDrop``. It has all of them."""
+"""A fleet-wide drop that has not ended: the fields of ``exporter.domain.drops.OngoingDrop``. All but the last are
+always there."""
 
 DROPS = StructType(
     [

@@ -14,17 +14,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
-from exporter.domain import TopicOverride, Verdict
+from exporter.domain import Outage, TopicOverride, Verdict
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.baselines import Baselines
 from exporter.domain.calibration import Threshold
+from exporter.domain.drops import EarlierDrop, OngoingDrop
 from exporter.domain.hours import UNKNOWN
 from exporter.domain.incidents import Silent, hold
 from exporter.domain.incidents import Streams as Together
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.observation import listed_streams
+from exporter.domain.overrides import Entries
 from exporter.domain.readings import State
-from exporter.domain.rests import OngoingDrop, Rest, Rests
+from exporter.domain.rests import Rest, Rests
 from exporter.domain.rollup_verdicts import Verdicts, judge
 from exporter.domain.streams import Streams, with_topics
 from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
@@ -92,6 +94,8 @@ class Rule:
     """When each cluster was last polled, in Unix microseconds."""
     rests: Rests
     """Without topics, which the columns of ``with_rests`` name."""
+    outages: Sequence[Outage] = ()
+    """Known ones: a drop that was an outage of a topic is no measure for its later ones."""
 
 
 def with_rests(streams: DataFrame, low: DataFrame | None, worked: DataFrame | None) -> DataFrame:
@@ -145,7 +149,7 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
     names = Names(streams, baselines)
     row = np.full(len(names), UNKNOWN, np.intp)
     row[names.rows[0]] = np.arange(streams.num_rows)
-    rule = replace(rule, rests=_rests_of(streams, rule.rests))
+    rule = replace(rule, rests=_rests_of(streams, rule.rests, Entries(rule.outages)))
     there = _listed(streams, names, row, rule)
     if not there.any():
         return schema.empty_table()
@@ -167,18 +171,22 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
     )
 
 
-def _rests_of(streams: pa.Table, rests: Rests) -> Rests:
+def _rests_of(streams: pa.Table, rests: Rests, outages: Entries[Outage]) -> Rests:
     """Return the rests of the topics of a batch."""
     if "low_on" not in streams.column_names:
         return rests
     concerned = streams.filter(pc.is_valid(column(streams, "low_on"))).select(["cluster", "topic", "low_on", "worked"])
-    low, worked = set[tuple[str, str, int]](), set[tuple[str, str]]()
+    low, worked, repaired = set[tuple[str, str, int]](), set[tuple[str, str]](), set[tuple[str, str]]()
     for row in concerned.to_pylist():
         key = row["cluster"], row["topic"]
         low.update((*key, day) for day in row["low_on"])
         if row["worked"]:
             worked.add(key)
-    return rests.of_topics(low, worked)
+        earlier = rests.earlier_drops(row["cluster"])
+        known = outages.of(*key) if earlier else ()
+        if any(drop.since < one.until and drop.until > one.since for drop in earlier for one in known):
+            repaired.add(key)
+    return rests.of_topics(low, worked, repaired)
 
 
 def _listed(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
@@ -314,10 +322,13 @@ def _rest(rest: Rest) -> dict[str, object]:
 
 
 def _falling(drop: OngoingDrop | None) -> dict[str, object] | None:
-    return None if drop is None else drop._asdict() | _span(drop)
+    if drop is None:
+        return None
+    earlier = None if drop.earlier is None else drop.earlier._asdict() | _span(drop.earlier)
+    return drop._asdict() | _span(drop) | {"earlier": earlier}
 
 
-def _span(one: Rest | OngoingDrop) -> dict[str, int]:
+def _span(one: Rest | OngoingDrop | EarlierDrop) -> dict[str, int]:
     """Return from and until in Unix microseconds."""
     return {"since": round(one.since * 1e6), "until": round(one.until * 1e6)}
 

@@ -22,7 +22,7 @@ from exporter.domain.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.assessment import Judgement
 from exporter.domain.calibration import of_weeks
 from exporter.domain.detection import judge
-from exporter.domain.evidence_now import JudgedSubject, evidence_now
+from exporter.domain.evidence_now import JudgedSubject, evidence_now, falling
 from exporter.domain.expectations import ExpectationSet, JudgedSilences, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.rollup_verdicts import SCHEDULE, TRAFFIC_CLOCK
@@ -83,8 +83,8 @@ def explain(case: ExplainedSubject, paint: Paint = plain) -> Iterator[str]:
     yield ""
     yield from _verdict(case, verdict, paint)
     if case.incident is not None:
-        falling = case.incident.falling
-        yield _line("held", f"{case.incident}" if falling is None else falling.describe(verdict.expected_by, case.now))
+        drop = falling(case.incident, case.expectation)
+        yield _line("held", f"{case.incident}" if drop is None else drop.describe(verdict.expected_by, case.now))
     elif case.may_be_held is not None:
         yield _line("held", f"perhaps: {case.may_be_held}")
     yield ""
@@ -350,8 +350,8 @@ def _changes(case: ExplainedSubject, row: Expectation | None, verdict: Judgement
         and case.override is None
     ):
         yield "  - more history: the evidence says what is missing"
-    if case.incident is not None and case.incident.falling is not None:
-        until = moment(case.incident.falling.until)
+    if (drop := falling(case.incident, case.expectation)) is not None:
+        until = moment(drop.until)
         yield f"  - {until}, or a rollup that knows the fleet is back: judged without the drop"
     elif case.incident is not None:
         yield "  - the incident's end, or a day and two of its own busiest days past its usual silence: judged alone"

@@ -8,6 +8,7 @@ import numpy as np
 
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.assessment import Assessment, Judgement, Judgements
+from exporter.domain.drops import OngoingDrop
 from exporter.domain.expectations import ExpectationSet, JudgedSilences, Scores, retired_after
 from exporter.domain.incidents import Held, Silent, Streams, hold, of_drop
 from exporter.domain.last_advances import LastAdvances
@@ -15,7 +16,6 @@ from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.overrides import OverrideColumns
 from exporter.domain.readings import Reading, State
-from exporter.domain.rests import OngoingDrop
 from exporter.domain.silence import BeforeRestart, Silence, Silences, by_topic, silences_of
 from exporter.domain.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.traffic_clock import HOUR

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
+from exporter.domain.drops import OngoingDrop
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import duration, moment, plural
 from exporter.domain.readings import State
-from exporter.domain.rests import OngoingDrop, Rest
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.slots import week_of
 from exporter.domain.traffic_clock import FIRST_MONDAY

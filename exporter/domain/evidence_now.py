@@ -11,6 +11,7 @@ import numpy as np
 
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import GOOD_SHARE
+from exporter.domain.drops import OngoingDrop
 from exporter.domain.evidence import EvidenceFacts, evidence, overridden, silence
 from exporter.domain.expectations import ExpectationSet, JudgedSilences
 from exporter.domain.formatting import moment, plural
@@ -106,6 +107,14 @@ def _span(subject: JudgedSubject, now: float) -> tuple[float | None, float]:
     return since, now if known is None else known.until
 
 
+def falling(incident: Incident | None, expectation: Expectation | None) -> OngoingDrop | None:
+    """Return the drop of the fleet that holds a subject, as it was published for this one; None where none does."""
+    if incident is None or incident.falling is None:
+        return None
+    own = None if expectation is None else expectation.falling
+    return own or incident.falling
+
+
 def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> EvidenceFacts:
     judgement, expectation, incident, seen = subject
     last, (_, until) = judgement.last_advance, _span(subject, now)
@@ -138,7 +147,7 @@ def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> Evidence
         slot_seconds=BY_HOUR.seconds if expectation is None else expectation.slot_seconds,
         schedule=None if expectation is None else expectation.schedule,
         rests=() if expectation is None else expectation.rests or (),
-        falling=None if incident is None else incident.falling,
+        falling=falling(incident, expectation),
         held=_held(judgement, seen.silence, foreseen.suspect_from) if incident is None else str(incident),
     )
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.drops import OngoingDrop
 from exporter.domain.expectation_faults import Stated, apart, ends_later, faults_of, possible_profiles, possible_runs
 from exporter.domain.expectation_table import WHOLE_TOPIC, ExpectationTable, Planned, Shared
 from exporter.domain.packed_texts import PackedTexts
-from exporter.domain.rests import OngoingDrop, Rest
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import HOURS
 from exporter.domain.verdicts import Expectation

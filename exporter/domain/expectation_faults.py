@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats
-from exporter.domain.rests import OngoingDrop, Rest
+from exporter.domain.drops import OngoingDrop
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import HOURS
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.drops import OngoingDrop
 from exporter.domain.packed_texts import PackedTexts
-from exporter.domain.rests import OngoingDrop, Rest
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.verdicts import Expectation
 from exporter.domain.weekly_sums import Profiles

@@ -21,11 +21,11 @@ from exporter.domain import (
 )
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import PERIOD_SUSPECT
+from exporter.domain.drops import OngoingDrop
 from exporter.domain.expectation_columns import table_of
 from exporter.domain.expectation_faults import FAULTS
 from exporter.domain.expectation_table import WHOLE_TOPIC, ExpectationTable
 from exporter.domain.layout import Layout
-from exporter.domain.rests import OngoingDrop
 from exporter.domain.silence import BeforeRestart
 from exporter.domain.traffic_clock import Clocks, Plans, Resting
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
@@ -264,9 +264,10 @@ class ExpectationSet:
 
     @property
     def falling(self) -> OngoingDrop | None:
-        """The drop of the cluster's fleet that went on when they were published."""
+        """The drop of the cluster's fleet that went on when they were published, as it holds topics longest."""
         falling = self.table.falling
-        return self.table.shared.falling[falling[falling >= 0][0]] if (falling >= 0).any() else None
+        found = [self.table.shared.falling[number] for number in np.unique(falling[falling >= 0])]
+        return max(found, key=lambda one: one.until, default=None)
 
     @property
     def partitions(self) -> int:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.drops import OngoingDrop
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.onsets import NOTICED, ORDINARY, Group, at_once, span_of, together
-from exporter.domain.rests import OngoingDrop
 from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
 
 MOST = 0.5

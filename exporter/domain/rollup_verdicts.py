@@ -19,10 +19,11 @@ from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import Baselines, longest_usual
 from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
 from exporter.domain.detection import overruled_silences
+from exporter.domain.drops import DAY
 from exporter.domain.expectations import JudgedSilences, SilenceRules
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import OverrideColumns, Overrides
-from exporter.domain.rests import DAY, Rest, put_off, quiet
+from exporter.domain.rests import Rest, put_off, quiet
 from exporter.domain.schedule import planned
 from exporter.domain.silence import Silences
 from exporter.domain.slots import BY_HOUR

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from exporter.domain.rests import OngoingDrop, Rest
+from exporter.domain.drops import OngoingDrop
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 
 RETIRED_AFTER_SECONDS, DEAD_BEFORE_RETIRED_SECONDS = 28 * 86_400.0, 7 * 86_400.0

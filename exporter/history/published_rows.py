@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 
 from exporter.domain import Expectation
 from exporter.domain.arrays import Floats, Rows
+from exporter.domain.drops import EarlierDrop, OngoingDrop
 from exporter.domain.expectation_columns import FIGURES, TEXTS, Batch, ExpectationColumns, Lists
 from exporter.domain.expectation_table import ExpectationTable
-from exporter.domain.rests import OngoingDrop, Rest
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 from exporter.storage import Location, for_pyarrow
 
@@ -122,7 +123,10 @@ def _rests(told: Sequence[Mapping[str, Any]]) -> tuple[Rest, ...]:
 
 
 def _falling(told: Mapping[str, Any]) -> OngoingDrop:
-    return OngoingDrop(told["since"].timestamp(), told["until"].timestamp(), int(told["low"]), int(told["judged"]))
+    since, until = (told[name].timestamp() for name in ("since", "until"))
+    before = told.get("earlier")  # sets published by an older rollup lack it
+    earlier = before and EarlierDrop(before["since"].timestamp(), before["until"].timestamp(), int(before["topics"]))
+    return OngoingDrop(since, until, int(told["low"]), int(told["judged"]), earlier)
 
 
 def _profiles(values: pa.Array) -> Lists:

@@ -141,8 +141,11 @@ def _paged(query: Query, page: Page) -> Mapping[str, Any]:
     return {"total": page.total, "offset": query.offset, "limit": query.limit, "items": page.items}
 
 
-def _falling(incident: Incident) -> Mapping[str, float] | None:
-    return None if incident.falling is None else incident.falling._asdict()
+def _falling(incident: Incident) -> Mapping[str, object] | None:
+    drop = incident.falling
+    if drop is None:
+        return None
+    return {**drop._asdict(), "earlier": None if drop.earlier is None else drop.earlier._asdict()}
 
 
 def _cluster(cluster: ClusterStatus) -> Mapping[str, Any]:

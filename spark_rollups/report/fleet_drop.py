@@ -5,18 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+from exporter.domain.drops import MOST_DAYS
 from exporter.domain.formatting import plural
-from exporter.domain.rests import MOST_DAYS
 
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierDrop:
-    """The day of an earlier drop that shares most topics with a later one, and how many."""
+    """The drop before a later one that it is most like."""
 
     day: date
+    """Its first day."""
+    days: int
     topics: int
+    """How many topics of the later drop took part in it as well."""
+
+    def __str__(self) -> str:
+        last = self.day + (self.days - 1) * _DAY
+        when = f"on {self.day}" if self.days == 1 else f"from {self.day} to {last}, for {plural(self.days, 'day')}"
+        return f"{self.topics:,} of them were so before, {when}, and came back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +46,18 @@ def drop_sentence(drop: FleetDrop) -> str:
     """Return a drop as one sentence or two."""
     more = f" and {drop.low - len(drop.topics):,} more" if drop.low > len(drop.topics) else ""
     lasted = "" if drop.days == 1 else f", for {plural(drop.days, 'day')}"
-    before = ""
-    if drop.earlier is not None:
-        before = f"; {drop.earlier.topics:,} of them also on {drop.earlier.day:%Y-%m-%d}"
-    if drop.days > MOST_DAYS or (drop.goes_on and drop.days == MOST_DAYS):
-        meaning = f"No drop holds its topics for more than {MOST_DAYS} days: they are judged as on any day."
+    before = "" if drop.earlier is None else f"; {drop.earlier}"
+    most = MOST_DAYS if drop.earlier is None else max(MOST_DAYS, drop.earlier.days)
+    others = "" if most == MOST_DAYS else f", those that did not take part in the earlier drop for {MOST_DAYS} days"
+    if drop.days > most or (drop.goes_on and drop.days == most):
+        meaning = f"No drop holds its topics for more than {most} days{others}: they are judged as on any day."
     elif drop.goes_on:
+        until = drop.first + most * _DAY
+        meaning = f"Until {until} they are held{others}, for it may be a holiday or a mass death."
+    elif drop.days > MOST_DAYS:
         meaning = (
-            f"Until {drop.first + MOST_DAYS * _DAY:%Y-%m-%d} they are held, for it may be a holiday or a mass death."
+            "The fleet came back: as on a holiday, these days are not counted as silence of the topics that took part "
+            "in the earlier drop."
         )
     else:
         meaning = "The fleet came back: as on a holiday, these days are not counted as silence."

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.domain import Verdict
+from exporter.domain import Outage, Verdict
 from exporter.domain.calibration import calibrations
 from exporter.domain.detection import judge
+from exporter.domain.drops import Drop, earlier_drops
 from exporter.domain.observation import Polls
-from exporter.domain.rests import Drop, Rests
+from exporter.domain.rests import Rests
 from exporter.domain.silence import Silence
 from exporter.history.published import Expectations
 from spark_rollups.batches import column
@@ -129,7 +130,13 @@ def judged(made: Made, spool: Spool, baselines: pa.Table, maxima: pa.Table, day:
 
 
 def table_of_judged(
-    made: Made, spool: Spool, baselines: pa.Table, maxima: pa.Table, day: float, drops: Sequence[Drop] = ()
+    made: Made,
+    spool: Spool,
+    baselines: pa.Table,
+    maxima: pa.Table,
+    day: float,
+    drops: Sequence[Drop] = (),
+    outages: Sequence[Outage] = (),
 ) -> pa.Table:
     """Return all that is judged and published as of a day; in the ``drops`` the topic ``legacy`` took part."""
     week = week_of(moment(at(day)).date())
@@ -137,7 +144,8 @@ def table_of_judged(
     unusual = unusual_from(units(maxima, maxima[:0], exclusions=exclusions, schema=arrow_schema(UNITS)))
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week)}
     polled = {name: int(polls[-1]) for name, polls in observers(spool.coverage, []).polled.items()}
-    rule = Rule(at(day), thresholds, (RETIRED,), polled, Rests(drops=drops, today=number(moment(at(day)).date())))
+    rests = Rests(drops=drops, today=number(moment(at(day)).date()), earlier=earlier_drops(drops))
+    rule = Rule(at(day), thresholds, (RETIRED,), polled, rests, outages)
     days = [one.day for one in drops]
     streams = made.streams
     part = [bool(days) and topic == "legacy" for topic in streams["topic"].to_pylist()]
@@ -181,10 +189,11 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
     """Named by the rollup and judged alike between rollups; dead once no holiday lasts as long, as of any moment."""
     began = number(moment(at(38)).date())
 
-    def told(day: float, days: int) -> tuple[Row, Verdict]:
-        drops = [Drop("prod", began + n, judged=7, low=1) for n in range(days)]
+    def told(day: float, days: int, before: int = 0, outages: Sequence[Outage] = ()) -> tuple[Row, Verdict]:
+        there = [began - 21 + n for n in range(before)] + [began + n for n in range(days)]
+        drops = [Drop("prod", one, frozenset(["legacy"]), judged=7, low=1) for one in there]
         then = spool.until(day)
-        rows = table_of_judged(then.all_at_once(day), then, learned[0], learned[1], day, drops)
+        rows = table_of_judged(then.all_at_once(day), then, learned[0], learned[1], day, drops, outages)
         frame = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], JUDGED)
         found = held(frame)
         publish(found, tmp_path, as_of=moment(at(day)), published_at=moment(at(day)), calibrated=(), watermark=None)
@@ -203,6 +212,15 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
     assert "until Sun 2025-02-16 00:00 UTC at most; without it dead since Thu 2025-02-13" in row.evidence
     row, between = told(41.5, 3)
     assert (row.verdict, row.incident, between) == ("dead", None, Verdict.DEAD)
+    row, between = told(41.5, 3, before=5)
+    assert (row.verdict, row.incident, between) == ("held", "drop-2025-02-13", Verdict.HELD)
+    assert (
+        "1 of 7 topics that usually write then were silent or nearly so (1 of them were so before, from 2025-01-23 to "
+        "2025-01-27, for 5 days, and came back), until Tue 2025-02-18 00:00 UTC at most"
+    ) in row.evidence
+    outage = Outage("legacy", at(17), at(23))
+    row, between = told(41.5, 3, before=5, outages=[outage])
+    assert (row.verdict, between) == ("dead", Verdict.DEAD), "the earlier one was a known outage"
 
 
 def in_order(table: pa.Table) -> list[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from exporter.domain import Outage
-from exporter.domain.rests import Calendar, Rests, among
+from exporter.domain.drops import DAY, EarlierDrop, among
+from exporter.domain.rests import Calendar, Rests
 from spark_rollups import contradictions
 from spark_rollups.contradictions import ConfiguredSpans, contradicted, keep, read
-from spark_rollups.drops import drops_before, low_before, update_drops
+from spark_rollups.drops import PastDrops, drops_before, low_before, update_drops
 from spark_rollups.report.fleet_drop import drop_sentence
 from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.rollup import FIRST_DAY
@@ -75,13 +77,14 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
         assert (row["date"], row["cluster"], row["judged"]) == (HOLIDAY, "prod", 17)
         assert row["topics"] == [f"orders.{number:02}" for number in range(8)]
     assert update_drops(tables, TODAY, TODAY) == "none"
-    assert [(one.took_part, one.topics) for one in drops_before(tables, TODAY)] == [(8, frozenset())]
-    drops = among(drops_before(tables, TODAY), map(tuple, low_before(tables, TODAY).collect()))
+    assert [(one.took_part, one.topics) for one in drops_before(tables, TODAY).days] == [(8, frozenset())]
+    known = drops_before(tables, TODAY).days
+    drops = among(known, map(tuple, low_before(tables, known).collect()))
     rests = Rests(drops=drops, today=(TODAY - FIRST_DAY).days)
     days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.of("prod", "orders.03")]
     assert days == [HOLIDAY]
     assert rests.of("prod", "orders.08") == ()
-    assert not drops_before(tables, HOLIDAY)
+    assert drops_before(tables, HOLIDAY) == PastDrops([])
 
 
 def names(rows: DataFrame | None) -> list[tuple[str, str]]:
@@ -108,7 +111,8 @@ def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(
     ]
     assert names(worked) == [("prod", "office")]
     known = tables.read("daily").select("cluster", "topic").distinct()
-    concerned = {row.topic: row for row in with_rests(known, low_before(tables, TODAY), worked).collect()}
+    low = low_before(tables, drops_before(tables, TODAY).days)
+    concerned = {row.topic: row for row in with_rests(known, low, worked).collect()}
     assert len(concerned) == known.count()
     assert (concerned["office"].low_on, concerned["office"].worked) == ([], True)
     assert (concerned["orders.03"].low_on, concerned["orders.03"].worked) == ([(HOLIDAY - FIRST_DAY).days], False)
@@ -145,8 +149,39 @@ def test_the_report_names_the_topics_of_a_drop_how_long_it_was_and_who_took_part
         ),
         (
             "prod: from 2026-03-10 (UTC), for 2 days, 5 of 20 topics that usually write then were silent or nearly so "
-            "(t0, t1, t2 and 2 more); 3 of them also on 2026-02-10. The fleet came back: as on a holiday, these days "
-            "are not counted as silence."
+            "(t0, t1, t2 and 2 more); 3 of them were so before, on 2026-02-10, and came back. The fleet came back: as "
+            "on a holiday, these days are not counted as silence."
         ),
     ]
     assert read_drops(spark.createDataFrame(rows, DROPS), as_of + timedelta(weeks=2)) == ()
+
+
+def test_a_drop_that_goes_on_is_looked_up_beside_the_last_one_of_its_topics(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Last year's as well, with its topics; one that is over after three days or less needs none."""
+    half = [f"t{number:02}" for number in range(10)]
+    year = HOLIDAY - timedelta(weeks=52)
+    rows = [
+        *((year + timedelta(days=n), "prod", 20, half[1:]) for n in range(6)),
+        (HOLIDAY - timedelta(weeks=4), "prod", 20, [*half[6:], "x"]),
+        *((HOLIDAY + timedelta(days=n), "prod", 20, half) for n in range(2)),
+        *((HOLIDAY + timedelta(days=n), "far", 20, half) for n in range(1)),
+    ]
+    found = Tables(spark, tmp_path)
+    found.append("drops", spark.createDataFrame(rows, DROPS))
+    as_of = HOLIDAY + timedelta(days=2)
+    known = drops_before(found, as_of)
+    first = (HOLIDAY - FIRST_DAY).days
+    began = (year - FIRST_DAY).days
+    assert known.earlier == {("prod", first): EarlierDrop(began * DAY, (began + 6) * DAY, 9)}
+    assert [one.day for one in sorted(known.days, key=lambda one: one.day) if one.cluster == "prod"][:6] == [
+        began + n for n in range(6)
+    ]
+    low = {(row.topic, row.day) for row in low_before(found, known.days).collect() if row.cluster == "prod"}
+    assert {topic for topic, day in low if day == began} == set(half[1:])
+    drops = among(known.days, ((row.cluster, row.topic, row.day) for row in low_before(found, known.days).collect()))
+    rests = Rests((), drops, first + 2, earlier=known.earlier)
+    until = [one and one.until / DAY for topic in ("t00", "t01", "x") for one in [rests.falling("prod", topic)]]
+    assert until == [first + 3, first + 6, None]
+    assert drops_before(found, as_of + timedelta(days=2)).earlier == {}, "the fleet came back"

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, settings
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition
 from exporter.domain.consumer_groups import Group, GroupSweep
+from exporter.domain.drops import OngoingDrop
 from exporter.domain.expectation_columns import table_of
 from exporter.domain.incidents import Incident
 from exporter.domain.queries import ClusterFacts, Query, topics
 from exporter.domain.readings import Reason
-from exporter.domain.rests import OngoingDrop
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebServer
@@ -241,7 +241,7 @@ def test_incidents_come_in_pages() -> None:
     assert [page.json()["total"] for page in pages] == [3, 3]
     assert [one["leader"] for page in pages for one in page.json()["items"]] == [0, 1, 2]
     falling = [one["falling"] for page in pages for one in page.json()["items"]]
-    assert falling == [None, None, {"since": 1e9, "until": 1e9 + 3 * 86_400, "low": 41, "judged": 50}]
+    assert falling == [None, None, {"since": 1e9, "until": 1e9 + 3 * 86_400, "low": 41, "judged": 50, "earlier": None}]
 
 
 def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None:

@@ -19,7 +19,7 @@ from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import seen_by_exporter, topics
 from tests.bench.detection.history import first_week_of, history
 from tests.bench.detection.hold import hold
-from tests.bench.detection.holiday import dead_by_a_holiday
+from tests.bench.detection.holiday import dead_by_a_holiday, dead_by_a_second
 from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
 from tests.bench.detection.measured import NothingJudgedError, measure
 from tests.bench.detection.product import Published, product_method, write_spool
@@ -219,16 +219,27 @@ def test_a_holiday_is_held_and_single_outages_are_not() -> None:
 def test_a_holiday_makes_nothing_dead_once_its_first_day_is_over() -> None:
     """By fixed thresholds and the fleet's own; what is dead later are runs of a week that it skipped."""
     for row in dead_by_a_holiday(150, 7, weeks=26):
-        assert row.held.while_it_goes_on > 0, "nothing to hold"
-        assert row.dropped.while_it_goes_on == 0
-        assert row.dropped.later == row.held.later
+        _, held, dropped = row.dead
+        assert held.while_it_goes_on > 0, "nothing to hold"
+        assert dropped.while_it_goes_on == 0
+        assert dropped.later == held.later
+
+
+def test_a_long_holiday_that_comes_again_makes_hardly_anything_dead_beside_the_first() -> None:
+    """Judged alone its topics are dead once three days are over."""
+    for row in dead_by_a_second(100, 7, 7, weeks=36):
+        alone, beside = row.dead
+        assert alone.later >= 15
+        assert beside.later <= alone.later / 3
+        assert beside.while_it_goes_on <= alone.while_it_goes_on
 
 
 def test_a_small_fleet_has_hardly_any_dead_on_the_first_day_of_a_holiday() -> None:
     """Of 50 topics more are overdue at once than chance brings, before the rollup knows of the drop."""
     rows = list(dead_by_a_holiday(50, 14, weeks=26))
-    assert all(row.free.first_day >= 5 for row in rows)
-    assert max(row.held.first_day for row in rows) <= 1
+    free, held = ([row.dead[place].first_day for row in rows] for place in (0, 1))
+    assert min(free) >= 5
+    assert max(held) <= 1
 
 
 def test_a_missing_csv_is_refused(tmp_path: Path) -> None:

@@ -36,10 +36,10 @@ from exporter.domain import (
     TopicPartition,
 )
 from exporter.domain.detection import judge, may_be_held
+from exporter.domain.drops import OngoingDrop
 from exporter.domain.formatting import moment
 from exporter.domain.incidents import Incident
 from exporter.domain.ports import SourceError
-from exporter.domain.rests import OngoingDrop
 from exporter.domain.silence import Silence
 from exporter.domain.thresholds import PastAlarms
 from exporter.settings import ClusterSettings, Settings

@@ -11,9 +11,10 @@ import pytest
 from exporter.domain import Verdict
 from exporter.domain.assessment import Assessment
 from exporter.domain.detection import Detector, judge, may_be_held
+from exporter.domain.drops import MOST_DAYS, Drop, OngoingDrop
 from exporter.domain.evidence_now import JudgedSubject
 from exporter.domain.expectations import ExpectationSet
-from exporter.domain.rests import MOST_DAYS, Drop, OngoingDrop, Rests
+from exporter.domain.rests import Rests
 from exporter.domain.rollup_verdicts import judge as judge_all
 from exporter.domain.silence import Silence
 from exporter.domain.subject_facts import of_judged

@@ -347,14 +347,14 @@ def test_drops_and_contradictions_are_lines_above_and_lists_of_their_own_in_the_
         judged=20,
         topics=("a", "b"),
         goes_on=False,
-        earlier=EarlierDrop(date(2026, 1, 6), 7),
+        earlier=EarlierDrop(date(2026, 1, 6), 2, 7),
     )
     wrong = Contradiction(CALENDARS, "DE-BY, Epiphany", "prod", "orders", 86_400.0, 172_800.0, 8, 8.0)
     report = build_report(facts(judged(finding(None, "live")), drops=(drop,), contradictions=(wrong,)))
     told = plain(report)
     assert told["notes"][-2].startswith("prod: from 2026-03-04 (UTC), 9 of 20 topics")
     assert told["notes"][-1].startswith("calendars: DE-BY, Epiphany: orders of prod wrote in 8 hours of it")
-    assert told["drops"][0]["earlier"] == {"day": "2026-01-06", "topics": 7}
+    assert told["drops"][0]["earlier"] == {"day": "2026-01-06", "days": 2, "topics": 7}
     (found,) = told["contradictions"]
     assert (found["topic"], found["since"], found["limit"]) == ("orders", "1970-01-02T00:00:00.000Z", None)
     part = part_of(report, report.owners[0])

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from exporter.domain import Verdict
 from exporter.domain.detection import judge
+from exporter.domain.drops import LEAST_REFERENCES, LONGEST_DAYS, MOST_DAYS, Drop, drop_days
 from exporter.domain.expectations import ExpectationSet
-from exporter.domain.rests import LEAST_REFERENCES, MOST_DAYS, Calendar, Drop, Rest, Rests, drops, quiet
+from exporter.domain.rests import Calendar, Rest, Rests, quiet
 from exporter.domain.silence import Silence
 from exporter.domain.traffic_clock import HOUR, WEEK, Clocks
 from tests.unit.promised import DAY, MONDAY, by_clock
@@ -137,7 +138,7 @@ def found_in(active: np.ndarray, *, covered: np.ndarray | None = None) -> dict[i
     """Return the drops of all days, by day."""
     days = active.shape[1]
     there = np.ones(days, np.bool_) if covered is None else covered
-    found = drops(active, np.zeros(len(active), np.int64), there, range(days))
+    found = drop_days(active, np.zeros(len(active), np.int64), there, range(days))
     return {one.day: one.topics.tolist() for one in found}
 
 
@@ -176,7 +177,7 @@ def test_what_days_before_told_does_not_depend_on_where_one_begins_to_look() -> 
     whole = found_in(active)
     assert list(whole) == [70, 71, 72, 73]
     for since in whole:
-        later = drops(active, np.zeros(len(active), np.int64), there, range(since, 84))
+        later = drop_days(active, np.zeros(len(active), np.int64), there, range(since, 84))
         assert {one.day: one.topics.tolist() for one in later} == {d: t for d, t in whole.items() if d >= since}
 
 
@@ -188,3 +189,14 @@ def test_a_day_that_was_not_observed_is_no_drop() -> None:
     assert list(found_in(active)) == [71]
     assert found_in(active, covered=covered) == {}
     assert found_in(active[:, 71 - 7 * LEAST_REFERENCES + 1 :]) == {}
+
+
+def test_a_drop_is_followed_for_two_weeks_also_once_its_topics_were_silent_for_one() -> None:
+    """Ten days are ten days; of longer ones no more is known than that they are longer."""
+    for days, told in ((10, 10), (LONGEST_DAYS, LONGEST_DAYS), (30, LONGEST_DAYS + 1)):
+        active = fleet(days=112)
+        off = np.r_[0:60:3]
+        active[off, 70 : 70 + days] = 0
+        found = found_in(active)
+        assert list(found) == list(range(70, 70 + told))
+        assert all(set(off.tolist()) <= set(topics) for topics in found.values())

@@ -1,20 +1,21 @@
-"""What a holiday of two days in half of a generated fleet makes dead, by what is known of drops as it happens."""
+"""What a holiday in half of a generated fleet makes dead, by what is known of drops as it happens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.rests import MOST_DAYS
+from exporter.domain.drops import DAY, MOST_DAYS
 from tests.bench.detection.defaults import KINDS
-from tests.bench.detection.fleet import Floats, topics
+from tests.bench.detection.fleet import HOURS_A_WEEK, Floats, topics
 from tests.bench.detection.hold import hold
-from tests.bench.detection.product import product_method
+from tests.bench.detection.product import ProductClock, Published, product_method
 from tests.bench.detection.reference import refitted
-from tests.bench.detection.silences import trial
+from tests.bench.detection.silences import Trial, trial
 from tests.bench.detection.streams import generate
 from tests.bench.detection.table import Rows
 
@@ -33,43 +34,63 @@ class Dead(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one threshold gives without a hold, with that of incidents, and with that of drops too."""
+    """What one threshold gives, by more and more that is known of drops: one of them for each."""
 
     threshold: str
-    free: Dead
-    held: Dead
-    dropped: Dead
+    dead: Sequence[Dead]
 
 
 def dead_by_a_holiday(size: int, seed: int, *, weeks: int = 40) -> Iterator[Row]:
-    """Yield a row for each threshold."""
+    """Yield a row for each threshold: without a hold, with that of incidents, and with that of drops too."""
     made = trial(topics(generate(max(1, round(size / KINDS)), seed=seed, weeks=weeks)))
     published = refitted(made, [ASKED])
-    by_prior = product_method(made, published)
-    held = hold(made, by_prior)
-    (holiday,) = made.units.fleet.incidents
+    held = hold(made, product_method(made, published))
     silences = made.common
-
-    def dead(hours: Floats) -> Dead:
-        at = silences.start + hours - holiday[1]
-        days = [0.0, 24.0, 24.0 * MOST_DAYS, np.inf]
-        found = (hours < silences.end - silences.start) & (at >= 0)
-        return Dead(*(int((found & (at >= begin) & (at < end)).sum()) for begin, end in pairwise(days)))
-
-    for name, method, threshold in [
-        *((f"{fixed:g}", by_prior, fixed) for fixed in FIXED),
-        (f"fitted at {ASKED:g}", product_method(made, published, ASKED), 0.0),
-    ]:
+    for name, method, threshold in _methods(made, published):
         hours = method.hours(silences, threshold)
         known = method.known_of_rests(silences, threshold), method.later(silences, threshold)
-        yield Row(name, dead(hours), *(dead(held.alarms(silences, hours, later)) for later in known))
+        yield Row(name, [_dead(made, one) for one in (hours, *(held.alarms(silences, hours, one) for one in known))])
 
 
-def holiday_table(size: int, seeds: Sequence[int]) -> Rows:
-    """Return a row for each seed and threshold: dead on the first day, while the drop may hold, and later."""
-    rows: Rows = [("seed", "threshold", "without a hold", "held as incidents", "and as a drop that goes on")]
+def dead_by_a_second(size: int, seed: int, days: int, *, weeks: int = 40) -> Iterator[Row]:
+    """Yield a row for each threshold, of the same holiday twelve weeks later: judged alone, and beside the first."""
+    spans = [(week * HOURS_A_WEEK + 24.0, week * HOURS_A_WEEK + 24.0 * (days + 1)) for week in (20, 32)]
+    made = trial(topics(generate(max(1, round(size / KINDS)), seed=seed, weeks=weeks, holidays=spans)))
+    published = refitted(made, [ASKED])
+    held = hold(made, product_method(made, published))
+    second = made.units.fleet.start / DAY + spans[1][0] / 24.0
+    alone = replace(published, drops=[one for one in published.drops if one.day >= second])
+    silences = made.common
+    for (name, method, threshold), (_, beside, _) in zip(_methods(made, alone), _methods(made, published), strict=True):
+        hours = method.hours(silences, threshold)
+        later = (one.later(silences, threshold) for one in (method, beside))
+        yield Row(name, [_dead(made, held.alarms(silences, hours, one)) for one in later])
+
+
+def _methods(made: Trial, published: Published) -> Iterator[tuple[str, ProductClock, float]]:
+    by_prior = product_method(made, published)
+    yield from ((f"{fixed:g}", by_prior, fixed) for fixed in FIXED)
+    yield f"fitted at {ASKED:g}", product_method(made, published, ASKED), 0.0
+
+
+def _dead(made: Trial, hours: Floats) -> Dead:
+    """Count what is dead in the last holiday, and after it."""
+    silences, began = made.common, made.units.fleet.incidents[-1][1]
+    at = silences.start + hours - began
+    days = [0.0, 24.0, 24.0 * MOST_DAYS, np.inf]
+    found = (hours < silences.end - silences.start) & (at >= 0)
+    return Dead(*(int((found & (at >= begin) & (at < end)).sum()) for begin, end in pairwise(days)))
+
+
+def holiday_table(size: int, seeds: Sequence[int], again: int | None = None) -> Rows:
+    """Return a row for each seed and threshold: dead on the first day, while a drop may hold, and later.
+
+    With ``again`` of a holiday of so many days that comes a second time.
+    """
+    known = ("without a hold", "held as incidents", "and as a drop that goes on")
+    rows: Rows = [("seed", "threshold", *(known if again is None else ("judged alone", "beside the first")))]
     for seed in seeds:
-        for row in dead_by_a_holiday(size, seed):
-            told = (f"{sum(one)} ({one.first_day}, {one.while_it_goes_on}, {one.later})" for one in row[1:])
+        for row in dead_by_a_holiday(size, seed) if again is None else dead_by_a_second(size, seed, again):
+            told = (f"{sum(one)} ({one.first_day}, {one.while_it_goes_on}, {one.later})" for one in row.dead)
             rows.append((f"{seed}", row.threshold, *told))
     return rows

@@ -25,7 +25,8 @@ from pyspark.sql import functions as F
 from exporter.domain import HELD_DAYS, HELD_SECONDS, SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.baselines import longest_usual
 from exporter.domain.calibration import Accepted, Calibration, calibrations
-from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests, among, put_off
+from exporter.domain.drops import MOST_DAYS, Drop, among, earlier_drops
+from exporter.domain.rests import DAY, Rest, Rests, put_off
 from exporter.domain.schedule import Schedule
 from exporter.domain.slots import BY_HOUR
 from exporter.domain.traffic_clock import Clocks
@@ -255,7 +256,8 @@ def replayed(
         differing += sum(not _same(row, yardsticks[week].get(key)) for key, row in mine.items())
         told(f"judged as of the end of week {week}")
     end = _end_of(fleet, fleet.weeks - 1).date()
-    drops = among(drops_before(tables, end), map(tuple, low_before(tables, end).collect()))
+    days = drops_before(tables, end).days
+    drops = among(days, map(tuple, low_before(tables, days).collect()))
     return Published(yardsticks, calibrated, len(weeks), compared, differing, time.monotonic() - began, drops)
 
 
@@ -457,7 +459,8 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     runs = [row["schedule"] for row in rows]
 
     def known(today: int) -> Rests:
-        return Rests(drops=[one for one in published.drops if one.day < today], today=today)
+        drops = [one for one in published.drops if one.day < today]
+        return Rests(drops=drops, today=today, earlier=earlier_drops(drops))
 
     def clocks(rests: Rests, *, falling: bool) -> Clocks:
         mean, step = of_rows["log_mean"], of_rows["clock_step"]

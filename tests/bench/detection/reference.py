@@ -13,9 +13,10 @@ import numpy as np
 from exporter.domain import HELD_FROM
 from exporter.domain.baselines import Baselines
 from exporter.domain.calibration import TOPIC, Accepted, Calibration, Unusual, calibrations
+from exporter.domain.drops import Drop, drop_days
 from exporter.domain.hours import Hours
 from exporter.domain.maxima import maxima
-from exporter.domain.rests import DAY, Drop, drops
+from exporter.domain.rests import DAY
 from spark_rollups.drops import COVERED
 from tests.bench.detection.fleet import Units, topics
 from tests.bench.detection.history import first_week_of, hours_of
@@ -96,7 +97,7 @@ def _drops(units: Units, hours: Hours) -> Sequence[Drop]:
         for day in range(int(begin // 24), min(int(end // 24) + 1, days)):
             seen[day] -= max(0.0, min(end, 24.0 * day + 24.0) - max(begin, 24.0 * day))
     names = np.array([topic for topic, _ in units.streams], object)
-    found = drops(active, known, seen >= 24.0 * COVERED, range(days))
+    found = drop_days(active, known, seen >= 24.0 * COVERED, range(days))
     return [Drop(CLUSTER, first + one.day, frozenset(names[one.topics].tolist()), one.judged) for one in found]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -160,6 +160,9 @@ KINDS: Mapping[str, Callable[[Random, Clock], Made]] = {
 }
 SKEWED = "skewed keys"
 
+HOLIDAY = (20 * 168.0 + 24.0, 20 * 168.0 + 72.0)
+"""Two days, in hours since the start of a fleet."""
+
 FIRST_OUTAGE_WEEK = 10
 """From 0. So the first outages come when the eight weeks of a baseline are known."""
 
@@ -171,8 +174,12 @@ def generate(
     *,
     outages: bool = True,
     first_outage_week: int = FIRST_OUTAGE_WEEK,
+    holidays: Sequence[Span] = (HOLIDAY,),
 ) -> Fleet:
-    """Return a fleet of ``per_kind`` topics of each kind; the same seed gives the same records."""
+    """Return a fleet of ``per_kind`` topics of each kind; the same seed gives the same records.
+
+    Half of the topics are off in the ``holidays`` (hours since the start), the same ones in each.
+    """
     random, clock = np.random.default_rng(seed), Clock(weeks)
     streams = []
     for kind, make in KINDS.items():
@@ -181,10 +188,9 @@ def generate(
             streams.append(Stream(f"{kind.replace(' ', '-')}-{place:03}", 0, kind, times, truth))
     for place in range(max(1, per_kind // 2)):
         streams += _skewed_topic(random, clock, f"skewed-{place:03}")
-    holiday = (20 * 168.0 + 24.0, 20 * 168.0 + 72.0)
-    incidents = (("holiday", *holiday),) if weeks > 21 else ()
-    if incidents:
-        streams = _on_holiday(random, streams, holiday)
+    known = [one for one in holidays if one[1] < clock.end]
+    if known:
+        streams = _on_holidays(random, streams, known)
     if outages:
         streams = _with_outages(random, clock, streams, first_outage_week)
     unseen = tuple(
@@ -192,7 +198,7 @@ def generate(
         for begin, length in ((15 * 168 + 40.5, 6.0), (26 * 168 + 100.25, 30.0))
         if begin < clock.end
     )
-    return Fleet("generator", MONDAY, weeks, streams, unseen, incidents)
+    return Fleet("generator", MONDAY, weeks, streams, unseen, tuple(("holiday", *one) for one in known))
 
 
 def _skewed_topic(random: Random, clock: Clock, topic: str) -> list[Stream]:
@@ -204,12 +210,13 @@ def _skewed_topic(random: Random, clock: Clock, topic: str) -> list[Stream]:
     ]
 
 
-def _on_holiday(random: Random, streams: list[Stream], holiday: Span) -> list[Stream]:
+def _on_holidays(random: Random, streams: list[Stream], holidays: Sequence[Span]) -> list[Stream]:
     """Half of the topics all but stop."""
     off = {topic for topic in dict.fromkeys(stream.topic for stream in streams) if random.random() < 0.5}
     rested = []
     for stream in streams:
-        away = (stream.times >= holiday[0]) & (stream.times < holiday[1]) & (random.random(len(stream.times)) < 0.98)
+        on_holiday = np.any([(stream.times >= begin) & (stream.times < end) for begin, end in holidays], axis=0)
+        away = on_holiday & (random.random(len(stream.times)) < 0.98)
         rested.append(replace(stream, times=stream.times[~away]) if stream.topic in off else stream)
     return rested
 
