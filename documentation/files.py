@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from exporter.domain.history_rows import SCHEMA_VERSION
 from exporter.history.spool import TABLES as SPOOL
-from spark_rollups import schemas
+from spark_rollups import schemas, spool_schemas
 
 
 def spool() -> str:
@@ -24,7 +24,8 @@ def spool() -> str:
 
 def tables() -> str:
     """The Delta tables with the name and type of each column."""
-    known = {name.lower(): value for name, value in vars(schemas).items() if isinstance(value, StructType)}
+    found = {**vars(schemas), **vars(spool_schemas)}
+    known = {name.lower(): value for name, value in found.items() if isinstance(value, StructType)}
     shown = {name: schema for name, schema in known.items() if not name.startswith(("_", "spool_"))}
     return "\n\n".join(f"### `{name}`\n\n{_columns(schema)}" for name, schema in shown.items())
 

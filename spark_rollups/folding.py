@@ -22,7 +22,8 @@ from exporter.domain.observation import Polls
 from spark_rollups.batches import KEY, column, flags, integers, texts
 from spark_rollups.frames import arrow_schema, by_shard, no_rows
 from spark_rollups.schemas import DAILY, STREAMS, optional
-from spark_rollups.update import LATER_INVENTORY, Observers, Task, update
+from spark_rollups.update import update
+from spark_rollups.update_rows import LATER_INVENTORY, Observers, Task
 
 INVENTORY_SPAN = timedelta(days=2)
 """An exporter lists every partition daily, so that the inventory of so many days has all that it lists now."""

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import SCHEMA_VERSION
 from exporter.storage import Location, delete, for_pyarrow, make_folder, spark_uri
-from spark_rollups import schemas
+from spark_rollups import spool_schemas
 from spark_rollups.durable import read_text, sync_tree, write_whole
 from spark_rollups.frames import from_rows, in_own_process, spread
 from spark_rollups.spool_files import Refusal, RefusedFileError, SpoolTable, put_aside, sound_rows, spooled
@@ -132,7 +132,7 @@ def record(tables: Tables, taken: Sequence[Ingested]) -> None:
         (done.table, path.name, count, done.table_rows) for done in taken for path, count in sorted(done.files.items())
     ]
     if rows:
-        listed = from_rows(tables.spark, rows, schemas.INGESTED_FILES)
+        listed = from_rows(tables.spark, rows, spool_schemas.INGESTED_FILES)
         tables.append("ingested_files", listed)
 
 

@@ -11,10 +11,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
     FloatType,
     IntegerType,
     LongType,
@@ -22,161 +18,48 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
-    TimestampType,
 )
 
-_TEXT, _TIME, _DATE = StringType(), TimestampType(), DateType()
-_COUNT, _ID, _SECONDS, _FLAG = LongType(), IntegerType(), DoubleType(), BooleanType()
-
-
-def _required(name: str, kind: DataType) -> StructField:
-    return StructField(name, kind, nullable=False)
-
-
-def _optional(name: str, kind: DataType) -> StructField:
-    return StructField(name, kind, nullable=True)
-
-
-_PARTITION = (
-    _required("cluster", _TEXT),
-    _required("topic", _TEXT),
-    _optional("topic_id", _TEXT),
-    _required("partition", _ID),
+from spark_rollups.schema_fields import (
+    COUNT,
+    DATE,
+    FLAG,
+    ID,
+    SECONDS,
+    TEXT,
+    TIME,
+    VERSION,
+    nullable,
+    required,
 )
-
-_WINDOW_COLUMNS = (
-    *_PARTITION,
-    _required("window_start", _TIME),
-    _required("window_end", _TIME),
-    _required("exporter", _TEXT),
-    _required("source", _TEXT),
-    _required("polls_ok", _COUNT),
-    _required("observed_seconds", _SECONDS),
-    _optional("advances", _COUNT),
-    _optional("records", _COUNT),
-    _optional("first_advance", _TIME),
-    _optional("last_advance", _TIME),
-    _optional("max_inner_gap_seconds", _SECONDS),
-    _optional("resolution_seconds", _SECONDS),
-    _optional("start_offset", _COUNT),
-    _optional("end_offset", _COUNT),
-    _optional("log_start_offset", _COUNT),
-    _optional("leader", _ID),
-    _optional("max_timestamp", _TIME),
-    _required("future_timestamps", _COUNT),
-    _required("offset_regressions", _COUNT),
-    _optional("reason", _TEXT),
-)
-
-_COVERAGE_COLUMNS = (
-    _required("cluster", _TEXT),
-    _required("exporter", _TEXT),
-    _required("source", _TEXT),
-    _required("window_start", _TIME),
-    _required("window_end", _TIME),
-    _required("polls_total", _COUNT),
-    _required("polls_ok", _COUNT),
-    _required("partitions_ok", _COUNT),
-    _required("partitions_failed", _COUNT),
-    _optional("last_good_poll", _TIME),
-    _required("interval_seconds", _SECONDS),
-)
-
-_INVENTORY_COLUMNS = (
-    *_PARTITION,
-    _required("exporter", _TEXT),
-    _required("source", _TEXT),
-    _required("observed_at", _TIME),
-    _optional("leader", _ID),
-    _optional("earliest_offset", _COUNT),
-    _optional("latest_offset", _COUNT),
-    _optional("max_timestamp", _TIME),
-    _required("state", _TEXT),
-    _optional("reason", _TEXT),
-    _optional("timestamp_type", _TEXT),
-    _optional("cleanup_policy", _TEXT),
-    _optional("retention_seconds", _SECONDS),
-    _optional("owner", _TEXT),
-    _required("deleted", _FLAG),
-)
-
-_RELATION_COLUMNS = (
-    _required("cluster", _TEXT),
-    _required("topic", _TEXT),
-    _optional("topic_id", _TEXT),
-    _required("exporter", _TEXT),
-    _required("source", _TEXT),
-    _required("observed_at", _TIME),
-    _optional("consumer_groups", _COUNT),
-    _optional("replica_of_cluster", _TEXT),
-    _optional("replica_of_topic", _TEXT),
-    _optional("replica_state", _TEXT),
-    _optional("disk_bytes", _COUNT),
-    _optional("producers", _COUNT),
-    _optional("readers", _TEXT),
-    _optional("groups_without_members", _COUNT),
-)
-
-_VERSION = _required("schema_version", _ID)
-
-SPOOL_WINDOWS = StructType([*_WINDOW_COLUMNS, _VERSION])
-SPOOL_COVERAGE = StructType([*_COVERAGE_COLUMNS, _VERSION])
-SPOOL_INVENTORY = StructType([*_INVENTORY_COLUMNS, _VERSION])
-SPOOL_RELATIONS = StructType([*_RELATION_COLUMNS, _VERSION])
-"""Files below ``<history>/spool/``, written by the exporter."""
-
-WINDOWS = StructType([*_WINDOW_COLUMNS, _required("date", _DATE)])
-"""Spool windows, each once; ``date`` is that of ``window_start``."""
-
-COVERAGE = StructType([*_COVERAGE_COLUMNS, _required("date", _DATE)])
-"""Spool coverage, each once; ``date`` is that of ``window_start``."""
-
-INVENTORY = StructType([*_INVENTORY_COLUMNS, _required("date", _DATE)])
-"""Spool inventory, each once; ``date`` is that of ``observed_at``."""
-
-RELATIONS = StructType([*_RELATION_COLUMNS, _required("date", _DATE)])
-"""Spool relations, each once; ``date`` is that of ``observed_at``."""
-
-INGESTED_FILES = StructType(
-    [
-        _required("table", _TEXT),
-        _required("file", _TEXT),
-        _required("rows", _COUNT),
-        _optional("table_rows", _COUNT),
-    ]
-)
-"""The ledger of ingest: one row for each spool file that has been taken in.
-
-``table_rows`` is how many rows the table held once it had those of the file: it never holds fewer again.
-"""
 
 _STREAM = (
-    _required("cluster", _TEXT),
-    _required("topic", _TEXT),
-    _optional("topic_id", _TEXT),
-    _optional("partition", _ID),
+    required("cluster", TEXT),
+    required("topic", TEXT),
+    nullable("topic_id", TEXT),
+    nullable("partition", ID),
 )
 
 DAILY = StructType(
     [
         *_STREAM,
-        _required("date", _DATE),
-        _required("active", _ID),
-        _required("unknown", _ID),
-        _required("counted", _ID),
-        _required("records", _COUNT),
-        _optional("first_advance", _TIME),
-        _optional("last_advance", _TIME),
-        _optional("end_offset", _COUNT),
-        _required("offset_regressions", _COUNT),
-        _required("source", _TEXT),
-        _required("first_ms", ArrayType(IntegerType())),
-        _required("last_ms", ArrayType(IntegerType())),
-        _required("fives", ArrayType(ShortType())),
-        _required("hour_records", ArrayType(LongType())),
-        _optional("offset_before", _COUNT),
-        _optional("advance_before", _TIME),
-        _required("slots_before", _COUNT),
+        required("date", DATE),
+        required("active", ID),
+        required("unknown", ID),
+        required("counted", ID),
+        required("records", COUNT),
+        nullable("first_advance", TIME),
+        nullable("last_advance", TIME),
+        nullable("end_offset", COUNT),
+        required("offset_regressions", COUNT),
+        required("source", TEXT),
+        required("first_ms", ArrayType(IntegerType())),
+        required("last_ms", ArrayType(IntegerType())),
+        required("fives", ArrayType(ShortType())),
+        required("hour_records", ArrayType(LongType())),
+        nullable("offset_before", COUNT),
+        nullable("advance_before", TIME),
+        required("slots_before", COUNT),
     ]
 )
 """One row for each stream and UTC day on which something is known to have happened.
@@ -193,23 +76,23 @@ hour.
 STREAMS = StructType(
     [
         *_STREAM,
-        _optional("last_advance", _TIME),
-        _optional("known_since", _TIME),
-        _required("known_slots", _COUNT),
-        _optional("end_offset", _COUNT),
-        _optional("polled_from", _TIME),
-        _optional("polled_offset", _COUNT),
-        _optional("listed_at", _TIME),
-        _optional("deleted", _FLAG),
-        _optional("state", _TEXT),
-        _optional("reason", _TEXT),
-        _optional("timestamp_type", _TEXT),
-        _optional("leader", _ID),
-        _optional("latest_offset", _COUNT),
-        _optional("owner", _TEXT),
-        _optional("observed_until", _TIME),
-        _optional("unreadable_since", _TIME),
-        _optional("unreadable_reason", _TEXT),
+        nullable("last_advance", TIME),
+        nullable("known_since", TIME),
+        required("known_slots", COUNT),
+        nullable("end_offset", COUNT),
+        nullable("polled_from", TIME),
+        nullable("polled_offset", COUNT),
+        nullable("listed_at", TIME),
+        nullable("deleted", FLAG),
+        nullable("state", TEXT),
+        nullable("reason", TEXT),
+        nullable("timestamp_type", TEXT),
+        nullable("leader", ID),
+        nullable("latest_offset", COUNT),
+        nullable("owner", TEXT),
+        nullable("observed_until", TIME),
+        nullable("unreadable_since", TIME),
+        nullable("unreadable_reason", TEXT),
     ]
 )
 """What is known of each stream now: its advances, how the newest inventory row lists it, how far polls prove it.
@@ -219,15 +102,15 @@ STREAMS = StructType(
 
 SCHEDULE = StructType(
     [
-        _optional("deadlines", ArrayType(FloatType())),
-        _optional("cycle_seconds", _SECONDS),
-        _optional("cycle_start_seconds", _SECONDS),
-        _optional("runs_a_week", _COUNT),
-        _optional("late_nats", _SECONDS),
-        _optional("usual_seconds", _SECONDS),
-        _optional("latest_seconds", _SECONDS),
-        _optional("days", _COUNT),
-        _optional("weeks", _COUNT),
+        nullable("deadlines", ArrayType(FloatType())),
+        nullable("cycle_seconds", SECONDS),
+        nullable("cycle_start_seconds", SECONDS),
+        nullable("runs_a_week", COUNT),
+        nullable("late_nats", SECONDS),
+        nullable("usual_seconds", SECONDS),
+        nullable("latest_seconds", SECONDS),
+        nullable("days", COUNT),
+        nullable("weeks", COUNT),
     ]
 )
 """When the runs of a stream are due: the fields of ``exporter.domain.schedule.Schedule``, which explains them.
@@ -238,24 +121,24 @@ cycle. A schedule has all of them.
 
 REST = StructType(
     [
-        _optional("since", _TIME),
-        _optional("until", _TIME),
-        _optional("why", _TEXT),
-        _optional("seen", _FLAG),
+        nullable("since", TIME),
+        nullable("until", TIME),
+        nullable("why", TEXT),
+        nullable("seen", FLAG),
     ]
 )
 """A span in which a stream rests: the fields of ``exporter.domain.rests.Rest``. A rest has all of them."""
 
-EARLIER_DROP = StructType([_optional("since", _TIME), _optional("until", _TIME), _optional("topics", _COUNT)])
+EARLIER_DROP = StructType([nullable("since", TIME), nullable("until", TIME), nullable("topics", COUNT)])
 """The fields of ``exporter.domain.drops.EarlierDrop``: it has all of them."""
 
 FALLING = StructType(
     [
-        _optional("since", _TIME),
-        _optional("until", _TIME),
-        _optional("low", _COUNT),
-        _optional("judged", _COUNT),
-        _optional("earlier", EARLIER_DROP),
+        nullable("since", TIME),
+        nullable("until", TIME),
+        nullable("low", COUNT),
+        nullable("judged", COUNT),
+        nullable("earlier", EARLIER_DROP),
     ]
 )
 """A fleet-wide drop that has not ended: the fields of ``exporter.domain.drops.OngoingDrop``. All but the last are
@@ -263,10 +146,10 @@ always there."""
 
 DROPS = StructType(
     [
-        _required("date", _DATE),
-        _required("cluster", _TEXT),
-        _required("judged", _COUNT),
-        _required("topics", ArrayType(StringType())),
+        required("date", DATE),
+        required("cluster", TEXT),
+        required("judged", COUNT),
+        required("topics", ArrayType(StringType())),
     ]
 )
 """A day (UTC) on which the fleet of a cluster dropped: ``topics`` of ``judged`` ones were active in at most two
@@ -274,10 +157,10 @@ fifths of their usual hours. Days in a row are one drop."""
 
 ACKNOWLEDGEMENTS = StructType(
     [
-        _required("silence_id", _TEXT),
-        _optional("cluster", _TEXT),
-        _required("topics", _TEXT),
-        _required("acknowledged_at", _TIME),
+        required("silence_id", TEXT),
+        nullable("cluster", TEXT),
+        required("topics", TEXT),
+        required("acknowledged_at", TIME),
     ]
 )
 """Alerts of dead topics that were acknowledged in Alertmanager: ``topics`` is a regular expression for whole names,
@@ -285,18 +168,18 @@ ACKNOWLEDGEMENTS = StructType(
 
 CONTRADICTIONS = StructType(
     [
-        _required("as_of", _TIME),
-        _required("setting", _TEXT),
-        _required("entry", _TEXT),
-        _required("cluster", _TEXT),
-        _required("topic", _TEXT),
-        _optional("since", _TIME),
-        _optional("until", _TIME),
-        _optional("active_hours", _COUNT),
-        _optional("usual_hours", _SECONDS),
-        _optional("longest_silence", _SECONDS),
-        _optional("limit", _SECONDS),
-        _optional("records", _COUNT),
+        required("as_of", TIME),
+        required("setting", TEXT),
+        required("entry", TEXT),
+        required("cluster", TEXT),
+        required("topic", TEXT),
+        nullable("since", TIME),
+        nullable("until", TIME),
+        nullable("active_hours", COUNT),
+        nullable("usual_hours", SECONDS),
+        nullable("longest_silence", SECONDS),
+        nullable("limit", SECONDS),
+        nullable("records", COUNT),
     ]
 )
 """Entries of the configuration that the history of a topic contradicts, by run: the fields of
@@ -305,24 +188,24 @@ CONTRADICTIONS = StructType(
 BASELINES = StructType(
     [
         *_STREAM,
-        _required("week", _DATE),
-        _required("slot_seconds", _SECONDS),
-        _required("profile", ArrayType(FloatType())),
-        _required("clock_step", _SECONDS),
-        _optional("log_mean", _SECONDS),
-        _optional("log_spread", _SECONDS),
-        _optional("suspect_silence_seconds", _SECONDS),
-        _optional("max_silence_seconds", _SECONDS),
-        _required("active_slots", _COUNT),
-        _required("weeks", _COUNT),
-        _required("history_start", _TIME),
-        _optional("observed_seconds", _SECONDS),
-        _optional("largest_silence_seconds", _SECONDS),
-        _optional("largest_silence_end", _TIME),
-        _optional("largest_missed", _SECONDS),
-        _required("weekly_scores", ArrayType(FloatType())),
-        _optional("pause_slots", _SECONDS),
-        _optional("schedule", SCHEDULE),
+        required("week", DATE),
+        required("slot_seconds", SECONDS),
+        required("profile", ArrayType(FloatType())),
+        required("clock_step", SECONDS),
+        nullable("log_mean", SECONDS),
+        nullable("log_spread", SECONDS),
+        nullable("suspect_silence_seconds", SECONDS),
+        nullable("max_silence_seconds", SECONDS),
+        required("active_slots", COUNT),
+        required("weeks", COUNT),
+        required("history_start", TIME),
+        nullable("observed_seconds", SECONDS),
+        nullable("largest_silence_seconds", SECONDS),
+        nullable("largest_silence_end", TIME),
+        nullable("largest_missed", SECONDS),
+        required("weekly_scores", ArrayType(FloatType())),
+        nullable("pause_slots", SECONDS),
+        nullable("schedule", SCHEDULE),
     ]
 )
 """What the silences of a stream that begin in a week (its Monday) are measured by; made of the weeks before it only.
@@ -335,13 +218,13 @@ of a schedule) a silence is a pause that the stream's own past holds.
 MAXIMA = StructType(
     [
         *_STREAM,
-        _required("kind", _TEXT),
-        _required("week", _DATE),
-        _required("week_ended", _DATE),
-        _optional("score", _SECONDS),
-        _optional("overdue", _TIME),
-        _optional("silent_from", _TIME),
-        _optional("silent_until", _TIME),
+        required("kind", TEXT),
+        required("week", DATE),
+        required("week_ended", DATE),
+        nullable("score", SECONDS),
+        nullable("overdue", TIME),
+        nullable("silent_from", TIME),
+        nullable("silent_until", TIME),
     ]
 )
 """The largest score of each stream's silences, by the week in which they began and that in which they ended.
@@ -353,22 +236,22 @@ incident may hold.
 
 CALIBRATION = StructType(
     [
-        _required("as_of", _TIME),
-        _required("kind", _TEXT),
-        _optional("promised", _SECONDS),
-        _required("suspect_score", _SECONDS),
-        _required("dead_score", _SECONDS),
-        _required("fitted_topic_weeks", _COUNT),
-        _required("judged_topic_weeks", _COUNT),
-        _required("false_alarms", _COUNT),
-        _optional("realised", _SECONDS),
-        _optional("realised_low", _SECONDS),
-        _optional("realised_high", _SECONDS),
-        _optional("outages", _COUNT),
-        _optional("outages_alarmed", _COUNT),
-        _optional("alarms_a_week", _SECONDS),
-        _optional("outages_seen", _SECONDS),
-        _optional("topics", _COUNT),
+        required("as_of", TIME),
+        required("kind", TEXT),
+        nullable("promised", SECONDS),
+        required("suspect_score", SECONDS),
+        required("dead_score", SECONDS),
+        required("fitted_topic_weeks", COUNT),
+        required("judged_topic_weeks", COUNT),
+        required("false_alarms", COUNT),
+        nullable("realised", SECONDS),
+        nullable("realised_low", SECONDS),
+        nullable("realised_high", SECONDS),
+        nullable("outages", COUNT),
+        nullable("outages_alarmed", COUNT),
+        nullable("alarms_a_week", SECONDS),
+        nullable("outages_seen", SECONDS),
+        nullable("topics", COUNT),
     ]
 )
 """The thresholds of each ``as_of``, what they promise, and what those before them gave.
@@ -382,43 +265,43 @@ topic-weeks. ``realised_low`` and ``realised_high`` bound the rate behind ``fals
 
 VERDICTS = StructType(
     [
-        _required("as_of", _TIME),
-        _required("cluster", _TEXT),
-        _required("topic", _TEXT),
-        _optional("topic_id", _TEXT),
-        _optional("partition", _ID),
-        _required("verdict", _TEXT),
-        _optional("state", _TEXT),
-        _optional("reason", _TEXT),
-        _optional("timestamp_type", _TEXT),
-        _optional("last_advance", _TIME),
-        _optional("observed_until", _TIME),
-        _optional("silence_seconds", _SECONDS),
-        _required("active_slots", _COUNT),
-        _optional("history_start", _TIME),
-        _optional("observed_seconds", _SECONDS),
-        _optional("largest_silence_seconds", _SECONDS),
-        _optional("largest_silence_end", _TIME),
-        _required("weeks", _COUNT),
-        _optional("missed_slots", _SECONDS),
-        _optional("largest_missed", _SECONDS),
-        _optional("suspect_silence_seconds", _SECONDS),
-        _optional("max_silence_seconds", _SECONDS),
-        _optional("suspect_from", _TIME),
-        _optional("expected_by", _TIME),
-        _required("suspect_score", _SECONDS),
-        _required("dead_score", _SECONDS),
-        _optional("silence_score", _SECONDS),
-        _required("partitions", _COUNT),
-        _required("partitions_live", _COUNT),
-        _optional("end_offset", _COUNT),
-        _required("records_7d", _COUNT),
-        _required("slot_seconds", _SECONDS),
-        _required("rule", _TEXT),
-        _optional("dead_since", _TIME),
-        _optional("incident", _TEXT),
-        _optional("deletion_candidate", _FLAG),
-        _required("evidence", _TEXT),
+        required("as_of", TIME),
+        required("cluster", TEXT),
+        required("topic", TEXT),
+        nullable("topic_id", TEXT),
+        nullable("partition", ID),
+        required("verdict", TEXT),
+        nullable("state", TEXT),
+        nullable("reason", TEXT),
+        nullable("timestamp_type", TEXT),
+        nullable("last_advance", TIME),
+        nullable("observed_until", TIME),
+        nullable("silence_seconds", SECONDS),
+        required("active_slots", COUNT),
+        nullable("history_start", TIME),
+        nullable("observed_seconds", SECONDS),
+        nullable("largest_silence_seconds", SECONDS),
+        nullable("largest_silence_end", TIME),
+        required("weeks", COUNT),
+        nullable("missed_slots", SECONDS),
+        nullable("largest_missed", SECONDS),
+        nullable("suspect_silence_seconds", SECONDS),
+        nullable("max_silence_seconds", SECONDS),
+        nullable("suspect_from", TIME),
+        nullable("expected_by", TIME),
+        required("suspect_score", SECONDS),
+        required("dead_score", SECONDS),
+        nullable("silence_score", SECONDS),
+        required("partitions", COUNT),
+        required("partitions_live", COUNT),
+        nullable("end_offset", COUNT),
+        required("records_7d", COUNT),
+        required("slot_seconds", SECONDS),
+        required("rule", TEXT),
+        nullable("dead_since", TIME),
+        nullable("incident", TEXT),
+        nullable("deletion_candidate", FLAG),
+        required("evidence", TEXT),
     ]
 )
 """The judgement of each partition, and of each topic (``partition`` null), at each ``as_of``.
@@ -432,40 +315,40 @@ have the same, and ``evidence`` says which they are. ``deletion_candidate`` is t
 
 EXPECTATIONS = StructType(
     [
-        _required("cluster", _TEXT),
-        _required("topic", _TEXT),
-        _optional("topic_id", _TEXT),
-        _optional("partition", _ID),
-        _required("as_of", _TIME),
-        _optional("end_offset", _COUNT),
-        _optional("last_advance", _TIME),
-        _required("verdict", _TEXT),
-        _required("evidence", _TEXT),
-        _required("rule", _TEXT),
-        _required("slot_seconds", _SECONDS),
-        _optional("max_silence_seconds", _SECONDS),
-        _optional("suspect_silence_seconds", _SECONDS),
-        _optional("suspect_score", _SECONDS),
-        _optional("dead_score", _SECONDS),
-        _optional("profile", ArrayType(FloatType())),
-        _optional("clock_step", _SECONDS),
-        _optional("log_mean", _SECONDS),
-        _optional("log_spread", _SECONDS),
-        _optional("pause_slots", _SECONDS),
-        _optional("schedule", SCHEDULE),
-        _optional("rests", ArrayType(REST)),
-        _optional("falling", FALLING),
-        _optional("history_start", _TIME),
-        _optional("observed_seconds", _SECONDS),
-        _optional("largest_silence_seconds", _SECONDS),
-        _optional("largest_silence_end", _TIME),
-        _optional("largest_missed", _SECONDS),
-        _optional("weeks", _COUNT),
-        _optional("active_slots", _COUNT),
-        _optional("replication", _TEXT),
-        _optional("incident", _TEXT),
-        _optional("weekly_scores", ArrayType(FloatType())),
-        _VERSION,
+        required("cluster", TEXT),
+        required("topic", TEXT),
+        nullable("topic_id", TEXT),
+        nullable("partition", ID),
+        required("as_of", TIME),
+        nullable("end_offset", COUNT),
+        nullable("last_advance", TIME),
+        required("verdict", TEXT),
+        required("evidence", TEXT),
+        required("rule", TEXT),
+        required("slot_seconds", SECONDS),
+        nullable("max_silence_seconds", SECONDS),
+        nullable("suspect_silence_seconds", SECONDS),
+        nullable("suspect_score", SECONDS),
+        nullable("dead_score", SECONDS),
+        nullable("profile", ArrayType(FloatType())),
+        nullable("clock_step", SECONDS),
+        nullable("log_mean", SECONDS),
+        nullable("log_spread", SECONDS),
+        nullable("pause_slots", SECONDS),
+        nullable("schedule", SCHEDULE),
+        nullable("rests", ArrayType(REST)),
+        nullable("falling", FALLING),
+        nullable("history_start", TIME),
+        nullable("observed_seconds", SECONDS),
+        nullable("largest_silence_seconds", SECONDS),
+        nullable("largest_silence_end", TIME),
+        nullable("largest_missed", SECONDS),
+        nullable("weeks", COUNT),
+        nullable("active_slots", COUNT),
+        nullable("replication", TEXT),
+        nullable("incident", TEXT),
+        nullable("weekly_scores", ArrayType(FloatType())),
+        VERSION,
     ]
 )
 """The published file that the exporter reads back. ``weekly_scores`` only explains."""

@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Source
 from exporter.storage import Location, ObjectPath, file_info, files_in, make_folder, move, opened, put
-from spark_rollups import schemas
 from spark_rollups.durable import write_whole
+from spark_rollups.spool_schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
 
 VERSION_KEY = b"topic_liveness.schema_version"
 EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
@@ -59,12 +59,10 @@ class SpoolTable:
 
 
 SPOOL_TABLES = (
-    SpoolTable("windows", schemas.SPOOL_WINDOWS, (*_STREAM, "window_start", "exporter", "source"), "window_start"),
-    SpoolTable("coverage", schemas.SPOOL_COVERAGE, ("cluster", "exporter", "source", "window_start"), "window_start"),
-    SpoolTable("inventory", schemas.SPOOL_INVENTORY, (*_STREAM, "observed_at", "exporter", "source"), "observed_at"),
-    SpoolTable(
-        "relations", schemas.SPOOL_RELATIONS, (*_STREAM[:-1], "observed_at", "exporter", "source"), "observed_at"
-    ),
+    SpoolTable("windows", SPOOL_WINDOWS, (*_STREAM, "window_start", "exporter", "source"), "window_start"),
+    SpoolTable("coverage", SPOOL_COVERAGE, ("cluster", "exporter", "source", "window_start"), "window_start"),
+    SpoolTable("inventory", SPOOL_INVENTORY, (*_STREAM, "observed_at", "exporter", "source"), "observed_at"),
+    SpoolTable("relations", SPOOL_RELATIONS, (*_STREAM[:-1], "observed_at", "exporter", "source"), "observed_at"),
 )
 
 

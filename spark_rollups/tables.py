@@ -27,17 +27,17 @@ from exporter.storage import (
     make_folder,
     spark_uri,
 )
-from spark_rollups import schemas
+from spark_rollups import schemas, spool_schemas
 from spark_rollups.column_comments import commented
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import computed_once, in_own_process, no_rows
 
 _COLUMNS: Mapping[str, StructType] = {
-    "windows": schemas.WINDOWS,
-    "coverage": schemas.COVERAGE,
-    "inventory": schemas.INVENTORY,
-    "relations": schemas.RELATIONS,
-    "ingested_files": schemas.INGESTED_FILES,
+    "windows": spool_schemas.WINDOWS,
+    "coverage": spool_schemas.COVERAGE,
+    "inventory": spool_schemas.INVENTORY,
+    "relations": spool_schemas.RELATIONS,
+    "ingested_files": spool_schemas.INGESTED_FILES,
     "daily": schemas.DAILY,
     "streams": schemas.STREAMS,
     "drops": schemas.DROPS,

@@ -21,8 +21,8 @@ from spark_rollups.batches import KEY
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import from_rows
 from spark_rollups.learning import week_of
-from spark_rollups.schemas import INGESTED_FILES
 from spark_rollups.spool_files import AHEAD
+from spark_rollups.spool_schemas import INGESTED_FILES
 from spark_rollups.tables import LAYOUT, Tables
 
 _BY_RUN = ("calibration", "contradictions", "verdicts")

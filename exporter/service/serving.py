@@ -8,7 +8,6 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 
 from exporter.clock import SystemClock
@@ -21,7 +20,6 @@ from exporter.domain import Comparison
 from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink
 from exporter.factory import (
-    ClusterCollectors,
     build_cluster,
     link_rival_watches,
     make_monitor,
@@ -35,6 +33,7 @@ from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
 from exporter.logs import set_up_logging
 from exporter.memory import MemoryTrimmer
+from exporter.service.running_cluster import RunningCluster
 from exporter.service.scheduling import Scheduler
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
 from exporter.settings.changes import check_unchanged, of_cluster
@@ -44,27 +43,6 @@ log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 30.0
 """How often to read published expectations and to keep the spool within its limits, and as often as polls at least."""
-
-
-@dataclass(slots=True)
-class _Cluster:
-    """The parts of one cluster, its history, and whether a poll is running."""
-
-    parts: ClusterCollectors
-    history: History | None
-    interval: float
-    ends_within: float
-    """Seconds that a running poll gets to end when the service stops."""
-    window: float
-    """Seconds of history that a window holds."""
-    counted: HistoryCounts = field(default_factory=HistoryCounts)
-    polling: bool = False
-    leaving: bool = False
-    """A reload replaces this cluster by one with other settings: its jobs no longer start."""
-
-    @property
-    def name(self) -> str:
-        return self.parts.settings.name
 
 
 class Service:
@@ -201,7 +179,7 @@ class Service:
         for pair in fresh:
             self._compare(pair)
 
-    def _let_go(self, clusters: Sequence[_Cluster], pairs: Sequence[ReplicaSettings]) -> None:
+    def _let_go(self, clusters: Sequence[RunningCluster], pairs: Sequence[ReplicaSettings]) -> None:
         """Begin no further job of these clusters and pairs, and wait for polls under way."""
         for pair in pairs:
             self._scheduler.remove(_name_of(pair))
@@ -217,7 +195,7 @@ class Service:
                 time.sleep(0.05)
             cluster.parts.close()
 
-    def _close(self, cluster: _Cluster) -> None:
+    def _close(self, cluster: RunningCluster) -> None:
         """Write the open window of a cluster that is watched no more, or in other intervals."""
         try:
             if cluster.history is not None:
@@ -256,15 +234,15 @@ class Service:
         if failures:
             raise HistoryError("; ".join(failures))
 
-    def _end(self, cluster: _Cluster) -> None:
+    def _end(self, cluster: RunningCluster) -> None:
         if cluster.history is not None:
             cluster.history.flush(self._clock.now())
         if not cluster.polling:
             cluster.parts.close()
 
     def _cluster(
-        self, cluster: ClusterSettings, before: _Cluster | None = None, source: RemotePollSource | None = None
-    ) -> _Cluster:
+        self, cluster: ClusterSettings, before: RunningCluster | None = None, source: RemotePollSource | None = None
+    ) -> RunningCluster:
         """Build a cluster's parts, which go on from those it had ``before``."""
         poll = self._settings.poll_of(cluster)
         history, counted = None, HistoryCounts()
@@ -296,9 +274,9 @@ class Service:
             parts.poller.resume_from(before.parts.poller)
             parts.source.resume_from(before.parts.source)
         window = self._settings.history.window
-        return _Cluster(parts, history, poll.interval, poll.request_timeout, window, counted)
+        return RunningCluster(parts, history, poll.interval, poll.request_timeout, window, counted)
 
-    def _schedule(self, cluster: _Cluster) -> None:
+    def _schedule(self, cluster: RunningCluster) -> None:
         """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
         settings, name, parts = self._settings, cluster.name, cluster.parts
         every = self._scheduler.every
@@ -309,7 +287,7 @@ class Service:
         if parts.groups is not None:
             every(parts.groups.interval, f"groups of {name}", partial(self._sweep, cluster, parts.groups))
 
-    def _poll(self, cluster: _Cluster) -> None:
+    def _poll(self, cluster: RunningCluster) -> None:
         cluster.polling = not cluster.leaving
         if cluster.leaving:
             return
@@ -341,7 +319,7 @@ class Service:
         self.monitor.take_inspection(inspector.inspect(self._stopping.is_set))
         return True
 
-    def _sweep(self, cluster: _Cluster, groups: GroupWatch) -> bool:
+    def _sweep(self, cluster: RunningCluster, groups: GroupWatch) -> bool:
         """Sweep the consumer groups."""
         if groups.waiting:
             return False

@@ -20,7 +20,8 @@ from spark_rollups.batches import KEY, Names, column, integers
 from spark_rollups.folding import STREAMS_NOW, UPDATED
 from spark_rollups.frames import arrow_schema
 from spark_rollups.learning import hours_from
-from spark_rollups.update import Observers, Task, update
+from spark_rollups.update import update
+from spark_rollups.update_rows import Observers, Task
 from tests.spark.story import HOUR, START
 
 Rows = list[dict[str, Any]]

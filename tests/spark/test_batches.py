@@ -27,7 +27,8 @@ from spark_rollups.frames import arrow_schema
 from spark_rollups.learning import LEARNED, learn_batch, week_of
 from spark_rollups.publish import publish
 from spark_rollups.schemas import BASELINES
-from spark_rollups.update import Observers, Task, update
+from spark_rollups.update import update
+from spark_rollups.update_rows import Observers, Task
 from spark_rollups.verdicts import JUDGED, Rule, held, judge_batch
 from tests.spark.spool_days import EVENTS, STATE, Rows, look, observers, read, window
 from tests.spark.story import HOUR, World, at, moment

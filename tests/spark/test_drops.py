@@ -17,7 +17,8 @@ from spark_rollups.drops import PastDrops, drops_before, low_before, update_drop
 from spark_rollups.report.fleet_drop import drop_sentence
 from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.rollup import FIRST_DAY
-from spark_rollups.schemas import COVERAGE, DAILY, DROPS
+from spark_rollups.schemas import DAILY, DROPS
+from spark_rollups.spool_schemas import COVERAGE
 from spark_rollups.tables import Tables
 from spark_rollups.verdicts import with_rests
 

@@ -1,0 +1,197 @@
+"""The new rows of a batch of whole topics, and what is made of them.
+
+Runs on Spark's workers. ``spark_rollups.folding`` says what the rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Rows
+from exporter.domain.days import StreamTotals
+from exporter.domain.fold import BACKFILLED, CARRIED, INVENTORY, POLLED, Moments
+from exporter.domain.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
+from exporter.domain.observation import Failures, Listings, Polls
+from spark_rollups.batches import (
+    Names,
+    column,
+    flags,
+    floats,
+    integers,
+)
+
+LATER_INVENTORY = 4
+"""Beside the kinds of the core: an inventory row of a backfill that was run later than the moment that is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """Coverage of the exporters, by cluster and exporter; Unix microseconds."""
+
+    polls: Mapping[tuple[str, str], Polls]
+    polled: Mapping[str, Integers]
+    """Cluster -> all good polls, in order."""
+    backfilled: Mapping[tuple[str, str], tuple[int, int]]
+    """The span that each backfill covered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is made: the days from ``since`` on (days since 1970, None: none), and streams as of ``until``."""
+
+    since: int | None
+    until: int
+    of_the_past: bool
+    """Rows later than ``until`` are known, so that the present state of streams is not written."""
+    from_nothing: bool
+    """Everything is rebuilt, without what was known before."""
+    observers: Observers
+    schema: pa.Schema
+    kept: int | None = None
+    """Of topics that were known before this day only those from then on are made: older windows are gone."""
+
+
+def _moments_of(columns: Mapping[str, NDArray[Any]], stream: Rows) -> Moments:
+    count = len(stream)
+    unknown, nothing = np.full(count, UNKNOWN, np.int64), np.zeros(count, np.int64)
+    told: dict[str, NDArray[Any]] = {
+        "kind": nothing.astype(np.int8),
+        "records": nothing,
+        "regressions": nothing,
+        "resolution": nothing.astype(np.float64),
+        "polled": nothing > 0,
+        "exporter": nothing.astype(np.int32),
+        **dict.fromkeys(("at", "until", "start_offset", "end_offset", "first", "last", "polled_before"), unknown),
+        **columns,
+    }
+    return Moments(stream=stream, **told)
+
+
+class NewRows:
+    """The new rows of a batch, as columns."""
+
+    def __init__(self, events: pa.Table, names: Names) -> None:
+        self.events, self.names, self.stream = events, names, names.rows[0]
+        self.kind, self.at, self.until, self.end_offset = (
+            integers(column(events, name)) for name in ("kind", "at", "until", "end_offset")
+        )
+        self.polled, self.deleted = flags(column(events, "polled")), flags(column(events, "deleted"))
+        self._exporters, exporter = _numbered(column(events, "exporter"))
+        self._clusters, cluster = _numbered(column(events, "cluster"))
+        self.exporter, self.cluster = exporter, cluster
+        self._observer = cluster * max(1, len(self._exporters)) + exporter
+
+    def first_poll(self, polled_from: Integers, polled_offset: Integers) -> tuple[Integers, Integers]:
+        """Return when a poll first listed each stream, and at which end offset."""
+        seen = np.flatnonzero((self.kind == INVENTORY) & self.polled & ~self.deleted & (self.end_offset >= 0))
+        seen = seen[np.argsort(self.at[seen], kind="stable")[::-1]]
+        found, offset = np.full(len(polled_from), UNKNOWN, np.int64), np.full(len(polled_from), UNKNOWN, np.int64)
+        found[self.stream[seen]], offset[self.stream[seen]] = self.at[seen], self.end_offset[seen]
+        earlier = (polled_from >= 0) & ((found < 0) | (polled_from <= found))
+        return np.where(earlier, polled_from, found), np.where(earlier, polled_offset, offset)
+
+    def moments(self, before: StreamTotals, since: Integers, task: Task) -> Moments:
+        """Return the rows to fold, with what was known before them; days are made from ``since`` on [streams]."""
+        begin = (since if task.since is not None else since * 0) * DAY_HOURS * HOUR_MICROS
+        look = (self.kind == INVENTORY) & ~self.deleted & (self.end_offset >= 0)
+        window = np.isin(self.kind, (BACKFILLED, POLLED)) & flags(column(self.events, "happened"))
+        if not task.from_nothing:
+            look &= self.at >= begin[self.stream]
+            window &= self.until > begin[self.stream]
+        rows = np.flatnonzero(look | window)
+        chosen = self.events.take(pa.array(rows))
+        columns: dict[str, NDArray[Any]] = {
+            name: integers(column(chosen, name))
+            for name in ("at", "until", "start_offset", "end_offset", "first", "last")
+        }
+        columns["kind"] = self.kind[rows].astype(np.int8)
+        columns["records"], columns["regressions"] = (
+            integers(column(chosen, name), 0) for name in ("records", "regressions")
+        )
+        columns["resolution"] = np.nan_to_num(floats(column(chosen, "resolution")))
+        columns["polled"], columns["exporter"] = self.polled[rows], self.exporter[rows].astype(np.int32)
+        columns["polled_before"] = self._polled_before(rows, task.observers)
+        told = _moments_of(columns, self.stream[rows])
+        carried = np.flatnonzero(before.end_offset >= 0)
+        then = begin[carried]
+        ends: dict[str, NDArray[Any]] = {
+            "kind": np.full(len(carried), CARRIED, np.int8),
+            "at": then,
+            "until": then,
+            "end_offset": before.end_offset[carried],
+        }
+        return told.joined(_moments_of(ends, carried))
+
+    def _polled_before(self, rows: Rows, observers: Observers) -> Integers:
+        found = np.full(len(rows), UNKNOWN, np.int64)
+        looks = self.kind[rows] == INVENTORY
+        for number, name in enumerate(self._clusters):
+            polls = observers.polled.get(name)
+            mine = np.flatnonzero(looks & (self.cluster[rows] == number))
+            if polls is not None and len(polls) and len(mine):
+                place = np.searchsorted(polls, self.at[rows[mine]]) - 1
+                found[mine] = np.where(place >= 0, polls[place], UNKNOWN)
+        return found
+
+    def listings(self) -> Listings:
+        """Return the rows that list partitions."""
+        rows = np.flatnonzero(self.kind == INVENTORY)
+        return Listings(
+            self.stream[rows],
+            self.at[rows],
+            self.deleted[rows],
+            self.polled[rows],
+            self._observer[rows],
+            self.end_offset[rows],
+        )
+
+    def failures(self) -> Failures:
+        """Return the intervals in which no poll could read a partition."""
+        rows = np.flatnonzero(flags(column(self.events, "failed")))
+        return Failures(self.stream[rows], self._observer[rows], self.at[rows], rows)
+
+    def polls(self, observers: Observers) -> Sequence[Polls]:
+        """Return the polls of each observer."""
+        nothing = np.zeros(0, np.int64)
+        none = Polls(nothing, nothing, nothing)
+        return [
+            observers.polls.get((cluster, exporter), none) for cluster in self._clusters for exporter in self._exporters
+        ]
+
+    def newest(self, streams: int) -> Rows:
+        """Return the row that lists each stream last, UNKNOWN where none does."""
+        rows = np.flatnonzero(self.kind == INVENTORY)
+        keys = (self.exporter[rows], self.polled[rows], self.deleted[rows], self.at[rows])
+        rows = rows[np.lexsort(keys)]
+        found = np.full(streams, UNKNOWN, np.intp)
+        found[self.stream[rows]] = rows
+        return found
+
+    def later(self, streams: int, task: Task) -> Rows:
+        """Return for each stream a row of a backfill that ran later and covered the moment."""
+        rows = np.flatnonzero((self.kind == LATER_INVENTORY) & ~self.deleted)
+        rows = rows[np.argsort(self.at[rows], kind="stable")[::-1]]
+        found = np.full(streams, UNKNOWN, np.intp)
+        for row in rows.tolist():
+            key = self._clusters[int(self.cluster[row])], self._exporters[int(self.exporter[row])]
+            begin, end = task.observers.backfilled.get(key, (0, UNKNOWN))
+            if begin <= task.until <= end:
+                found[self.stream[row]] = row
+        return found
+
+
+def _numbered(values: pa.Array) -> tuple[list[str], Rows]:
+    """Return the texts in order, and the number of each row's."""
+    encoded = values.dictionary_encode()
+    words = encoded.dictionary.to_pylist()
+    order = sorted(range(len(words)), key=words.__getitem__)
+    rank = np.zeros(len(words), np.intp)
+    rank[order] = np.arange(len(words))
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    return [words[place] for place in order], rank[codes] if len(words) else np.zeros(0, np.intp)
