@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -65,21 +67,30 @@ def topics_of(readings: Mapping[TopicPartition, Reading]) -> dict[str, TopicInfo
     return {name: TopicInfo("id-1", partitions) for name, partitions in topics.items()}
 
 
+def columns_to_write(layout: Layout) -> SimpleNamespace:
+    """Return the columns of a table of partitions that were never read, each to be written to."""
+    table = Table.empty(layout)
+    return SimpleNamespace(
+        **{one.name: getattr(table, one.name).copy() for one in fields(table) if one.name != "layout"}
+    )
+
+
 def table_of(readings: Mapping[TopicPartition, Reading], metadata: Metadata, taken_at: float) -> Table:
     """Return readings as the columns of a table. Raises KeyError for one that is not in the metadata."""
-    table = Table.empty(metadata.membership.layout)
+    layout = metadata.membership.layout
+    table = columns_to_write(layout)
     numbers = {name: number for number, name in enumerate(sorted(metadata.topics), start=1)}
     table.leader[:] = metadata.membership.leader
     table.unread[:] = reason_code(Reason.NO_LEADER)
-    for key, row in zip(readings, table.layout.rows(readings), strict=True):
+    for key, row in zip(readings, layout.rows(readings), strict=True):
         reading = readings[key]
         if metadata.topics[key.topic].topic_id is not None:
             table.topic_id[row] = numbers[key.topic]
         _put(table, int(row), reading, taken_at)
-    return table
+    return Table(layout, **vars(table))
 
 
-def _put(table: Table, row: int, reading: Reading, taken_at: float) -> None:
+def _put(table: SimpleNamespace, row: int, reading: Reading, taken_at: float) -> None:
     read = reading.latest is not None
     as_read = reading if read else reading.before
     table.read[row] = read

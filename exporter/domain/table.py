@@ -26,7 +26,7 @@ UNREADABLE = STATE_CODES[State.UNREADABLE]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """What polls know of the partitions of one cluster, each a column [n] by ``layout``; no column is ever written to.
+    """What polls know of the partitions of one cluster, each a column [n] by ``layout``; no column can be written to.
 
     Down to ``restarted`` they are of the last poll. The others are as last read, by that poll where ``read``: until a
     partition was read once (``last_good_poll`` is NaN) they mean nothing. Moments are Unix seconds, and NaN
@@ -81,10 +81,14 @@ class Table:
     settled: Flags
     """Whether that answer is still valid: nothing moved since."""
 
+    def __post_init__(self) -> None:
+        for name in _UNKNOWN:
+            getattr(self, name).flags.writeable = False
+
     @classmethod
     def empty(cls, layout: Layout) -> Table:
         """Return the table of partitions that no poll has read yet."""
-        return cls(layout, *(np.full(len(layout), value, dtype=kind) for value, kind in _UNKNOWN.values()))
+        return cls(layout, **_never_read(layout))
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -93,11 +97,11 @@ class Table:
         """Return the same table by another layout: removed partitions are dropped, new ones were never read."""
         if layout == self.layout:
             return self
-        moved = Table.empty(layout)
+        columns = _never_read(layout)
         here, there = layout.moves_from(self.layout)
-        for name in _UNKNOWN:
-            getattr(moved, name)[here] = getattr(self, name)[there]
-        return moved
+        for name, column in columns.items():
+            column[here] = getattr(self, name)[there]
+        return Table(layout, **columns)
 
     @property
     def state_now(self) -> Codes:
@@ -191,6 +195,11 @@ _UNKNOWN: Mapping[str, tuple[Any, type]] = {
     "settled": (False, np.bool_),
 }
 """Each column with what stands in it for a partition that was never read, and its kind."""
+
+
+def _never_read(layout: Layout) -> dict[str, NDArray[Any]]:
+    return {name: np.full(len(layout), value, dtype=kind) for name, (value, kind) in _UNKNOWN.items()}
+
 
 assert tuple(_UNKNOWN) == tuple(column.name for column in fields(Table))[1:]
 

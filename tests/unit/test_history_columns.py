@@ -29,6 +29,7 @@ from exporter.domain.table import STATE_CODES, Table
 from exporter.history import to_table
 from exporter.history.inventory import InventoryRows
 from exporter.history.windows import OpenWindow
+from tests.snapshots import columns_to_write
 
 START, END = 1_000_000.0, 1_000_300.0
 DAY = 86_400.0
@@ -111,8 +112,9 @@ def snapshots(polls: Polls) -> Iterator[Snapshot]:
 
 def table(metadata: Metadata, topics: dict[str, Topic], at: float) -> Table:
     """What a poll saw, as columns."""
-    found = Table.empty(metadata.membership.layout)
-    for row, key in enumerate(found.layout):
+    layout = metadata.membership.layout
+    found = columns_to_write(layout)
+    for row, key in enumerate(layout):
         seen = topics[key.topic].partitions[key.partition]
         found.read[row] = seen.read
         found.unread[row] = 0 if seen.read else reason_code(seen.unread)
@@ -126,7 +128,7 @@ def table(metadata: Metadata, topics: dict[str, Topic], at: float) -> Table:
         found.newest[row] = np.nan if seen.newest is None else seen.newest
         if seen.read:
             found.advanced_by[row], found.restarted[row] = seen.gained, seen.fell
-    return found
+    return Table(layout, **vars(found))
 
 
 @given(POLLS)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from exporter.domain import Activity, Inspected, Reading, Reason, State, TopicPartition, Verdict
 from exporter.domain.assessment import Judgement
+from exporter.domain.layout import Layout
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 
 AT = 1_000_000.0
@@ -47,3 +50,11 @@ def test_an_assessment_reads_as_the_judgements_that_it_was_built_from() -> None:
     assert b.states == {State.OBSERVED: 2}
     assert b.verdicts == {Verdict.DEAD: 1, Verdict.LEARNING: 1}
     assert found.topics["a"].newest is None
+
+
+def test_no_column_of_a_table_can_be_written_to() -> None:
+    """A scrape, the history and the next poll read the same columns."""
+    table = snapshot_of({}).table
+    for column in (table.latest, table.laid_out(Layout.of({"orders": [0, 1]})).newest):
+        with pytest.raises(ValueError, match="read-only"):
+            column[:] = 0
