@@ -60,11 +60,11 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     """
     from exporter.kafka import ClientProcesses
     from exporter.kafka.spares import spares
-    from exporter.memory import leave_pandas_out, share_one_arena, share_the_heap
+    from exporter.memory import leave_out, share_one_arena, share_the_heap
 
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
-    leave_pandas_out()
+    leave_out("pandas")
     share_one_arena()
     share_the_heap()
     with closing(ClientProcesses(spares)) as processes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Collection
 from importlib.abc import MetaPathFinder
 from pathlib import Path, PurePosixPath
 
@@ -22,14 +23,17 @@ _M_ARENA_MAX = -8
 
 
 class _Absent(MetaPathFinder):
+    def __init__(self, modules: Collection[str]) -> None:
+        self._modules = modules
+
     def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("this process leaves pandas out", name=fullname)
+        if fullname in self._modules:
+            raise ModuleNotFoundError(f"this process leaves {fullname} out", name=fullname)
 
 
-def leave_pandas_out() -> None:
-    """Have pandas be missing in this process from now on: pyarrow imports it with its first array, which is 50 MiB."""
-    sys.meta_path.insert(0, _Absent())
+def leave_out(*modules: str) -> None:
+    """Have modules be missing in this process from now on: pyarrow imports pandas with its first array, 50 MiB."""
+    sys.meta_path.insert(0, _Absent(modules))
 
 
 def share_one_arena() -> None:

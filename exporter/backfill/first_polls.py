@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from exporter.domain import Inventory, Source, TopicPartition
 from exporter.domain.backfill_plan import Starts, Stream
-from exporter.history.spool import TABLES, ForeignFileError, Spool, finished_files, read_columns
+from exporter.history.spool import TABLES, ForeignFileError, Spool, finished_files
+from exporter.history.tables import read_columns
 from exporter.storage import Location
 
 log = logging.getLogger(__name__)

@@ -51,11 +51,19 @@ class Overrides:
     def __init__(self, overrides: Sequence[TopicOverride] = ()) -> None:
         """Raises re.error where ``topics`` of one is not a regular expression."""
         self._matching = lru_cache(REMEMBERED)(Entries(overrides).of)
-        self._given = bool(overrides)
+        self._overrides = overrides
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return self._given
+        return bool(self._overrides)
+
+    def __reduce__(self) -> tuple[type[Overrides], tuple[Sequence[TopicOverride]]]:
+        """Pickle them without what was found already, which cannot be."""
+        return Overrides, (self._overrides,)
+
+    def ever(self, cluster: str, topic: str) -> bool:
+        """Return whether a topic has an override at any time."""
+        return self.of(cluster, topic, 0.0) is not None
 
     def of(self, cluster: str, topic: str, now: float) -> TopicOverride | None:
         """Return the override of a topic as of ``now`` (Unix seconds), None where there is none."""

@@ -21,6 +21,14 @@ class PackedTexts:
         self._open: list[str] = []
         self._unpacked = lru_cache(8)(self._unpack)
 
+    def __getstate__(self) -> tuple[list[bytes], list[str]]:
+        """Pickle them without what was unpacked already, which cannot be."""
+        return self._packed, self._open
+
+    def __setstate__(self, state: tuple[list[bytes], list[str]]) -> None:
+        self._packed, self._open = state
+        self._unpacked = lru_cache(8)(self._unpack)
+
     def add(self, texts: Iterable[str]) -> None:
         """Add texts after those that are there."""
         self._open.extend(texts)

@@ -10,9 +10,8 @@ from exporter.domain.last_advances import LastAdvances
 from exporter.domain.overrides import Overrides
 from exporter.domain.unchanged_offsets import UnchangedOffsets
 from exporter.factory.sources import owners_of
-from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations
-from exporter.history.unchanged_offsets import unchanged_since
+from exporter.history.spool import with_arrow
 from exporter.settings import ClusterSettings, Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
 
@@ -53,7 +52,9 @@ def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:
     """
     if as_of is None and all(override.max_silence is None for override in settings.overrides):
         return LastAdvances({})
-    return last_advances(settings.history.folder, 0.0 if as_of is None else as_of)
+    since = 0.0 if as_of is None else as_of
+    found: LastAdvances = with_arrow("exporter.history.last_advances:last_advances", settings.history.folder, since)
+    return found
 
 
 def unchanged_offsets(settings: Settings) -> Mapping[str, UnchangedOffsets]:
@@ -61,7 +62,10 @@ def unchanged_offsets(settings: Settings) -> Mapping[str, UnchangedOffsets]:
     limits = Overrides([one.as_override() for one in settings.overrides if one.max_silence is not None])
     if all(one.max_silence is None for one in settings.overrides):
         return {}
-    return unchanged_since(settings.history.folder, lambda cluster, topic: limits.of(cluster, topic, 0.0) is not None)
+    found: Mapping[str, UnchangedOffsets] = with_arrow(
+        "exporter.history.unchanged_offsets:unchanged_since", settings.history.folder, limits.ever
+    )
+    return found
 
 
 def _rhythm(cluster: ClusterSettings, settings: Settings) -> Rhythm:

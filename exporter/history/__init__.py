@@ -4,16 +4,14 @@ Spark ingests the spool. Volume follows activity: a window is written only where
 could not be read. Coverage and inventory prove the silence of the others.
 """
 
+from exporter.history.columns import Row
 from exporter.history.recorder import History
 from exporter.history.spool import (
     TABLES,
     HistoryError,
     Loss,
-    Row,
     Spool,
     finished_files,
-    spool_schema,
-    to_table,
 )
 from exporter.history.unwritten import HistoryCounts
 
@@ -26,6 +24,4 @@ __all__ = [
     "Row",
     "Spool",
     "finished_files",
-    "spool_schema",
-    "to_table",
 ]

@@ -21,8 +21,8 @@ from exporter.history.spool import (
     HistoryError,
     file_stem,
     finished_files,
-    read_columns,
     safe,
+    with_arrow,
 )
 from exporter.lease import Lease, TakenError
 from exporter.storage import Location
@@ -91,12 +91,10 @@ class ExporterLock:
         written = started
         if files:
             try:
-                ends = read_columns(max(files, key=lambda path: path.name), Coverage, ["window_end"]).column(
-                    "window_end"
-                )
+                last = max(files, key=lambda path: path.name)
+                written = max(started, with_arrow("exporter.history.tables:last_end", last))
             except (OSError, ForeignFileError):
                 return None
-            written = max(started, max(ends.to_pylist()).timestamp())
         return max(0.0, last_poll - written)
 
     def require(self) -> None:

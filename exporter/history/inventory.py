@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from exporter.domain import Inventory, Snapshot, Source, State, TopicConfig
@@ -16,7 +15,7 @@ from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.table import STATE_CODES, STATES, Table
-from exporter.history.spool import Column, from_columns, named
+from exporter.history.columns import Column, Columns, Masked, Named
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
@@ -95,8 +94,8 @@ class InventoryRows:
         self._facts_now: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The number of the present facts of each row of the snapshot."""
 
-    def due(self, snapshot: Snapshot) -> pa.Table | None:
-        """Return the changed rows at a good poll, and remember them as written; None where nothing changed.
+    def due(self, snapshot: Snapshot) -> list[Columns]:
+        """Return the changed rows at a good poll, and remember them as written; nothing where nothing changed.
 
         Partitions are in order, deleted ones at the end.
         """
@@ -116,8 +115,7 @@ class InventoryRows:
         if len(due):
             self._note(due, table, at)
             written.insert(0, self._rows(self._row[due], at, deleted=False))
-        found = [rows for rows in written if rows.num_rows]
-        return pa.concat_tables(found) if found else None
+        return [rows for rows in written if rows.count]
 
     def _note(self, due: Rows, table: Table, at: float) -> None:
         """Remember these rows of a snapshot as of ``at``."""
@@ -130,7 +128,7 @@ class InventoryRows:
         listed.newest[rows] = np.where(read, table.newest[due], np.nan)
         listed.state[rows], listed.reason[rows] = table.state_now[due], table.reason_now[due]
 
-    def _lay_out(self, snapshot: Snapshot) -> pa.Table:
+    def _lay_out(self, snapshot: Snapshot) -> Columns:
         """Take the partitions and facts of a snapshot, and return rows of deleted partitions.
 
         A topic that could not be described keeps its partitions.
@@ -164,32 +162,32 @@ class InventoryRows:
                 self._facts_given += 1
         return np.array([numbers[one] for one in facts], dtype=np.int64)
 
-    def _rows(self, rows: Rows, at: float, *, deleted: bool) -> pa.Table:
+    def _rows(self, rows: Rows, at: float, *, deleted: bool) -> Columns:
         listed, unread = self._listed, ~self._listed.read[rows]
         used, which = np.unique(listed.facts[rows], return_inverse=True)
         facts = [self._facts[number] for number in used.tolist()]
         configs = [one.config or _NO_CONFIG for one in facts]
         columns: dict[str, Column] = {
             "cluster": self._cluster,
-            "topic": named(self._layout.topics, self._layout.topic[rows]),
-            "topic_id": named([one.topic_id for one in facts], which),
+            "topic": Named(self._layout.topics, self._layout.topic[rows]),
+            "topic_id": Named([one.topic_id for one in facts], which),
             "partition": self._layout.partition[rows],
             "exporter": self._exporter,
             "source": Source.POLL.value,
             "observed_at": at,
-            "leader": pa.array(listed.leader[rows], mask=listed.leader[rows] == NO_LEADER),
-            "earliest_offset": pa.array(listed.earliest[rows], mask=unread),
-            "latest_offset": pa.array(listed.latest[rows], mask=unread),
+            "leader": Masked(listed.leader[rows], listed.leader[rows] == NO_LEADER),
+            "earliest_offset": Masked(listed.earliest[rows], unread),
+            "latest_offset": Masked(listed.latest[rows], unread),
             "max_timestamp": listed.newest[rows],
-            "state": named(STATES, listed.state[rows]),
-            "reason": named(REASONS, listed.reason[rows].astype(np.intp) - 1),
-            "timestamp_type": named([one.timestamp_type for one in configs], which),
-            "cleanup_policy": named([one.cleanup_policy for one in configs], which),
+            "state": Named(STATES, listed.state[rows]),
+            "reason": Named(REASONS, listed.reason[rows].astype(np.intp) - 1),
+            "timestamp_type": Named([one.timestamp_type for one in configs], which),
+            "cleanup_policy": Named([one.cleanup_policy for one in configs], which),
             "retention_seconds": np.array([one.retention_seconds for one in configs], dtype=np.float64)[which],
-            "owner": named([one.owner for one in facts], which),
+            "owner": Named([one.owner for one in facts], which),
             "deleted": deleted,
         }
-        return from_columns(Inventory, len(rows), columns)
+        return Columns(Inventory, len(rows), columns)
 
 
 def _joined(layout: Layout, other: Layout, rows: Rows) -> Layout:

@@ -7,11 +7,13 @@ from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from exporter.domain import Source, Window
 from exporter.domain.last_advances import AdvancesOfCluster, LastAdvances
 from exporter.domain.layout import Layout
-from exporter.history.spool import TABLES, ForeignFileError, finished_files, read_columns
+from exporter.history.spool import TABLES, ForeignFileError, finished_files
+from exporter.history.tables import read_columns
 from exporter.storage import Location
 
 log = logging.getLogger(__name__)
@@ -36,8 +38,6 @@ def last_advances(history: Location, since: float) -> LastAdvances:
     advance is left out. A file that cannot be read is logged. So are files beyond the limit of a start: the oldest ones
     are not read, and their advances are unknown.
     """
-    import pyarrow.compute as pc  # noqa: PLC0415 - as in ``exporter.history.spool``
-
     found, waiting = pa.table({}), list[pa.Table]()
     for path in _affordable(history / "spool", since - _MARGIN_SECONDS):
         waiting += _rows(path)
@@ -55,8 +55,6 @@ def last_advances(history: Location, since: float) -> LastAdvances:
 
 def _columns(rows: pa.Table) -> AdvancesOfCluster:
     """Return the rows of one cluster, sorted by topic and partition, as columns."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
     topics = rows.column("topic").combine_chunks().dictionary_encode()
     ids = rows.column("topic_id").combine_chunks().dictionary_encode()
     return AdvancesOfCluster(
@@ -84,8 +82,6 @@ def _affordable(spool: Location, since: float) -> list[Location]:
 
 
 def _rows(path: Location) -> list[pa.Table]:
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
     told = pc.field("end_offset").is_valid() | pc.field("last_advance").is_valid()
     polled = pc.field("source") == Source.POLL.value
     try:
@@ -101,8 +97,6 @@ def _rows(path: Location) -> list[pa.Table]:
 
 def _last(found: pa.Table, later: list[pa.Table], by: list[str]) -> pa.Table:
     """Return the last row of each; after a fall of offsets there is no advance, after a clock was set no end offset."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
     tables = [table for table in (found, *later) if table.num_rows]
     if not tables:
         return found

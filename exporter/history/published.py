@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow.parquet as pq
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloat, ValidationError
 from pydantic_core import PydanticCustomError
 
@@ -21,8 +20,9 @@ from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 from exporter.domain.expectation_table import ExpectationTable
 from exporter.domain.formatting import moment
 from exporter.domain.thresholds import PastAlarms
-from exporter.history.published_rows import read, table_of
+from exporter.history.spool import with_arrow
 from exporter.storage import Location, Stored, as_os_errors, file_info, files_below, for_pyarrow, opened
+from exporter.subprocess_call import ForeignError
 
 log = logging.getLogger(__name__)
 
@@ -183,6 +183,10 @@ def of_topic(history: Location, topic: str) -> TopicRows | None:
 
     Raises ExpectationsError where the published set cannot be used.
     """
+    import pyarrow.parquet as pq  # noqa: PLC0415 - ``serve`` leaves it to other processes, and asks for no topic
+
+    from exporter.history.published_rows import table_of  # noqa: PLC0415 - as above
+
     folder = history / "published"
     pointer = folder / "current.json"
     try:
@@ -278,7 +282,7 @@ def _pointer(pointer: Location, content: bytes) -> _Pointer:
 def _load(folder: Location, content: bytes) -> Published:
     current = _pointer(folder / "current.json", content)
     with _reading(folder / current.expectations) as target:
-        rows = read(target)
+        rows = with_arrow("exporter.history.published_rows:read", target)
     return Published(
         current.as_of.timestamp(),
         current.published_at.timestamp(),
@@ -307,6 +311,8 @@ def _reading(target: Location) -> Iterator[Location]:
     try:
         with as_os_errors(target):
             yield target
+    except ForeignError as error:
+        raise ExpectationsError(f"{target} cannot be read as expectations: {error}") from error
     except Exception as error:
         # pyarrow documents no list of errors for damaged files, and none may end the exporter.
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from exporter.domain import Expectation
@@ -134,8 +135,6 @@ def _profiles(values: pa.Array) -> Lists:
         return Lists.of([None] * len(values), np.dtype(np.float32))
     if not pa.types.is_floating(values.type.value_type):
         raise TypeError(f"profile must hold floats, got {values.type}")
-    import pyarrow.compute as pc  # noqa: PLC0415 - as in ``exporter.history.spool``
-
     length = pc.fill_null(pc.list_value_length(values), 0).to_numpy().astype(np.intp)
     return Lists(
         pc.list_flatten(values).to_numpy(zero_copy_only=False),

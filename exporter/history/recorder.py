@@ -8,15 +8,12 @@ import threading
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 
 from exporter.domain import (
     Comparison,
     Coverage,
     GroupSweep,
-    Inventory,
     PollFailure,
-    Relation,
     Snapshot,
     Source,
     TopicInfo,
@@ -24,9 +21,10 @@ from exporter.domain import (
 )
 from exporter.domain.arrays import Floats
 from exporter.domain.layout import Layout
+from exporter.history.columns import Column, Columns, Named, columns_of
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
-from exporter.history.spool import HistoryError, Loss, Spool, from_columns, named, to_table
+from exporter.history.spool import HistoryError, Loss, Spool
 from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFile
 from exporter.history.windows import OpenWindow
 
@@ -137,8 +135,8 @@ class History:
         self._moved_at_advance[table.advanced_by > 0] = self._clock_moved
         self._topics, self._relations.inspected = snapshot.metadata.topics, snapshot.inspected
         rows = self._inventory.due(snapshot)
-        if rows is not None:
-            self._unwritten.add(UnwrittenFile(snapshot.taken_at, Inventory, rows))
+        if rows:
+            self._unwritten.add(UnwrittenFile(snapshot.taken_at, rows))
             self._unwritten.write_soon(snapshot.taken_at)
 
     def _window_for(self, at: float) -> OpenWindow:
@@ -165,15 +163,15 @@ class History:
         self._open = OpenWindow(start, end, last_poll=at)
         return self._open
 
-    def _by_new_clock(self, snapshot: Snapshot) -> pa.Table:
+    def _by_new_clock(self, snapshot: Snapshot) -> Columns:
         """Return last advances by the new clock, after it was set: otherwise Spark would see a silence."""
         table, topics = snapshot.table, snapshot.metadata.topics
         rows = np.flatnonzero(~np.isnan(table.last_advance) & (table.advanced_by == 0))
         names, topic, last = table.layout.topics, table.layout.topic[rows], table.last_advance[rows]
-        columns = {
+        columns: dict[str, Column] = {
             "cluster": self._cluster,
-            "topic": named(names, topic),
-            "topic_id": named([topics[name].topic_id for name in names], topic),
+            "topic": Named(names, topic),
+            "topic_id": Named([topics[name].topic_id for name in names], topic),
             "partition": table.layout.partition[rows],
             "window_start": last,
             "window_end": last,
@@ -189,7 +187,7 @@ class History:
             "future_timestamps": 0,
             "offset_regressions": 0,
         }
-        return from_columns(Window, len(rows), columns)
+        return Columns(Window, len(rows), columns)
 
     def _close(self, window: OpenWindow, end: float) -> None:
         lost = len(window)
@@ -197,7 +195,7 @@ class History:
             self._write_window(window, end)
             lost = 0
             if relations := self._relations.due(self._topics, end):
-                self._unwritten.add(UnwrittenFile(end, Relation, to_table(relations)))
+                self._unwritten.add(UnwrittenFile(end, [columns_of(relations)]))
         except Exception:
             log.exception(
                 "history of cluster %s: internal error at the end of an interval; %d windows of it are lost",
@@ -221,8 +219,8 @@ class History:
             last_good_poll=window.last_good_poll,
             interval_seconds=self._interval,
         )
-        told = UnwrittenFile(window.start, Coverage, to_table([coverage]))
+        told = UnwrittenFile(window.start, [columns_of([coverage])])
         # Coverage last: after a crash in between it must not prove a silence whose advances were not written.
-        if rows is not None:
-            self._unwritten.add(UnwrittenFile(window.start, Window, rows))
+        if rows:
+            self._unwritten.add(UnwrittenFile(window.start, rows))
         self._unwritten.add(told)

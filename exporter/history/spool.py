@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import logging
 import math
@@ -10,28 +9,20 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO
 from zlib import crc32
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
-
 from exporter import storage
-from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Coverage, Inventory, Relation, Window
+from exporter.domain import Coverage, Inventory, Relation, Window
+from exporter.history.columns import METADATA, Columns, Row, columns_of
 from exporter.storage import Location, Stored
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
+from exporter.subprocess_call import with_library
 
 log = logging.getLogger(__name__)
-
-Row = Window | Coverage | Inventory | Relation
 
 TABLES: Mapping[type, str] = {
     Window: "windows",
@@ -42,21 +33,13 @@ TABLES: Mapping[type, str] = {
 STAMP = "%Y%m%dT%H%M%S%f"
 """The time at the end of a file name, UTC."""
 
-_TIMESTAMP = pa.timestamp("us", tz="UTC")
-_TIMES = {
-    "window_start",
-    "window_end",
-    "first_advance",
-    "last_advance",
-    "max_timestamp",
-    "last_good_poll",
-    "observed_at",
-}
 _OBJECT_UPKEEP_SECONDS = 900.0
 _LEDGER_BYTES = 64 * 2**20
 _FINISHED = re.compile(r"[^.].*\.parquet")
-_INT32 = {"partition", "leader"}
-_ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+
+
+with_arrow = partial(with_library, "pyarrow")
+"""Calls a function that reads or writes files; ``serve`` itself never has Arrow while the history is on its host."""
 
 
 class Loss(StrEnum):
@@ -76,75 +59,6 @@ class HistoryError(Exception):
 
 class ForeignFileError(ValueError):
     """A file in the spool was not written by an exporter; the text says what is wrong with it."""
-
-
-def spool_schema(row: type[Row]) -> pa.Schema:
-    """Return the Arrow schema of the spool table that holds rows of this class."""
-    columns = []
-    for column in fields(row):
-        kind = str(column.type).removesuffix(" | None")
-        if column.name in _TIMES:
-            arrow = _TIMESTAMP
-        elif column.name in _INT32:
-            arrow = pa.int32()
-        else:
-            arrow = _ARROW_TYPES[kind]
-        columns.append(pa.field(column.name, arrow))
-    columns.append(pa.field("schema_version", pa.int32()))
-    return pa.schema(columns, metadata={"topic_liveness.schema_version": str(SCHEMA_VERSION)})
-
-
-def to_table(rows: Sequence[Row]) -> pa.Table:
-    """Return rows of one class as an Arrow table. Raises ValueError when there are none."""
-    if not rows:
-        raise ValueError("a spool file needs at least one row")
-    schema = spool_schema(type(rows[0]))
-    columns = []
-    for column in schema:
-        if column.name == "schema_version":
-            columns.append(pa.array([SCHEMA_VERSION] * len(rows), pa.int32()))
-            continue
-        values = [getattr(row, column.name) for row in rows]
-        if column.name in _TIMES:
-            values = [None if value is None else round(value * 1_000_000) for value in values]
-        columns.append(pa.array(values, column.type))
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-Column: TypeAlias = pa.Array | NDArray[Any] | str | float | bool
-"""The values of one column, or one value for all rows."""
-
-
-def from_columns(row: type[Row], count: int, columns: Mapping[str, Column]) -> pa.Table:
-    """Return ``count`` rows of one class as an Arrow table, without an object for each row.
-
-    Times are Unix seconds. NaN is null, and so is every value of a missing column.
-    """
-    given = {**columns, "schema_version": SCHEMA_VERSION}
-    schema = spool_schema(row)
-    arrays = [
-        _array(given[column.name], column.type, count) if column.name in given else pa.nulls(count, column.type)
-        for column in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _array(values: Column, kind: pa.DataType, count: int) -> pa.Array:
-    if isinstance(values, pa.Array):
-        return values if values.type == kind else values.cast(kind)
-    if not isinstance(values, np.ndarray):
-        return pa.repeat(_array(np.array([values]), kind, 1)[0], count)
-    if kind == _TIMESTAMP:
-        unknown = np.isnan(values)
-        micros = np.rint(np.where(unknown, 0.0, values) * 1_000_000).astype(np.int64)
-        return pa.array(micros, kind, mask=unknown)
-    return pa.array(values, kind, from_pandas=True)
-
-
-def named(names: Sequence[str | None], number: NDArray[np.integer]) -> pa.Array:
-    """Return the name of each number, null where it is negative."""
-    choices = np.array([*names, None], dtype=np.object_)  # Arrow's ``take`` would need pyarrow.compute
-    return pa.array(choices[np.where(number < 0, len(names), number)], pa.string())
 
 
 class Spool:
@@ -190,15 +104,19 @@ class Spool:
 
     def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
         """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
-        return self.write_table(cluster, at, type(rows[0]), to_table(rows))
+        [size] = self.write_files(cluster, [(at, [columns_of(rows)])])
+        return size
 
-    def write_table(self, cluster: str, at: float, row: type[Row], table: pa.Table) -> int:
-        """Write an Arrow table of rows of this class, as ``write`` does."""
+    def write_files(self, cluster: str, files: Sequence[tuple[float, Sequence[Columns]]]) -> list[int]:
+        """Write files in this order, each with its time and rows of one class; return their sizes. Raises OSError.
+
+        After an error some may be written. To write them again does no harm: their names and rows are the same.
+        """
         if self.guard is not None:
             self.guard()
-        return storage.put(
-            self.target(cluster, at, row), lambda file: pq.write_table(table, file, write_page_checksum=True)
-        )
+        packed = [(self.target(cluster, at, rows[0].row), [part.packed() for part in rows]) for at, rows in files]
+        sizes: list[int] = with_arrow("exporter.parquet_file:write", packed, METADATA)
+        return sizes
 
     def remove_unfinished(self) -> Counter[str]:
         """Delete the temporary files whose writers are gone; return how many, by table."""
@@ -266,7 +184,7 @@ class Spool:
                 table = file.path.parent.name
                 lost_files[table] += 1
                 if table == TABLES[Window]:
-                    lost.update(_clusters_of(file.path))
+                    lost.update(with_arrow("exporter.history.tables:clusters_of", file.path))
             storage.delete(file.path)
         if lost_files:
             log.error(
@@ -296,70 +214,11 @@ def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> 
     return sorted(files, key=lambda file: (file.written, file.path.name))
 
 
-def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
-    """Return these columns of a spool file, where the condition holds.
-
-    Raises OSError where it cannot be read, and ForeignFileError where an exporter did not write it.
-    """
-    # Open the file here: from a path pyarrow would derive partition values from folder names.
-    with opened(path) as file:
-        try:
-            rows = _columns(file, spool_schema(row), names)
-            return rows if where is None else rows.filter(where)
-        except MemoryError as error:
-            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
-        except (OSError, ValueError, pa.ArrowException) as error:
-            if isinstance(error, ForeignFileError) or getattr(error, "errno", None) is not None:
-                raise
-            raise ForeignFileError(f"it is not a complete Parquet file: {type(error).__name__}") from error
-
-
-def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    parquet = pq.ParquetFile(file, page_checksum_verification=True)
-    footer = parquet.metadata
-    told, size = footer.num_rows, sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
-    if told > FILE_ROWS:
-        raise ForeignFileError(f"a file holds at most {FILE_ROWS} rows, got {told}")
-    if size > FILE_BYTES:
-        raise ForeignFileError(f"a file holds at most {FILE_BYTES} bytes, got {size}")
-    for name in names:
-        places = parquet.schema_arrow.get_all_field_indices(name)
-        kinds = [parquet.schema_arrow.field(place).type for place in places]
-        if kinds != [schema.field(name).type]:
-            raise ForeignFileError(f"column {name} must be {schema.field(name).type}, got {[*map(str, kinds)]}")
-    texts = [name for name in names if schema.field(name).type == pa.string()]
-    # A text of many rows is stored once: keep the numbers until the size in memory is known.
-    coded = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True, read_dictionary=texts)
-    rows = coded.read(list(names))
-    # Pages have checksums. The footer has none, but its counts can contradict each other.
-    if rows.num_rows != told:
-        raise ForeignFileError(f"its footer has {told} rows, got {rows.num_rows}")
-    rows.validate(full=True)
-    written_out = sum(map(_text_bytes, (rows.column(name) for name in texts)))
-    if written_out > FILE_BYTES:
-        raise ForeignFileError(f"a file holds at most {FILE_BYTES} bytes of text, got {written_out}")
-    return rows.cast(pa.schema([schema.field(name) for name in names]))
-
-
-def _text_bytes(column: pa.ChunkedArray) -> int:
-    import pyarrow.compute as pc  # noqa: PLC0415 - 10 MiB, and an exporter without history reads no file
-
-    lengths = (pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() for chunk in column.chunks)
-    return sum(filter(None, lengths))
-
-
 def opened(path: Location) -> IO[bytes]:
     """Open a file to read it. Raises OSError, and ForeignFileError for a pipe, on which a reader would hang."""
     if isinstance(path, Path) and storage.file_info(path) is None and os.path.lexists(path):
         raise ForeignFileError("it is not a regular file")
     return storage.opened(path)
-
-
-def _clusters_of(path: Location) -> list[str]:
-    try:
-        return [str(name) for name in read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()]
-    except (OSError, ForeignFileError):
-        return []
 
 
 def file_stem(row: type[Row], exporter: str, cluster: str) -> str:

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from exporter.domain import Coverage, Inventory
 from exporter.domain.arrays import Flags
 from exporter.domain.layout import Layout
 from exporter.domain.unchanged_offsets import UnchangedOffsets
-from exporter.history.spool import STAMP, TABLES, ForeignFileError, file_stem, finished_files, read_columns
+from exporter.history.spool import STAMP, TABLES, ForeignFileError, file_stem, finished_files
+from exporter.history.tables import read_columns
 from exporter.storage import Location
 
 log = logging.getLogger(__name__)
@@ -70,8 +72,6 @@ def _rows(
     path: Location, wanted: Callable[[str, str], bool], trusted: Mapping[str, float]
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield the rows of a file that tell an end offset, or that a partition was deleted, by cluster."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - as in ``exporter.history.spool``
-
     try:
         table = read_columns(path, Inventory, _NAMES)
     except FileNotFoundError:
@@ -126,8 +126,6 @@ def _last(tables: list[pa.Table]) -> UnchangedOffsets:
 
 def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[str | None]]:
     """Return a column of texts as indices, and the texts; the last one is null."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
     texts = column.combine_chunks()
     told = texts.dictionary.to_pylist()
     return pc.fill_null(texts.indices, len(told)).to_numpy().astype(np.int64), [*told, None]

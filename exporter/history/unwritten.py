@@ -8,14 +8,18 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from exporter.domain import Coverage, Window
-from exporter.history.spool import TABLES, Loss, Row, Spool
+from exporter.history.columns import Columns, Row
+from exporter.history.spool import TABLES, Loss, Spool
+from exporter.subprocess_call import EndedError
 
 log = logging.getLogger(__name__)
+
+_ROWS_TOGETHER = 50_000
+"""More rows are not copied at once, to be written."""
 
 
 @dataclass(slots=True)
@@ -33,8 +37,17 @@ class UnwrittenFile(NamedTuple):
     """A file to write: rows of one class, and the time in its name."""
 
     at: float
-    row: type[Row]
-    table: pa.Table
+    parts: Sequence[Columns]
+
+    @property
+    def row(self) -> type[Row]:
+        """The class of its rows."""
+        return self.parts[0].row
+
+    @property
+    def rows(self) -> int:
+        """How many it holds."""
+        return sum(part.count for part in self.parts)
 
 
 class Unwritten:
@@ -58,7 +71,7 @@ class Unwritten:
     def rows(self) -> int:
         """Rows that are not written yet."""
         with self._lock:
-            return sum(file.table.num_rows for file in self._files)
+            return sum(file.rows for file in self._files)
 
     def add(self, file: UnwrittenFile) -> None:
         """Add a file to write."""
@@ -80,22 +93,29 @@ class Unwritten:
     def write(self, at: float) -> None:
         """Write the files up to the first failure."""
         with self._writing:
-            while (file := self._first()) is not None:
+            most = _ROWS_TOGETHER if self._spool.is_local else 0
+            while files := self._next(most):
                 try:
-                    size = self._spool.write_table(self._cluster, *file)
+                    sizes = self._spool.write_files(self._cluster, files)
                 except OSError as error:
-                    self._failed(error)
-                    break
+                    if len(files) == 1 or isinstance(error, EndedError):
+                        self._failed(error)
+                    if len(files) == 1:
+                        break
+                    most = 0  # which one cannot be written is found out one by one
                 except Exception:
-                    log.exception(
-                        "history of cluster %s: internal error; %d rows of %s are lost",
-                        self._cluster,
-                        file.table.num_rows,
-                        TABLES[file.row],
-                    )
-                    self._drop([file], Loss.ERROR)
+                    if len(files) == 1:
+                        log.exception(
+                            "history of cluster %s: internal error; %d rows of %s are lost",
+                            self._cluster,
+                            files[0].rows,
+                            TABLES[files[0].row],
+                        )
+                        self._drop(files, Loss.ERROR)
+                    most = 0
                 else:
-                    self._written(file, size, at)
+                    for file, size in zip(files, sizes, strict=True):
+                        self._written(file, size, at)
         self._keep_bound()
 
     def count_lost(self, windows: int) -> None:
@@ -103,9 +123,12 @@ class Unwritten:
         with self._lock:
             self._counts.dropped[Loss.ERROR] += windows
 
-    def _first(self) -> UnwrittenFile | None:
+    def _next(self, most: int) -> list[UnwrittenFile]:
+        """Return the oldest files, up to so many rows, or the oldest one: to start a process costs more than a file."""
         with self._lock:
-            return self._files[0] if self._files else None
+            rows = accumulate(file.rows for file in self._files)
+            few = [file for file, count in zip(self._files, rows, strict=True) if count <= most]
+            return few or self._files[:1]
 
     def _written(self, file: UnwrittenFile, size: int, at: float) -> None:
         with self._lock:
@@ -114,7 +137,7 @@ class Unwritten:
             self._counts.bytes_written += size
             self._counts.last_write = at
             if file.row is Window:
-                self._counts.windows_written += file.table.num_rows
+                self._counts.windows_written += file.rows
 
     def _failed(self, error: OSError) -> None:
         reason = error.strerror or type(error).__name__
@@ -138,7 +161,7 @@ class Unwritten:
         self._drop(lost, Loss.UNWRITABLE)
         rows: Counter[str] = Counter()
         for file in lost:
-            rows[TABLES[file.row]] += file.table.num_rows
+            rows[TABLES[file.row]] += file.rows
         log.error(
             "history of cluster %s: the buffer in memory is full, the oldest rows are lost: %s",
             self._cluster,
@@ -155,4 +178,4 @@ class Unwritten:
                 for file in self._files
                 if id(file) not in gone and not (file.row is Coverage and file.at in intervals)
             ]
-            self._counts.dropped[reason] += sum(file.table.num_rows for file in files if file.row is Window)
+            self._counts.dropped[reason] += sum(file.rows for file in files if file.row is Window)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from exporter.domain import Snapshot, Source, State, Window
@@ -15,7 +14,7 @@ from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.table import STATE_CODES, Table
-from exporter.history.spool import Column, from_columns, named
+from exporter.history.columns import Column, Columns, Masked, Named
 
 _FUTURE = STATE_CODES[State.FUTURE]
 _PARTITION_BITS = 32
@@ -158,7 +157,7 @@ class OpenWindow:
     last_good_poll: float | None = None
     partitions_ok: int = 0
     partitions_failed: int = 0
-    by_new_clock: list[pa.Table] = field(default_factory=list)
+    by_new_clock: list[Columns] = field(default_factory=list)
     """Advances from before the clock was set, by the new clock."""
     _folded: _Folded = field(default_factory=lambda: _Folded.nothing(0))
     _streams: _Streams = field(default_factory=_Streams)
@@ -195,8 +194,8 @@ class OpenWindow:
         self._folded = self._folded.with_more(len(self._streams) - len(self._folded.read))
         self._metadata, self._layout = snapshot.metadata, layout
 
-    def rows(self, cluster: str, exporter: str, end: float) -> pa.Table | None:
-        """Return the window of each stream with anything to write, None where there is none.
+    def rows(self, cluster: str, exporter: str, end: float) -> list[Columns]:
+        """Return the window of each stream with anything to write, nothing where there is none.
 
         They end at ``end``, sorted by topic, partition and topic id, after rows for a clock that was set.
         """
@@ -214,8 +213,8 @@ class OpenWindow:
         unread = ~folded.read[streams]
         columns: dict[str, Column] = {
             "cluster": cluster,
-            "topic": named(names, topic),
-            "topic_id": named(ids, topic),
+            "topic": Named(names, topic),
+            "topic_id": Named(ids, topic),
             "partition": partition,
             "window_start": self.start,
             "window_end": end,
@@ -229,17 +228,16 @@ class OpenWindow:
             "last_advance": folded.last_advance[streams],
             "max_inner_gap_seconds": folded.max_inner_gap[streams],
             "resolution_seconds": folded.resolution[streams],
-            "start_offset": pa.array(folded.start_offset[streams], mask=unread),
-            "end_offset": pa.array(folded.end_offset[streams], mask=unread),
-            "log_start_offset": pa.array(folded.log_start_offset[streams], mask=unread),
-            "leader": pa.array(folded.leader[streams], mask=folded.leader[streams] == NO_LEADER),
+            "start_offset": Masked(folded.start_offset[streams], unread),
+            "end_offset": Masked(folded.end_offset[streams], unread),
+            "log_start_offset": Masked(folded.log_start_offset[streams], unread),
+            "leader": Masked(folded.leader[streams], folded.leader[streams] == NO_LEADER),
             "max_timestamp": folded.max_timestamp[streams],
             "future_timestamps": folded.future_timestamps[streams],
             "offset_regressions": folded.offset_regressions[streams],
-            "reason": named(REASONS, folded.reason[streams].astype(np.intp) - 1),
+            "reason": Named(REASONS, folded.reason[streams].astype(np.intp) - 1),
         }
-        found = pa.concat_tables([*self.by_new_clock, from_columns(Window, len(streams), columns)])
-        return found if found.num_rows else None
+        return [part for part in (*self.by_new_clock, Columns(Window, len(streams), columns)) if part.count]
 
 
 def _places(names: Sequence[str]) -> Rows:

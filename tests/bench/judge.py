@@ -35,7 +35,7 @@ from exporter.domain.detection import Detector
 from exporter.domain.expectations import ExpectationSet, JudgedSilences
 from exporter.domain.overrides import Overrides
 from exporter.history.published import Expectations
-from exporter.memory import leave_pandas_out, share_one_arena, trim_memory
+from exporter.memory import leave_out, share_one_arena, trim_memory
 from tests.bench.expected import publish
 from tests.bench.gil_waits import longest_waits
 from tests.bench.process_tree import usage
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     count, rounds = arguments.partitions, arguments.rounds
-    leave_pandas_out()
+    leave_out("pandas")
     share_one_arena()
     with tempfile.TemporaryDirectory() as folder:
         # In a process of its own: what that needs is not the exporter's.

@@ -34,8 +34,8 @@ from confluent_kafka import Producer
 
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Coverage, Window
-from exporter.history import TABLES, finished_files
-from exporter.history.spool import Row, read_columns
+from exporter.history import TABLES, Row, finished_files
+from exporter.history.tables import read_columns
 from exporter.storage import Location
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables

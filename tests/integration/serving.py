@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from exporter.demo.broker import free_port
+from tests.bench.process_tree import descendants
 
 
 def until(true: Callable[[], bool], what: str, seconds: float = 90.0) -> None:
@@ -89,6 +90,21 @@ class Exporter:
         """Return all samples of one scrape."""
         return [sample for family in text_string_to_metric_families(self.metrics()) for sample in family.samples]
 
+    def clients(self) -> list[int]:
+        """Return the ids of its processes with Kafka clients."""
+        return [pid for pid in descendants(self.process.pid) if not _writes(pid)]
+
+    def writers(self) -> list[int]:
+        """Return the ids of those that write or read files of history at this moment: one at most."""
+        return [pid for pid in descendants(self.process.pid) if _writes(pid)]
+
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(120)
+
+
+def _writes(pid: int) -> bool:
+    try:
+        return b"exporter.subprocess_call" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended, as writers do
+        return True

@@ -25,7 +25,7 @@ from exporter.domain.backfill_plan import Stream, Written
 from exporter.history import History, Spool, finished_files
 from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations, of_topic
-from exporter.history.spool import read_columns
+from exporter.history.tables import read_columns
 from exporter.lease import Lease, TakenError
 from exporter.storage import delete, files_in, opened, put
 from tests.integration.serving import Exporter, until

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.bench.fake_cluster import FakeCluster
-from tests.bench.process_tree import descendants
 from tests.integration.serving import Exporter, until
 
 
@@ -136,7 +135,7 @@ def _swept(exporter: Exporter) -> bool:
 
 def forked(exporter: Exporter) -> list[int]:
     """Return its client processes, which are both forked: they have its own command line."""
-    found = descendants(exporter.process.pid)
+    found = exporter.clients()
     own = Path(f"/proc/{exporter.process.pid}/cmdline").read_text()
     assert [Path(f"/proc/{pid}/cmdline").read_text() for pid in found] == [own, own]
     return found
@@ -157,7 +156,7 @@ def test_a_killed_client_is_replaced(exporter: Exporter) -> None:
     polls = exporter.value("topic_liveness_polls_total", outcome="ok") or 0
     os.kill(before[0], signal.SIGKILL)
     until(lambda: (exporter.value("topic_liveness_polls_total", outcome="ok") or 0) > polls + 1, "polls go on")
-    after = descendants(exporter.process.pid)
+    after = exporter.clients()
     assert len(after) == 2 and before[1] in after and before[0] not in after
     assert exporter.end() == 0
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -24,8 +25,9 @@ from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition, Window
 from exporter.domain.calibration import Calibration, Threshold
 from exporter.domain.thresholds import PastAlarms
-from exporter.history import History, Spool, to_table
+from exporter.history import History, Spool
 from exporter.history.published import Expectations
+from exporter.history.tables import to_table
 from spark_rollups import ingest, spool_files
 from spark_rollups.publish import ahead, publish
 from spark_rollups.rollup import FIRST_DAY
@@ -192,7 +194,10 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_told_twice_counts_once(
         f"window_start {set_it} 1970-01-01 00:01": replace(row, window_start=60.0),
         f"window_end {set_it} {ahead:%Y-%m-%d %H:%M}": replace(row, window_end=ahead.timestamp()),
     }
-    pq.write_table(to_table(list(faults.values())), good.with_name("windows-x.parquet"))
+    written = to_table([replace(one, observed_seconds=0.0) for one in faults.values()])
+    observed = pa.array([one.observed_seconds for one in faults.values()])
+    written = written.set_column(written.column_names.index("observed_seconds"), "observed_seconds", observed)
+    pq.write_table(written, good.with_name("windows-x.parquet"))
     shutil.copy(good, good.with_name("windows-copied.parquet"))
     (tmp_path / "tables" / "windows" / "_delta_log").mkdir(parents=True)
     (tmp_path / "tables" / "pending.json").write_text('{"fro')

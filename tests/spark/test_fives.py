@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
@@ -18,6 +17,7 @@ from exporter.domain.detection import judge
 from exporter.domain.silence import silence_of
 from exporter.history import History, Spool, finished_files
 from exporter.history import Row as HistoryRow
+from exporter.history.columns import Columns
 from exporter.history.published import Expectations
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -42,17 +42,18 @@ class OneFile(Spool):
 
     def __init__(self, folder: Path, exporter: str) -> None:
         super().__init__(folder, exporter)
-        self.tables: dict[type[HistoryRow], list[pa.Table]] = {}
+        self.kept: dict[type[HistoryRow], list[Columns]] = {}
 
-    def write_table(self, _cluster: str, _at: float, row: type[HistoryRow], table: pa.Table) -> int:
+    def write_files(self, _cluster: str, files: Sequence[tuple[float, Sequence[Columns]]]) -> list[int]:
         """Keep the rows."""
-        self.tables.setdefault(row, []).append(table)
-        return 0
+        for _, rows in files:
+            self.kept.setdefault(rows[0].row, []).extend(rows)
+        return [0] * len(files)
 
     def write_all(self) -> None:
         """Write what was kept."""
-        for row, tables in self.tables.items():
-            super().write_table(CLUSTER, at(0), row, pa.concat_tables(tables))
+        for rows in self.kept.values():
+            super().write_files(CLUSTER, [(at(0), rows)])
 
 
 @dataclass(frozen=True)

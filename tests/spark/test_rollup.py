@@ -21,8 +21,9 @@ from exporter.domain.detection import judge
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.rests import Calendar
 from exporter.domain.silence import Silence, silence_of, union
-from exporter.history import Spool, finished_files, to_table
+from exporter.history import Spool, finished_files
 from exporter.history.published import Expectations
+from exporter.history.tables import to_table
 from spark_rollups import ingest, spool_files
 from spark_rollups.calibration import calibrate
 from spark_rollups.contradictions import read

@@ -26,8 +26,9 @@ from exporter.domain import (
 from exporter.domain.answers import reason_code
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.table import STATE_CODES, Table
-from exporter.history import to_table
+from exporter.history.columns import Columns
 from exporter.history.inventory import InventoryRows
+from exporter.history.tables import table_of, to_table
 from exporter.history.windows import OpenWindow
 from tests.snapshots import columns_to_write
 
@@ -152,7 +153,7 @@ def test_polls_folded_in_columns_are_windows_merged_one_by_one(polls: Polls) -> 
         seconds = polls_ok / len(polls) * (END - START)
         expected.append(replace(one, polls_ok=polls_ok, observed_seconds=seconds))
     found = window.rows("c", "e", END)
-    assert (None if found is None else found.to_pylist()) == listed(expected)
+    assert written(found) == listed(expected)
 
 
 def unit_of(snapshot: Snapshot, key: TopicPartition, moved: float) -> Window | None:
@@ -211,7 +212,7 @@ def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(pol
             if key.topic not in topics or topics[key.topic].reason is None:
                 rows.append(replace(known.pop(key), observed_at=at, deleted=True))
         found = inventory.due(snapshot)
-        assert (None if found is None else found.to_pylist()) == listed(rows)
+        assert written(found) == listed(rows)
 
 
 def row_of(snapshot: Snapshot, key: TopicPartition) -> Inventory:
@@ -238,6 +239,12 @@ def row_of(snapshot: Snapshot, key: TopicPartition) -> Inventory:
         topic.owner,
         deleted=False,
     )
+
+
+def written(rows: list[Columns]) -> list[dict[str, object]] | None:
+    """Rows in columns as they come out of a file; None for none."""
+    found: pa.Table | None = table_of(rows) if rows else None
+    return None if found is None else found.to_pylist()
 
 
 def listed(rows: list[Window] | list[Inventory]) -> list[dict[str, object]] | None:

@@ -322,7 +322,7 @@ def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCapt
     assert history.counts.dropped["unwritable"] == 1
 
 
-@pytest.mark.parametrize("where", ["exporter.history.windows.from_columns", "exporter.history.spool.pq.write_table"])
+@pytest.mark.parametrize("where", ["exporter.history.windows.Columns", "pyarrow.parquet.write_table"])
 def test_an_internal_error_costs_one_window(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:

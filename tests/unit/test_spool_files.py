@@ -15,9 +15,10 @@ import pytest
 
 from exporter.backfill.first_polls import FirstPolls
 from exporter.domain import FILE_BYTES, FILE_ROWS, Inventory, Window
-from exporter.history import Spool, spool_schema, to_table
+from exporter.history import Spool
 from exporter.history.last_advances import last_advances
-from exporter.history.spool import ForeignFileError, read_columns
+from exporter.history.spool import ForeignFileError
+from exporter.history.tables import read_columns, spool_schema, to_table
 from tests.foreign import STRAYS, strays, with_huge_texts, with_shared_text
 
 ROWS = [
@@ -160,6 +161,7 @@ def test_a_flipped_bit_is_never_taken_for_a_value(tmp_path: Path) -> None:
 WRITER = """\
 import sys, time
 from pathlib import Path
+import pyarrow.parquet
 from exporter.history import spool
 from tests.unit.test_spool_files import ROWS
 
@@ -169,7 +171,7 @@ def unfinished(table, file, **options):
     print("writing", flush=True)
     time.sleep(300)
 
-spool.pq.write_table = unfinished
+pyarrow.parquet.write_table = unfinished
 spool.Spool(Path(sys.argv[1]), "e").write("c", 2.0, ROWS)
 """
 

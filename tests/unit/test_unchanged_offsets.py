@@ -18,7 +18,8 @@ from exporter.domain import Inventory, TopicOverride, TopicPartition, Verdict
 from exporter.domain.overrides import Overrides
 from exporter.domain.unchanged_offsets import UnchangedOffset, UnchangedOffsets
 from exporter.history import History, Spool
-from exporter.history.spool import STAMP, to_table
+from exporter.history.spool import STAMP
+from exporter.history.tables import to_table
 from exporter.history.unchanged_offsets import unchanged_since
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.exposed import verdict_of_orders

@@ -30,7 +30,8 @@ from exporter.domain.rests import DAY, Rest, Rests, put_off
 from exporter.domain.schedule import Schedule
 from exporter.domain.slots import BY_HOUR
 from exporter.domain.traffic_clock import Clocks
-from exporter.history.spool import Row, spool_schema
+from exporter.history import Row
+from exporter.history.tables import spool_schema
 from spark_rollups.calibration import Exclusions, units_of, unusual_from
 from spark_rollups.drops import drops_before, low_before
 from spark_rollups.learning import week_of

@@ -1,0 +1,97 @@
+"""Rows of the spool as Arrow tables, and the files that hold them. ``serve`` imports this in other processes only."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from exporter import parquet_file
+from exporter.domain import FILE_BYTES, FILE_ROWS, Coverage, Window
+from exporter.history.columns import METADATA, Columns, Row, columns_of, kinds
+from exporter.history.spool import ForeignFileError, opened
+from exporter.storage import Location
+
+
+def spool_schema(row: type[Row]) -> pa.Schema:
+    """Return the Arrow schema of the spool table that holds rows of this class."""
+    return pa.schema([(name, parquet_file.arrow_type(kind)) for name, kind in kinds(row).items()], dict(METADATA))
+
+
+def to_table(rows: Sequence[Row]) -> pa.Table:
+    """Return rows of one class as an Arrow table. Raises ValueError when there are none."""
+    return table_of([columns_of(rows)])
+
+
+def table_of(rows: Sequence[Columns]) -> pa.Table:
+    """Return rows in columns as an Arrow table."""
+    return parquet_file.table([part.packed() for part in rows], METADATA)
+
+
+def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+    """Return these columns of a spool file, where the condition holds.
+
+    Raises OSError where it cannot be read, and ForeignFileError where an exporter did not write it.
+    """
+    # Open the file here: from a path pyarrow would derive partition values from folder names.
+    with opened(path) as file:
+        try:
+            rows = _columns(file, spool_schema(row), names)
+            return rows if where is None else rows.filter(where)
+        except MemoryError as error:
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
+        except (OSError, ValueError, pa.ArrowException) as error:
+            if isinstance(error, ForeignFileError) or getattr(error, "errno", None) is not None:
+                raise
+            raise ForeignFileError(f"it is not a complete Parquet file: {type(error).__name__}") from error
+
+
+def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    parquet = pq.ParquetFile(file, page_checksum_verification=True)
+    footer = parquet.metadata
+    told, size = footer.num_rows, sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
+    if told > FILE_ROWS:
+        raise ForeignFileError(f"a file holds at most {FILE_ROWS} rows, got {told}")
+    if size > FILE_BYTES:
+        raise ForeignFileError(f"a file holds at most {FILE_BYTES} bytes, got {size}")
+    for name in names:
+        places = parquet.schema_arrow.get_all_field_indices(name)
+        kinds = [parquet.schema_arrow.field(place).type for place in places]
+        if kinds != [schema.field(name).type]:
+            raise ForeignFileError(f"column {name} must be {schema.field(name).type}, got {[*map(str, kinds)]}")
+    texts = [name for name in names if schema.field(name).type == pa.string()]
+    # A text of many rows is stored once: keep the numbers until the size in memory is known.
+    coded = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True, read_dictionary=texts)
+    rows = coded.read(list(names))
+    # Pages have checksums. The footer has none, but its counts can contradict each other.
+    if rows.num_rows != told:
+        raise ForeignFileError(f"its footer has {told} rows, got {rows.num_rows}")
+    rows.validate(full=True)
+    written_out = sum(map(_text_bytes, (rows.column(name) for name in texts)))
+    if written_out > FILE_BYTES:
+        raise ForeignFileError(f"a file holds at most {FILE_BYTES} bytes of text, got {written_out}")
+    return rows.cast(pa.schema([schema.field(name) for name in names]))
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    lengths = (pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() for chunk in column.chunks)
+    return sum(filter(None, lengths))
+
+
+def clusters_of(path: Location) -> list[str]:
+    """Return the cluster of each window in a file; none where it cannot be read."""
+    try:
+        return [str(name) for name in read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()]
+    except (OSError, ForeignFileError):
+        return []
+
+
+def last_end(path: Location) -> float:
+    """Return when the last interval ended whose coverage is in a file. Raises as ``read_columns`` does."""
+    ends = read_columns(path, Coverage, ["window_end"]).column("window_end").to_pylist()
+    return float(max(ends).timestamp())

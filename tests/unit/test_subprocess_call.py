@@ -1,0 +1,96 @@
+"""A call in a process of its own: what it returns, raises and logs comes here, and it costs itself alone."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from exporter.subprocess_call import EndedError, ForeignError, call, with_library
+
+
+def test_a_call_runs_elsewhere_and_its_result_comes_back() -> None:
+    """Its process is not this one, and has ended."""
+    pid = call("os:getpid")
+    assert pid != os.getpid()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_call_is_made_here_where_the_library_is_there_already() -> None:
+    """A process that has it gains nothing by another one."""
+    assert with_library("os", "os:getpid") == os.getpid()
+    assert with_library("no_such_library", "os:getpid") != os.getpid()
+
+
+def test_errors_of_python_are_raised_here_as_they_are() -> None:
+    """With number, text and file, and where it happened."""
+    with pytest.raises(FileNotFoundError) as caught:
+        call("os:listdir", "/nowhere")
+    assert (caught.value.errno, caught.value.strerror, caught.value.filename) == (
+        errno.ENOENT,
+        "No such file or directory",
+        "/nowhere",
+    )
+    assert "exporter/subprocess_call.py" in caught.value.__notes__[0]
+
+
+def test_an_error_of_a_library_does_not_bring_the_library_here() -> None:
+    """To unpickle it would import what its class is of."""
+    with pytest.raises(ForeignError, match=r"^JSONDecodeError: Expecting property name"):
+        call("json:loads", "{")
+
+
+def test_too_little_memory_is_an_error_that_is_tried_again() -> None:
+    """An OSError, as a full disk is."""
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        call("builtins:bytearray", 2**60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGKILL])
+def test_a_process_that_is_ended_is_told_by_its_signal(number: signal.Signals) -> None:
+    """No answer, and no end of this process."""
+    with pytest.raises(EndedError) as caught:
+        call("signal:raise_signal", number)
+    assert caught.value.strerror == f"the process that was to do it was ended by {number.name}"
+
+
+def test_a_process_that_exits_is_told_by_its_code() -> None:
+    """As one that cannot import what it needs."""
+    with pytest.raises(EndedError, match="ended with exit code 3"):
+        call("os:_exit", 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whoever_stops_all_processes_does_not_stop_a_call(number: signal.Signals) -> None:
+    """A terminal and a service manager send signals to all of them, and the last history is still to be written."""
+    assert call("signal:raise_signal", number) is None
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ()), "this process is still stopped by it"
+
+
+def test_what_is_logged_elsewhere_is_logged_here(caplog: pytest.LogCaptureFixture) -> None:
+    """By the same logger, and at the same level."""
+    call("logging:warning", "a file of %s cannot be read", "orders")
+    assert caplog.record_tuples == [("root", logging.WARNING, "a file of orders cannot be read")]
+
+
+WRITES = """
+import sys
+from exporter.parquet_file import Column, Part, write
+columns = [Column("topic", "string", rows=b"\\0" * 8, texts=["orders"]), Column("at", "timestamp", 1_000_000)]
+write([(__import__("pathlib").Path(sys.argv[1]), [Part(2, columns)])], {})
+print(sorted({"numpy", "pandas", "exporter.domain", "pydantic", "pyarrow.compute"} & sys.modules.keys()))
+"""
+
+
+def test_a_process_that_writes_imports_little(tmp_path: object) -> None:
+    """Arrow takes numpy and pandas where they are: most of the time and of the memory of a short life."""
+    done = subprocess.run(
+        [sys.executable, "-c", WRITES, f"{tmp_path}/rows.parquet"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
