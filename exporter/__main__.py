@@ -15,7 +15,10 @@ SPARES = 2
 def main(program: str | None = None) -> NoReturn:
     """Run the command line; ``program`` is what the person typed."""
     if sys.argv[1:2] == ["serve"]:
-        # Before settings and pages are imported: clients need neither, and would hold them too.
+        # Before settings and pages are imported: clients need neither, and would hold them too. These two all need.
+        import asyncio  # noqa: F401, PLC0415
+        import ssl  # noqa: F401, PLC0415
+
         share_one_arena()
         fork_spares(SPARES)
     from exporter import cli  # noqa: PLC0415 - as above
