@@ -16,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.plain_http import get
+
 PATIENCE_SECONDS = 90.0
 ROOT = Path(__file__).parents[1]
 
@@ -44,7 +46,7 @@ def running(command: list[str], ready: str, log: Path) -> Iterator[subprocess.Po
             while True:
                 assert process.poll() is None and time.monotonic() < deadline, log.read_text()
                 try:
-                    if httpx.get(ready, timeout=30).is_success:
+                    if get(ready, timeout=30).is_success:
                         break
                 except httpx.TransportError:
                     time.sleep(0.1)

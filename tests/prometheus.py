@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import yaml
 
+from tests.plain_http import NO_TLS
 from tests.programs import PATIENCE_SECONDS, program, running
 
 Ask = Callable[..., Any]
@@ -41,7 +42,7 @@ def scraping(address: str, folder: Path) -> Iterator[Ask]:
     ]
     with (
         running(command, f"http://127.0.0.1:{port}/-/ready", folder / "prometheus.log"),
-        httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=30) as api,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=30, verify=NO_TLS) as api,
     ):
 
         def ask(endpoint: str, **parameters: Any) -> Any:

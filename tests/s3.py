@@ -17,6 +17,7 @@ import pytest
 
 from exporter.demo.broker import free_port
 from exporter.storage import ObjectPath, located
+from tests.plain_http import get
 from tests.programs import PATIENCE_SECONDS, program
 
 ACCESS_KEY, SECRET = "tester", "not-to-be-seen-anywhere"
@@ -66,7 +67,7 @@ class S3Server:
         while True:
             assert self._process.poll() is None and time.monotonic() < deadline, self._log.read_text()
             try:
-                if httpx.get(f"{self.url}/health", timeout=5).is_success:
+                if get(f"{self.url}/health", timeout=5).is_success:
                     return
             except httpx.TransportError:
                 time.sleep(0.05)

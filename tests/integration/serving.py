@@ -18,6 +18,7 @@ from prometheus_client.samples import Sample
 
 from exporter.demo.broker import free_port
 from tests.bench.process_tree import descendants
+from tests.plain_http import get
 
 
 def until(true: Callable[[], bool], what: str, seconds: float = 90.0) -> None:
@@ -73,7 +74,7 @@ class Exporter:
             print(self.log.read_text()[-6000:])
 
     def page(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=30)
+        return get(f"http://127.0.0.1:{self.port}{path}", timeout=30)
 
     def metrics(self) -> str:
         try:

@@ -17,6 +17,7 @@ import pytest
 from exporter.demo.broker import Broker
 from tests.integration.serving import Exporter, until
 from tests.integration.test_client_restarts import clients, polls, restarts
+from tests.plain_http import NO_TLS
 from tests.workbench import Workbench
 
 ADVANCE = "kafka_topic_last_advance_timestamp_seconds"
@@ -36,7 +37,7 @@ class Scraping(threading.Thread):
 
     def run(self) -> None:
         """Scrape."""
-        with httpx.Client(timeout=30) as client:
+        with httpx.Client(timeout=30, verify=NO_TLS) as client:
             while not self._over.wait(0.05):
                 page = client.get(self._address)
                 self.scrapes += 1

@@ -15,6 +15,7 @@ import pytest
 
 from exporter.demo.broker import Broker, free_port
 from tests.integration.serving import Exporter, until
+from tests.plain_http import get
 from tests.workbench import Workbench
 
 SUCCESS = "topic_liveness_config_last_reload_successful"
@@ -119,7 +120,7 @@ def test_what_cannot_be_used_changes_nothing_and_says_so(broker: Broker, bench: 
         exporter.write()
         assert exporter.ask().status_code == 200
         until(lambda: exporter.value(SUCCESS) == 1, "the success in the metrics")
-        assert httpx.get(f"http://127.0.0.1:{exporter.port}/-/reload").status_code == 405
+        assert get(f"http://127.0.0.1:{exporter.port}/-/reload").status_code == 405
         assert exporter.end() == 0
 
 

@@ -18,6 +18,7 @@ from exporter.demo.broker import free_port
 from exporter.domain import Reason
 from exporter.kafka import AwsIam
 from tests.integration.secured import SECRET, WRONG, Secured, Watched, await_that
+from tests.plain_http import get
 
 COMMAND = [sys.executable, "-m", "exporter"]
 
@@ -54,7 +55,7 @@ class Serving:
     def page(self, path: str) -> str:
         """A page of the exporter, nothing while it does not serve."""
         try:
-            return httpx.get(f"http://{self.address}{path}", timeout=10).text
+            return get(f"http://{self.address}{path}", timeout=10).text
         except httpx.TransportError:
             return ""
 

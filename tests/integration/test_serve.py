@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -20,6 +19,7 @@ from exporter.demo.broker import Broker, free_port
 from exporter.domain import TopicPartition
 from tests.integration.serving import Exporter, until
 from tests.integration.sweeping import commit, forget
+from tests.plain_http import get
 from tests.programs import program, running
 from tests.workbench import Workbench
 
@@ -158,7 +158,7 @@ def test_prometheus_scrapes_the_exporter(tmp_path: Path, broker: Broker, workben
     command += [f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
 
     def value(query: str) -> float | None:
-        told = httpx.get(f"http://{address}/api/v1/query", params={"query": query}, timeout=10).json()
+        told = get(f"http://{address}/api/v1/query", params={"query": query}, timeout=10).json()
         return next((float(row["value"][1]) for row in told["data"]["result"]), None)
 
     with exporter, running(command, f"http://{address}/-/ready", tmp_path / "prometheus.log"):

@@ -13,11 +13,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 
 from tests.grafana import ANNOTATIONS, TARGETS
+from tests.plain_http import get
 from tests.programs import PATIENCE_SECONDS, program, running
 from tests.prometheus import free_port
 
@@ -153,7 +153,7 @@ class Monitoring:
 
     def ask(self, query: str) -> list[dict[str, Any]]:
         """Return the result of an instant query. Fails with Prometheus' own words where it is refused."""
-        answer = httpx.get(f"http://127.0.0.1:{self._prometheus}/api/v1/query", params={"query": query}, timeout=10)
+        answer = get(f"http://127.0.0.1:{self._prometheus}/api/v1/query", params={"query": query}, timeout=10)
         assert answer.is_success, f"{query}: {answer.text}"
         result: list[dict[str, Any]] = answer.json()["data"]["result"]
         return result
@@ -164,7 +164,7 @@ class Monitoring:
         wanted = [f'{name}="{value}"' for name, value in labels.items()]
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            found = httpx.get(alerts, params={"filter": wanted}, timeout=10).raise_for_status().json()
+            found = get(alerts, params={"filter": wanted}, timeout=10).raise_for_status().json()
             if found and all(alert["status"]["inhibitedBy"] for alert in found):
                 return
             assert time.monotonic() < deadline, found

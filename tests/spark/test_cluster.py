@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,20 +13,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 from exporter.demo.broker import free_port
 from exporter.history.published import Expectations
-from spark_rollups.class_archive import archive_path, java_options
-from spark_rollups.session import cache_folder
 from tests.bench.rollup_run import active_hours, table_size
 from tests.bench.spark_events import largest_result, recorded
 from tests.integration.serving import until
+from tests.plain_http import get
 from tests.programs import python_with_the_wheel, python_without_this_project, running
-from tests.spark.conftest import QUICK
+from tests.spark.conftest import JAVA, QUICK
 from tests.spark.stored import HELD_JOB
 from tests.spark.story import HOUR, World, at, every, moment
 
@@ -36,10 +33,6 @@ pytestmark = pytest.mark.timeout(900)
 SPARK = Path(pyspark.__file__).parent
 FEW, MANY = 200, 1_000
 """Partitions at the first rollup, and those that the second finds beside them: two a topic."""
-
-CLASSES = archive_path(cache_folder() / "ivy-spark", shutil.which("java") or "")
-JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" + (java_options(CLASSES) if CLASSES.exists() else "")
-"""All five JVMs live too shortly for their code to be worth compiling well."""
 
 SMALL = {
     **QUICK,
@@ -87,7 +80,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             worker = [*java, "org.apache.spark.deploy.worker.Worker", *own, master]
             started = running(worker, f"http://127.0.0.1:{web}/json/", folder / f"{name}.log")
             workers.append(servers.enter_context(started))
-        until(lambda: httpx.get(spark, timeout=30).json()["aliveworkers"] == 2, "two workers", 90)
+        until(lambda: get(spark, timeout=30).json()["aliveworkers"] == 2, "two workers", 90)
         yield Cluster(master, spark, workers)
 
 
@@ -128,7 +121,7 @@ def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: Cluster, tmp
     assert f" on {master}" in said
     assert len(published(history)) == few + many
     assert sent < 1.25 * little, f"six times the partitions sent {sent} bytes to the driver in a stage, and {little}"
-    assert [app["state"] for app in httpx.get(page, timeout=30).json()["completedapps"]] == ["FINISHED"] * 2
+    assert [app["state"] for app in get(page, timeout=30).json()["completedapps"]] == ["FINISHED"] * 2
 
 
 def test_a_rollup_that_loses_a_worker_in_the_middle_is_completed_by_itself_or_by_the_next(
@@ -155,7 +148,7 @@ def test_a_rollup_that_loses_a_worker_in_the_middle_is_completed_by_itself_or_by
         worker = cluster.workers[1]
         for process in (worker.pid, *children(worker.pid)):
             os.kill(process, signal.SIGKILL)
-        until(lambda: httpx.get(cluster.page, timeout=30).json()["aliveworkers"] == 1, "a worker that is lost", 90)
+        until(lambda: get(cluster.page, timeout=30).json()["aliveworkers"] == 1, "a worker that is lost", 90)
         held.touch()
         said, problem = job.communicate(timeout=600)
     if job.returncode:

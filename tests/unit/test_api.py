@@ -25,6 +25,7 @@ from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebServer
 from exporter.web.api import document
+from tests.plain_http import NO_TLS, get
 from tests.unit.promised import DAY, HOUR, MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP, scene
@@ -49,7 +50,7 @@ def server() -> Iterator[WebServer]:
 @pytest.fixture
 def client(server: WebServer) -> Iterator[httpx.Client]:
     """A client of the API."""
-    with httpx.Client(base_url=f"http://{server.address}/api/v1/", timeout=20) as made:
+    with httpx.Client(base_url=f"http://{server.address}/api/v1/", timeout=20, verify=NO_TLS) as made:
         yield made
 
 
@@ -165,7 +166,7 @@ def test_a_cluster_that_is_not_read_has_no_items_and_says_so() -> None:
     running = WebServer("127.0.0.1:0", monitor)
     running.start()
     try:
-        told = httpx.get(f"http://{running.address}/api/v1/topics", timeout=20).json()
+        told = get(f"http://{running.address}/api/v1/topics", timeout=20).json()
     finally:
         running.stop()
     assert (told["total"], told["items"]) == (0, [])
@@ -232,7 +233,7 @@ def test_incidents_come_in_pages() -> None:
     running = WebServer("127.0.0.1:0", Held())
     running.start()
     try:
-        with httpx.Client(base_url=f"http://{running.address}/api/v1/", timeout=20) as asking:
+        with httpx.Client(base_url=f"http://{running.address}/api/v1/", timeout=20, verify=NO_TLS) as asking:
             pages = [asking.get("incidents", params={"limit": 2, "offset": start}) for start in (0, 2)]
     finally:
         running.stop()
@@ -266,9 +267,9 @@ def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None
     running = WebServer("127.0.0.1:0", monitor)
     running.start()
     try:
-        page = httpx.get(f"http://{running.address}/", timeout=20).text
+        page = get(f"http://{running.address}/", timeout=20).text
         [told] = re.findall(r'<p>The gravest (50) of (55); <a href="(.*?)">(.*?)</a>', page)
-        listed = httpx.get(f"http://{running.address}/{html.unescape(told[2])}", timeout=20).json()
+        listed = get(f"http://{running.address}/{html.unescape(told[2])}", timeout=20).json()
     finally:
         running.stop()
     assert told[3] == "the API lists them all, with those of dead and suspect topics"

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent, indent
 
-import httpx
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from exporter import __version__
 from exporter.cli import run, topic_liveness
+from tests.plain_http import get
 
 COMMAND = [sys.executable, "-m", "exporter"]
 NOWHERE = "127.0.0.1:1"
@@ -276,7 +276,7 @@ def test_the_longest_durations_overflow_nothing(start: Callable[..., Running]) -
     running = start("serve", "--bootstrap-server", NOWHERE, **variables)
     address = running.await_line(r"serving (http://127\.0\.0\.1:\d+)/metrics")[1]
     running.await_line("poll failed: cluster-unreachable")
-    assert httpx.get(f"{address}/metrics").status_code == 200
+    assert get(f"{address}/metrics").status_code == 200
     assert running.end(signal.SIGTERM) == 0
     assert not any("Traceback" in line for line in running.lines)
 
@@ -331,10 +331,10 @@ def test_serve_ends_with_0_after_a_signal(start: Callable[..., Running], number:
         TOPIC_LIVENESS_LOG__FORMAT="json",
     )
     address = running.await_line(r"serving (http://127\.0\.0\.1:\d+)/metrics")[1]
-    assert httpx.get(f"{address}/-/healthy").text == "healthy\n"
+    assert get(f"{address}/-/healthy").text == "healthy\n"
     running.await_line("poll failed")
-    assert httpx.get(f"{address}/-/ready").status_code == 503
-    assert "cluster-unreachable" in httpx.get(f"{address}/").text
+    assert get(f"{address}/-/ready").status_code == 503
+    assert "cluster-unreachable" in get(f"{address}/").text
     assert running.end(number) == 0
     for line in running.lines:
         assert set(json.loads(line)) == {"time", "level", "logger", "message"}

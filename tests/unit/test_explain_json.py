@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from exporter.collectors.poller import Poller
@@ -19,6 +18,7 @@ from exporter.history.published import Expectations
 from exporter.settings import Settings
 from exporter.state import Monitor
 from exporter.web import WebServer
+from tests.plain_http import get
 from tests.unit.promised import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
 
@@ -65,7 +65,7 @@ def answers(monitor: Monitor) -> list[dict[str, Any]]:
     server.start()
     try:
         base = f"http://{server.address}/api/v1/explain/prod"
-        return [httpx.get(f"{base}/{path}", timeout=20).json() for path in PLACES.values()]
+        return [get(f"{base}/{path}", timeout=20).json() for path in PLACES.values()]
     finally:
         server.stop()
 

@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import bcrypt
-import httpx
 import jsonschema_rs
 import pytest
 import trustme
@@ -18,6 +17,7 @@ import trustme
 from exporter.cli import run
 from exporter.web import WebConfigFile, WebServer
 from exporter.web.api import document
+from tests.plain_http import get
 from tests.unit.promised import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.test_explain_json import scene as fleet
 from tests.unit.test_state import SWEEP, scene
@@ -97,7 +97,7 @@ def test_a_mass_death_is_no_health(
         assert run(["status", "--url", url, "--format", "json"]) == 1
         [item] = json.loads(capsys.readouterr().out)["items"]
         assert (item["topic"], item["what"], len(item["topics"])) == (None, "incident", 12)
-        assert "<h1>12 topics are held: 1 incident</h1>" in httpx.get(url, timeout=20).text
+        assert "<h1>12 topics are held: 1 incident</h1>" in get(url, timeout=20).text
     finally:
         running.stop()
 

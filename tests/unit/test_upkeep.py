@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from exporter.demo.broker import free_port
@@ -16,6 +15,7 @@ from exporter.history.published import Expectations
 from exporter.service import serving
 from exporter.settings import Settings
 from tests.integration.serving import until
+from tests.plain_http import get
 
 
 class ServiceWithUpkeep:
@@ -37,12 +37,12 @@ class ServiceWithUpkeep:
         self._address = f"http://{listen}"
 
     def failures(self, step: str) -> float:
-        page = httpx.get(f"{self._address}/metrics").text
+        page = get(f"{self._address}/metrics").text
         [count] = re.findall(rf'^topic_liveness_upkeep_failures_total{{step="{step}"}} (\S+)$', page, re.MULTILINE)
         return float(count)
 
     def page(self) -> str:
-        return httpx.get(f"{self._address}/").text
+        return get(f"{self._address}/").text
 
 
 @pytest.fixture

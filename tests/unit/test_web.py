@@ -19,6 +19,7 @@ from exporter.metrics.blocks import Block, gzipped
 from exporter.web import ClusterStatus, Status, WebError, WebServer, bind
 from exporter.web.connections import MAX_CONNECTIONS
 from exporter.web.pages import MAX_WAITING, OPENMETRICS_FORMAT, TEXT_FORMAT
+from tests.plain_http import NO_TLS, get
 
 EXPOSITION = b'# TYPE up gauge\nup{kafka_cluster="prod"} 1\n' * 100
 OPENMETRICS = EXPOSITION + b"# EOF\n"
@@ -79,7 +80,7 @@ def server(pages: Shown) -> Iterator[WebServer]:
 @pytest.fixture
 def client(server: WebServer) -> Iterator[httpx.Client]:
     """An HTTP client of the running server."""
-    with httpx.Client(base_url=f"http://{server.address}", timeout=60) as made:
+    with httpx.Client(base_url=f"http://{server.address}", timeout=60, verify=NO_TLS) as made:
         yield made
 
 
@@ -179,7 +180,10 @@ def test_healthy_tells_of_the_process_only(client: httpx.Client, pages: Shown) -
     """/-/healthy is 200 also while nothing was polled and while /metrics hangs."""
     pages.is_ready = (False, "waiting for the first poll of prod")
     pages.gate.clear()
-    with httpx.Client(base_url=client.base_url, timeout=0.2) as hanging, pytest.raises(httpx.ReadTimeout):
+    with (
+        httpx.Client(base_url=client.base_url, timeout=0.2, verify=NO_TLS) as hanging,
+        pytest.raises(httpx.ReadTimeout),
+    ):
         hanging.get("/metrics")
     assert client.get("/-/healthy").status_code == 200
 
@@ -339,8 +343,8 @@ def test_ipv6_wildcard_serves_both_families(pages: Shown) -> None:
     running = WebServer("[::]:0", pages)
     running.start()
     try:
-        assert httpx.get(f"http://127.0.0.1:{running.port}/-/healthy").status_code == 200
-        assert httpx.get(f"http://[::1]:{running.port}/-/healthy").status_code == 200
+        assert get(f"http://127.0.0.1:{running.port}/-/healthy").status_code == 200
+        assert get(f"http://[::1]:{running.port}/-/healthy").status_code == 200
     finally:
         running.stop()
 
@@ -454,7 +458,7 @@ def test_connections_past_the_limit_push_out_the_longest_waiting(pages: Shown) -
     silent: list[socket.socket] = []
     try:
         silent += [connect(running) for _ in range(MAX_CONNECTIONS + 20)]
-        assert httpx.get(f"http://{running.address}/metrics").status_code == 200
+        assert get(f"http://{running.address}/metrics").status_code == 200
         assert all(is_closed(connection) for connection in silent[:20])
         silent[-1].sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
         assert silent[-1].recv(12) == b"HTTP/1.1 200"
@@ -515,7 +519,7 @@ def test_clients_that_ask_on_and_on_without_reading_make_room(pages: Shown, monk
     stuck = [connect(running, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 3) for _ in range(4)]
     try:
         assert all(connection.recv(12) == b"HTTP/1.1 200" for connection in stuck)
-        assert httpx.get(f"http://{running.address}/-/healthy", timeout=60).status_code == 200
+        assert get(f"http://{running.address}/-/healthy", timeout=60).status_code == 200
         open_files = open_file_count()
         deadline = time.monotonic() + MERCY
         while open_file_count() > open_files - 3:
@@ -595,7 +599,7 @@ def test_stop_wakes_a_server_that_has_nothing_to_do(pages: Shown, monkeypatch: p
     threads = set(threading.enumerate())
     running = WebServer("127.0.0.1:0", pages)
     running.start()
-    assert "date" in httpx.get(f"http://{running.address}/-/healthy").headers
+    assert "date" in get(f"http://{running.address}/-/healthy").headers
     [serving] = [thread for thread in threading.enumerate() if thread not in threads and thread.name == "web-server"]
     running.stop()
     assert not serving.is_alive()

@@ -20,6 +20,7 @@ from exporter.domain.queries import ClusterFacts
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web import Status, WebConfigError, WebConfigFile, WebServer
 from exporter.web.connections import MAX_CONNECTIONS
+from tests.plain_http import get
 
 PASSWORD = "correct horse"  # noqa: S105 - of this test
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
@@ -286,7 +287,7 @@ def test_users_are_asked_for_their_password(folder: Path) -> None:
         for header in ("Basic", "Basic %%%", "Bearer abc", "Basic /w=="):
             assert scrape(server, headers={"Authorization": header}).status_code == 401
         for path in ("/", "/-/healthy", "/no-such-page"):
-            assert httpx.get(f"http://{server.address}{path}").status_code == 401
+            assert get(f"http://{server.address}{path}").status_code == 401
 
 
 def test_guesses_do_not_keep_out_who_was_let_in(folder: Path) -> None:
@@ -313,7 +314,7 @@ def test_headers_are_added_to_every_answer(folder: Path) -> None:
     text = "http_server_config: {headers: {X-Frame-Options: deny, Content-Security-Policy: default-src 'self'}}"
     with serving(folder, text) as server:
         for path in ("/metrics", "/", "/no-such-page"):
-            answer = httpx.get(f"http://{server.address}{path}")
+            answer = get(f"http://{server.address}{path}")
             assert answer.headers["x-frame-options"] == "deny"
             assert answer.headers["content-security-policy"] == "default-src 'self'"
 
