@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, GroupSweep, Reason, TopicPartition
@@ -94,19 +94,49 @@ def url() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture
-def page(browser: Browser, url: str) -> Iterator[Page]:
-    """A page; whatever the browser complains of fails the test."""
-    opened = browser.new_page(base_url=url, viewport={"width": 1000, "height": 900})
-    complaints: list[str] = []
-    gone_to: set[str] = set()
-    opened.on("request", lambda request: gone_to.add(request.url) if request.is_navigation_request() else None)
-    # A page that answers with 400 or 404 is a complaint, too.
-    opened.on("console", lambda told: None if told.location["url"] in gone_to else complaints.append(told.text))
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    yield opened
-    assert complaints == []
+class Complaints:
+    """What the browser complains of in a tab, but for a page that answers with 400 or 404."""
+
+    def __init__(self, tab: Page) -> None:
+        self.texts: list[str] = []
+        self._gone_to: set[str] = set()
+        tab.on("request", self._request)
+        tab.on("console", self._console)
+        tab.on("pageerror", lambda error: self.texts.append(str(error)))
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.texts.clear()
+        self._gone_to.clear()
+
+    def _request(self, request: Request) -> None:
+        if request.is_navigation_request():
+            self._gone_to.add(request.url)
+
+    def _console(self, told: ConsoleMessage) -> None:
+        if told.location["url"] not in self._gone_to:
+            self.texts.append(told.text)
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser, url: str) -> Iterator[tuple[Page, Complaints]]:
+    """A tab for all tests: to open one for each takes longer than what most of them look at."""
+    opened = browser.new_page(base_url=url)
+    yield opened, Complaints(opened)
     opened.close()
+
+
+@pytest.fixture
+def page(tab: tuple[Page, Complaints]) -> Iterator[Page]:
+    """The tab as it was opened; whatever the browser complains of fails the test."""
+    opened, complaints = tab
+    opened.emulate_media(media="null", color_scheme="light")
+    opened.set_viewport_size({"width": 1000, "height": 900})
+    complaints.forget()
+    yield opened
+    told = complaints.texts[:]
+    opened.goto("about:blank")
+    assert told == []
 
 
 PAGES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -19,21 +20,39 @@ BOTH = pytest.mark.parametrize("page", [PAGE, PART], ids=["whole", "owner"], ind
 DARK = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 
+class Tab(NamedTuple):
+    """A tab for all tests, what it asks for and what the browser complains of."""
+
+    page: Page
+    requests: list[str]
+    complaints: list[str]
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Tab]:
+    """To open a tab for each test takes longer than what most of them look at."""
+    opened = Tab(browser.new_page(), [], [])
+    opened.page.on("request", lambda request: opened.requests.append(request.url))
+    opened.page.on("console", lambda message: opened.complaints.append(message.text))
+    opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    yield opened
+    opened.page.close()
+
+
 @pytest.fixture
-def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+def page(tab: Tab, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A golden report (the whole one), opened from its file; whatever it asks for or complains of fails the test."""
     path = getattr(request, "param", PAGE)
-    opened = browser.new_page(viewport={"width": 1100, "height": 900})
-    requests: list[str] = []
-    complaints: list[str] = []
-    opened.on("request", lambda request: requests.append(request.url))
-    opened.on("console", lambda message: complaints.append(message.text))
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.goto(path.as_uri())
-    yield opened
+    tab.page.emulate_media(media="null", color_scheme="light")
+    tab.page.set_viewport_size({"width": 1100, "height": 900})
+    tab.requests.clear()
+    tab.complaints.clear()
+    tab.page.goto(path.as_uri())
+    yield tab.page
+    requests, complaints = tab.requests[:], tab.complaints[:]
+    tab.page.goto("about:blank")
     assert [url for url in requests if url != path.as_uri() and not url.startswith("data:")] == []
     assert complaints == []
-    opened.close()
 
 
 def test_the_page_leads_with_what_died_and_what_is_not_proved(page: Page) -> None:
