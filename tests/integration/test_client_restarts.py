@@ -107,7 +107,8 @@ def test_a_client_that_grows_past_the_containers_limit_is_replaced(tmp_path: Pat
 
     with FakeCluster(topics=2, partitions=2) as cluster:
         clusters = [{"name": "east", "kafka": {"bootstrap.servers": cluster.bootstrap}}]
-        with Limited(tmp_path, TOPIC_LIVENESS_CLUSTERS=json.dumps(clusters)) as exporter:
+        settings = {"TOPIC_LIVENESS_CLUSTERS": json.dumps(clusters), "TOPIC_LIVENESS_METRICS__GRANULARITY": "topic"}
+        with Limited(tmp_path, **settings) as exporter:
 
             def held(process: str) -> float:
                 name = "topic_liveness_client_resident_memory_bytes"
