@@ -9,12 +9,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 from exporter.domain.slots import BY_FIVE
 from tests.bench.process_tree import held, usage
 from tests.bench.spark_events import Work, recorded, work_until
+from tests.delta import present
 
 LOOK_SECONDS = 0.2
 LOOKS_A_PSS = 5
@@ -156,7 +156,7 @@ def run(name: str, history: Path, as_of: float, windows: int, streams: int, opti
 
 def table_size(table: Path) -> Size:
     """Return what the log of a Delta table says that it holds now."""
-    files = list(_present(table))
+    files = present(table)
     rows = sum(json.loads(file["stats"])["numRecords"] for file in files)
     return Size(rows, len(files), sum(file["size"] for file in files) / _MIB, on_disk(table))
 
@@ -164,23 +164,10 @@ def table_size(table: Path) -> Size:
 def active_hours(daily: Path) -> int:
     """Return how many hours of partitions the daily table calls active."""
     counted = 0
-    for file in _present(daily):
+    for file in present(daily):
         rows = pq.read_table(daily / unquote(file["path"]), columns=["partition", "first_ms"])
         counted += sum(map(len, rows.filter(pc.is_valid(rows["partition"]))["first_ms"]))
     return counted
-
-
-def _present(table: Path) -> Iterable[dict[str, Any]]:
-    """The files that make up a Delta table, as its log has them; the log is younger than any checkpoint's clean-up."""
-    files: dict[str, dict[str, Any]] = {}
-    for commit in sorted((table / "_delta_log").glob("*.json")):
-        for line in commit.read_text(encoding="utf-8").splitlines():
-            action = json.loads(line)
-            if "remove" in action:
-                files.pop(action["remove"]["path"], None)
-            if "add" in action:
-                files[action["add"]["path"]] = action["add"]
-    return files.values()
 
 
 def on_disk(folder: Path) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_rollups.class_archive import archive_path, java_options
 from spark_rollups.frames import IN_OWN_PROCESS
-from spark_rollups.session import start_session
+from spark_rollups.session import cache_folder, start_session
 from tests.s3 import S3Server, s3_for_all
 
 SKIPPING = "spark.databricks.delta.stats.skipping"
@@ -21,6 +23,11 @@ QUICK = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
+
+CLASSES = archive_path(cache_folder() / "ivy-spark", shutil.which("java") or "")
+JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+JAVA += java_options(CLASSES) if CLASSES.exists() else ""
+"""For a JVM that no session sets up: as a session of little data does, for it too lives too shortly to compile well."""
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from exporter.domain import Acknowledgement, Outage
 from spark_rollups.acknowledgements import acknowledged_outages, add_acknowledgements, withdraw
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
+from tests.delta import Row, rows_of
 from tests.spark.story import HOUR, World, at, every, moment
 
 AT = datetime(2026, 3, 3, 12, tzinfo=UTC)
@@ -75,7 +75,7 @@ def test_an_acknowledgement_changes_what_a_rollup_fits_and_counts_until_it_is_ta
 
     def calibration(**asked: object) -> Row:
         run_rollup(spark, tmp_path, RollupRequest(moment(at(50)), **asked), Progress())  # type: ignore[arg-type]
-        [row] = Tables(spark, tmp_path).read("calibration").where(F.col("kind") == "topic").collect()
+        [row] = (row for row in rows_of(tmp_path, "calibration") if row.kind == "topic")
         return row
 
     untold = calibration()

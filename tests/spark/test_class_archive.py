@@ -28,11 +28,11 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def roll_up(history: Path, cache: Path, **environment: str) -> str:
-    """Run a rollup to its good end, and return what it printed."""
-    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--master", "local[1]"]
+def run(verb: str, history: Path, cache: Path, *options: str, **environment: str) -> str:
+    """Run a job to its good end, and return what it printed."""
+    command = [sys.executable, "-m", "spark_rollups.job", verb, "--master", "local[1]"]
     done = subprocess.run(
-        [*command, "--history", str(history), "--as-of", moment(at(1)).isoformat()],
+        [*command, "--history", str(history), *options],
         capture_output=True,
         text=True,
         timeout=300,
@@ -44,24 +44,29 @@ def roll_up(history: Path, cache: Path, **environment: str) -> str:
     return done.stdout
 
 
-def test_the_first_rollup_writes_it_and_the_next_one_loads_spark_from_it(cache: Path, tmp_path: Path) -> None:
-    """One that is damaged is passed over: the rollup says nothing and ends well."""
+def test_the_first_rollup_writes_it_and_the_next_job_loads_spark_from_it(cache: Path, tmp_path: Path) -> None:
+    """One that is damaged is passed over: the job says nothing and ends well."""
     history, loaded = tmp_path / "history", tmp_path / "loaded"
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(1)))
     world.backfill(at(0), at(1))
-    said = roll_up(history, cache)
+    said = run("rollup", history, cache, "--as-of", moment(at(1)).isoformat())
     (archive,) = (cache / "ivy-spark").glob("*.jsa")
     assert re.search(rf"^classes +\d+\.\d s  \d+ MiB in {archive}: later runs start sooner$", said, re.MULTILINE), said
     assert {path.name for path in (cache / "ivy-spark").iterdir()} == {"jars", archive.name}
+    # A report of a rollup that judged nothing starts Spark as a rollup does, and does little else.
+    empty = tmp_path / "empty"
+    (empty / "tables").mkdir(parents=True)
+    (empty / "published").mkdir()
+    (empty / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z"}')
     loaded.mkdir()
     log = f"-Xlog:class+load:file={loaded}/%p.log:none"
-    assert "classes " not in roll_up(history, cache, JAVA_TOOL_OPTIONS=log)
+    assert "classes " not in run("report", empty, cache, JAVA_TOOL_OPTIONS=log)
     text = "".join(path.read_text() for path in loaded.iterdir())
     assert "org.apache.spark.SparkContext source: shared objects file (top)" in text
     archive.chmod(0o644)
     archive.write_bytes(b"damaged" * 10_000)
-    assert "classes " not in roll_up(history, cache)
+    assert "classes " not in run("report", empty, cache)
 
 
 def test_another_java_or_pyspark_has_another_archive_and_a_full_or_read_only_cache_none(

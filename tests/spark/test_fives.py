@@ -8,8 +8,9 @@ from datetime import UTC
 from pathlib import Path
 
 import numpy as np
+import pyspark.sql
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Activity, Reading, State, TopicPartition, Verdict
@@ -23,6 +24,7 @@ from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
 from spark_rollups.views import hourly
+from tests.delta import Row, rows_of
 from tests.spark.spool_days import told as fold
 from tests.spark.story import CLUSTER, HOUR, World, at, moment
 from tests.unit.readings import ManualClock, TableSource
@@ -63,7 +65,7 @@ class FivesRun:
     history: Path
     tables: Tables
     verdicts: dict[tuple[str, int | None], Row]
-    hours: dict[str, list[Row]]
+    hours: dict[str, list[pyspark.sql.Row]]
     expectations: Expectations
 
 
@@ -92,10 +94,10 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     run_rollup(spark, history, RollupRequest(moment(at(DAYS, 0.1))), Progress())
     tables, expectations = Tables(spark, history), Expectations(history)
     assert expectations.refresh()
-    hours: dict[str, list[Row]] = {}
+    hours: dict[str, list[pyspark.sql.Row]] = {}
     for row in hourly(tables.read("daily").where("partition is not null")).orderBy("hour").collect():
         hours.setdefault(row.topic, []).append(row)
-    verdicts = {(row.topic, row.partition): row for row in tables.read("verdicts").collect()}
+    verdicts = {(row.topic, row.partition): row for row in rows_of(history, "verdicts")}
     yield FivesRun(history, tables, verdicts, hours, expectations)
     spark.catalog.clearCache()
 

@@ -6,11 +6,11 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
-from spark_rollups.tables import Tables
+from tests.delta import Row, rows_of
 from tests.spark.judged import topics_as_of
 from tests.spark.story import HOUR, World, at, every, moment
 
@@ -24,7 +24,7 @@ RESTING, ALL = 9, 12
 def rolled_up(spark: SparkSession, history: Path, day: float) -> dict[str, Row]:
     """Run every stage as of ``day`` and return the verdicts of topics."""
     run_rollup(spark, history, RollupRequest(moment(at(day))), Progress())
-    return topics_as_of(spark, history, day)
+    return topics_as_of(history, day)
 
 
 def test_a_holiday_is_held_from_its_second_day_on_and_is_no_silence_once_it_is_over(
@@ -47,7 +47,7 @@ def test_a_holiday_is_held_from_its_second_day_on_and_is_no_silence_once_it_is_o
         assert found[topic].evidence.endswith(f"{without}; without it dead since Wed 2025-02-05 {hour} UTC")
     world.poll(at(FIRST + 1.5), at(BACK + 1.5))
     found = rolled_up(spark, world.history, BACK + 1.5)
-    drops = {row.date: row.topics for row in Tables(spark, world.history).read("drops").collect()}
+    drops = {row.date: row.topics for row in rows_of(world.history, "drops")}
     assert drops == {date(2025, 2, 5): rested, date(2025, 2, 6): rested}
     assert {row.verdict for topic, row in found.items() if topic != "died"} == {"live"}
     assert (found["died"].verdict, found["died"].incident) == ("dead", None)

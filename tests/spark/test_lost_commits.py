@@ -14,6 +14,7 @@ from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import FIRST_DAY, RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
+from tests.delta import in_order, rows_of
 from tests.spark.story import HOUR, World, at, every
 
 WINDOWS, *_ = spool_files.SPOOL_TABLES
@@ -81,11 +82,11 @@ def test_what_an_empty_commit_had_added_comes_back_from_the_spool(
     spark: SparkSession, history: Path, table: str
 ) -> None:
     """Once it is moved away, each row is there once, and from what day on hours are to be made again is noted."""
-    whole = sorted(map(str, Tables(spark, history).read("windows").collect()))
+    whole = in_order(rows_of(history, "windows"))
     cut = mended(history, table)
     (cut / "tables" / "pending.json").unlink()
     windows, *_ = take_in(spark, cut)
-    assert sorted(map(str, Tables(spark, cut).read("windows").collect())) == whole
+    assert in_order(rows_of(cut, "windows")) == whole
     assert windows.again == (table == "windows")
     noted = ingest.pending_since(Tables(spark, cut))
     assert noted == datetime.fromtimestamp(at(0 if table == "windows" else 2), UTC).date()

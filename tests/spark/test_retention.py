@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import Verdict
@@ -21,6 +21,7 @@ from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention
+from tests.delta import Row, in_order, rows_of
 from tests.spark.judged import topics_as_of, verdicts_as_of
 from tests.spark.story import HOUR, World, at, every, moment
 
@@ -46,10 +47,9 @@ def roll_up(spark: SparkSession, history: Path, day: float, **kept: float) -> st
     return printed.getvalue()
 
 
-def weeks(spark: SparkSession, history: Path, topic: str) -> list[float]:
+def weeks(history: Path, topic: str) -> list[float]:
     """Return of which weeks a topic has baselines, as days after the start."""
-    rows = Tables(spark, history).read("baselines").where(F.col("topic") == topic)
-    found = {row.week for row in rows.where("partition is null").collect()}
+    found = {row.week for row in rows_of(history, "baselines") if row.topic == topic and row.partition is None}
     return sorted((week - moment(at(0)).date()).days for week in found)
 
 
@@ -94,9 +94,9 @@ def copied(late: Late, tmp_path: Path) -> Path:
     return Path(shutil.copytree(late.history, tmp_path / "history"))
 
 
-def days(spark: SparkSession, history: Path) -> list[str]:
-    """Return all rows of the daily table, as text."""
-    return sorted(map(str, Tables(spark, history).read("daily").collect()))
+def days(history: Path, but: str | None = None) -> list[str]:
+    """Return all rows of the daily table, as text; ``but`` those of one cluster."""
+    return in_order(row for row in rows_of(history, "daily") if row.cluster != but)
 
 
 OLDEST = moment(at(LATER - 14)).date()
@@ -112,7 +112,7 @@ def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_noted_counts_for_noth
     )
     assert line in late.ahead
     assert late.windows[0] == late.windows[1] and late.noted is None
-    found = topics_as_of(spark, late.history, LATER)
+    found = topics_as_of(late.history, LATER)
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.DEAD}
     assert found["orders"].last_advance.astimezone(UTC) > moment(at(LATER - 1))
     assert moment(at(LATER)) >= found["died"].observed_until.astimezone(UTC) > moment(at(LATER - 1))
@@ -125,11 +125,11 @@ def test_a_topic_stays_dead_when_the_baselines_of_its_last_week_are_past_their_r
     spark: SparkSession, copied: Path
 ) -> None:
     """Those that it is judged by are kept, and no others. A report is of no run that is still to come."""
-    assert weeks(spark, copied, "died")[0] == 14, "of the week in which it died"
-    assert weeks(spark, copied, "orders")[0] == 35
-    before = topics_as_of(spark, copied, LATER)["died"]
+    assert weeks(copied, "died")[0] == 14, "of the week in which it died"
+    assert weeks(copied, "orders")[0] == 35
+    before = topics_as_of(copied, LATER)["died"]
     roll_up(spark, copied, LATER + 1 / 24)
-    again = topics_as_of(spark, copied, LATER + 1 / 24)["died"]
+    again = topics_as_of(copied, LATER + 1 / 24)["died"]
     assert (again.verdict, again.dead_since) == (Verdict.DEAD, before.dead_since)
 
     tables = Tables(spark, copied)
@@ -140,18 +140,18 @@ def test_a_topic_stays_dead_when_the_baselines_of_its_last_week_are_past_their_r
 
 def test_a_torn_note_of_the_layout_loses_no_day(spark: SparkSession, copied: Path) -> None:
     """From which day on windows are kept is told by the tables, and the days before it stay as they are."""
-    before = days(spark, copied)
+    before = days(copied)
     (copied / "tables" / "layout.json").write_text('{"lay')
     said = roll_up(spark, copied, LATER + 1 / 24)
     assert "the tables are of an earlier layout" in said and f"days before {OLDEST} stay as they are" in said
-    assert days(spark, copied) == before
+    assert days(copied) == before
     assert Tables(spark, copied).windows_from() == OLDEST
-    assert topics_as_of(spark, copied, LATER + 1 / 24)["died"].verdict == Verdict.DEAD
+    assert topics_as_of(copied, LATER + 1 / 24)["died"].verdict == Verdict.DEAD
 
 
 def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spark: SparkSession, copied: Path) -> None:
     """It lies before the windows that are kept: its topics are judged by it, and days of others stay as they are."""
-    before = days(spark, copied)
+    before = days(copied)
     added = World(copied, "added")
     added.write("older", 0, every(HOUR, at(-20), at(20)))
     added.write("busy", 0, every(HOUR, at(-20), at(LATER)))
@@ -161,16 +161,18 @@ def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spa
     known.backfill(at(-20), at(0))
     said = roll_up(spark, copied, LATER + 1 / 24)
     assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in said
-    found = topics_as_of(spark, copied, LATER + 1 / 24)
+    found = topics_as_of(copied, LATER + 1 / 24)
     assert {topic: row.verdict for topic, row in found.items()} == {
         "orders": Verdict.LIVE, "died": Verdict.DEAD, "older": Verdict.DEAD, "busy": Verdict.LIVE
     }  # fmt: skip
     assert found["older"].last_advance.timestamp() == at(20) - HOUR + 300.0
-    rows = Tables(spark, copied).read("daily")
-    made = rows.where("cluster = 'added' and partition = 0").groupBy("topic").agg(F.min("date"), F.sum("records"))
-    first = moment(at(-20)).date()
-    assert {tuple(row) for row in made.collect()} == {("older", first, 40 * 24), ("busy", first, 65 * 24)}
-    assert sorted(map(str, rows.where("cluster != 'added'").collect())) == before
+    added_days = [row for row in rows_of(copied, "daily") if row.cluster == "added" and row.partition == 0]
+    for topic, known_days in (("older", 40), ("busy", 65)):
+        made = [row for row in added_days if row.topic == topic]
+        assert min(row.date for row in made) == moment(at(-20)).date()
+        assert sum(row.records for row in made) == known_days * 24
+    assert {row.topic for row in added_days} == {"older", "busy"}
+    assert days(copied, but="added") == before
 
 
 def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_windows_that_are_kept(
@@ -185,12 +187,12 @@ def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_wind
     assert (copied / "published" / "current.json").read_bytes() == published
     shutil.rmtree(daily)
     roll_up(spark, copied, LATER + 1 / 24)
-    found = topics_as_of(spark, copied, LATER + 1 / 24)
+    found = topics_as_of(copied, LATER + 1 / 24)
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.DEAD}
     tables = Tables(spark, copied)
-    assert tables.windows_from() == OLDEST == tables.read("daily").agg(F.min("date")).collect()[0][0]
-    streams = tables.read("streams").where("partition = 0")
-    assert {row.topic: row.known_since.timestamp() for row in streams.collect()} == dict.fromkeys(
+    assert tables.windows_from() == OLDEST == min(row.date for row in rows_of(copied, "daily"))
+    streams = [row for row in rows_of(copied, "streams") if row.partition == 0]
+    assert {row.topic: row.known_since.timestamp() for row in streams} == dict.fromkeys(
         ("orders", "died"), at(0) + 300.0
     )
 
@@ -205,13 +207,14 @@ def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_
     """
     now = LATER + 1 / 24
 
-    def known() -> tuple[list[Row], list[Row]]:
-        streams = Tables(spark, copied).read("streams")
-        found = streams.drop("listed_at", "latest_offset", "polled_from", "polled_offset").collect()
-        return sorted(found, key=str), sorted(verdicts_as_of(spark, copied, now).collect(), key=str)
+    def known() -> tuple[list[str], list[Row]]:
+        streams = rows_of(copied, "streams")
+        for row in streams:
+            vars(row).update(dict.fromkeys(("listed_at", "latest_offset", "polled_from", "polled_offset")))
+        return in_order(streams), verdicts_as_of(copied, now)
 
     roll_up(spark, copied, now)
-    before, days_before = known(), days(spark, copied)
+    before, days_before = known(), days(copied)
     assert [(row.topic, row.verdict) for row in before[1] if row.partition is None] == [
         ("died", Verdict.DEAD),
         ("orders", Verdict.LIVE),
@@ -221,5 +224,5 @@ def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_
         if torn:
             (copied / "tables" / "layout.json").write_text('{"lay')
         assert roll_up(spark, copied, now).count("the table streams is not there: it is made again, of daily") == 1
-        assert (known(), days(spark, copied)) == (before, days_before)
+        assert (known(), days(copied)) == (before, days_before)
         assert Tables(spark, copied).windows_from() == OLDEST

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from exporter.domain import Acknowledgement, Activity, Reading, Relation, State, TopicOverride, Verdict
 from exporter.domain.calibration import Accepted
@@ -30,6 +31,7 @@ from spark_rollups.contradictions import read
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
+from tests.delta import Row, in_order, rows_of
 from tests.spark.judged import verdicts_as_of
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 
@@ -93,14 +95,12 @@ def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = F
         RollupRequest(moment(at(day)), rebuild, overrides=[RETIRED], acknowledged=[ACKNOWLEDGED], calendars=[FAIR]),
         Progress(),
     )
-    rows = verdicts_as_of(spark, history, day).collect()
-    return sorted(rows, key=lambda row: (row.cluster, row.topic, -1 if row.partition is None else row.partition))
+    return verdicts_as_of(history, day)
 
 
-def contents(spark: SparkSession, history: Path) -> dict[str, list[str]]:
+def contents(history: Path) -> dict[str, list[str]]:
     """Return every row of every table of history, and of what is published, in order, as text."""
-    tables = Tables(spark, history)
-    told = {name: sorted(str(row.asDict()) for row in tables.read(name).collect()) for name in SCHEMAS}
+    told = {name: in_order(rows_of(history, name)) for name in SCHEMAS}
     published = json.loads((history / "published" / "current.json").read_text())
     rows = pq.read_table(history / "published" / published["expectations"]).to_pylist()
     return {**told, "published": [published["as_of"], str(published["rows"]), *sorted(map(str, rows))]}
@@ -127,9 +127,9 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     at_end, mirror_at_end = (
         {(row.topic, row.partition): row for row in rows if row.cluster == each.cluster} for each in (world, mirror)
     )
-    before = contents(spark, history)
+    before = contents(history)
     at_half_again = roll_up(spark, history, HALF, rebuild=True)
-    after = contents(spark, history)
+    after = contents(history)
     yield Judged(history, at_half, at_half_again, at_end, mirror_at_end, before, after)
     spark.catalog.clearCache()
 
@@ -256,9 +256,9 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
     assert compared == len(judged.at_end)
 
 
-def test_what_is_not_promised_is_said_and_kept(spark: SparkSession, judged: Judged) -> None:
+def test_what_is_not_promised_is_said_and_kept(judged: Judged) -> None:
     """A dozen topics are judged by the prior, which promises no rate: the table and the pointer say the same."""
-    rows = {row.kind: row for row in Tables(spark, judged.history).read("calibration").collect() if row.as_of.day == 18}
+    rows = {row.kind: row for row in rows_of(judged.history, "calibration") if row.as_of.day == 18}
     assert {kind: row.promised for kind, row in rows.items()} == {"topic": None, "partition": None}
     topics = rows["topic"]
     assert 2.0 < topics.suspect_score < topics.dead_score < 3.9, "calm weeks lower what the prior gives"
@@ -298,14 +298,15 @@ def test_alarms_a_week_are_a_rate_by_the_size_of_the_fleet(spark: SparkSession, 
     assert calibrate(maxima, now, Accepted(a_week=1.0), (), [RETIRED])[0].threshold.dead < rate[0].threshold.dead
 
 
-def test_no_week_of_a_topic_that_the_configuration_retired_is_judged(spark: SparkSession, judged: Judged) -> None:
+def test_no_week_of_a_topic_that_the_configuration_retired_is_judged(judged: Judged) -> None:
     """The weeks that the calibration counts are those of all topics with a clock but the overridden one."""
-    tables = Tables(spark, judged.history)
-    weeks = tables.read("maxima").where(f"kind = 'topic' and week = week_ended and week < '{moment(at(42)).date()}'")
-    counted = {row.topic: row["count"] for row in weeks.groupBy("topic").count().collect()}
-    (found,) = tables.read("calibration").where(f"kind = 'topic' and as_of = '{moment(at(END)).isoformat()}'").collect()
+    ended = moment(at(42)).date()
+    weeks = [row for row in rows_of(judged.history, "maxima") if row.week == row.week_ended < ended]
+    counted = Counter(row.topic for row in weeks if row.kind == "topic")
+    made = [row for row in rows_of(judged.history, "calibration") if row.as_of == moment(at(END))]
+    (found,) = (row for row in made if row.kind == "topic")
     assert counted["scratch"] > 0
-    assert found.judged_topic_weeks == sum(counted.values()) - counted["scratch"]
+    assert found.judged_topic_weeks == counted.total() - counted["scratch"]
 
 
 def test_a_run_again_and_a_full_rebuild_give_the_same_tables(judged: Judged) -> None:
@@ -360,7 +361,7 @@ def test_bad_files_are_put_aside_and_a_crash_before_the_ledger_adds_nothing(spar
     said = next(text for name, text in reasons.items() if "newer" in name)
     assert "schema_version must be 1" in said
     assert "got 9" in said
-    topics = {row.topic for row in Tables(spark, small).read("windows").select("topic").distinct().collect()}
+    topics = {row.topic for row in rows_of(small, "windows")}
     assert topics == {"orders", "kept"}
     assert not list(folder.glob("windows-[tfn]*")), "what was refused is not looked at again"
 
@@ -369,11 +370,7 @@ def test_no_table_that_lost_its_last_commit_is_used_and_all_of_them_come_back(
     spark: SparkSession, judged: Judged, tmp_path: Path
 ) -> None:
     """Whichever table it is, nothing is published; once the commits are moved away a plain run makes what was there."""
-    undisturbed = tmp_path / "undisturbed"
-    shutil.copytree(judged.history, undisturbed)
-    roll_up(spark, undisturbed, END)
-    cut = tmp_path / "cut"
-    shutil.copytree(undisturbed, cut)
+    cut = Path(shutil.copytree(judged.history, tmp_path / "cut"))
     published = (cut / "published" / "current.json").read_bytes()
     lost = [max((cut / "tables" / name / "_delta_log").glob("[0-9]*.json")) for name in Tables(spark, cut).names()]
     assert len(lost) > 10
@@ -388,7 +385,7 @@ def test_no_table_that_lost_its_last_commit_is_used_and_all_of_them_come_back(
         for path in [*commit.parent.glob(f"{commit.stem}*"), *commit.parent.glob(f".{commit.stem}*")]:
             path.unlink()
     roll_up(spark, cut, END)
-    assert contents(spark, cut) == contents(spark, undisturbed)
+    assert contents(cut) == judged.after_rebuild
 
 
 def test_the_spool_of_the_story_is_the_real_one(small: Path) -> None:

@@ -6,13 +6,13 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from exporter.domain import State, Verdict
 from exporter.domain.retention import KEPT_DAYS
@@ -25,6 +25,7 @@ from spark_rollups.tables import LAYOUT, Tables, TablesError
 from spark_rollups.upkeep import Retention
 from spark_rollups.verdicts import JUDGED, held
 from spark_rollups.views import hourly
+from tests.delta import Row, in_order, rows_of
 from tests.programs import ROOT
 from tests.spark.judged import verdicts_as_of
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
@@ -35,14 +36,19 @@ END = 24.0
 """Days after the start, a Thursday: when the backfill ran."""
 
 
-def verdicts(spark: SparkSession, history: Path, day: float) -> dict[tuple[str, int | None], Row]:
+def verdicts(history: Path, day: float) -> dict[tuple[str, int | None], Row]:
     """Return the verdict rows as of a day."""
-    return {(row.topic, row.partition): row for row in verdicts_as_of(spark, history, day).collect()}
+    return {(row.topic, row.partition): row for row in verdicts_as_of(history, day)}
 
 
-def days(spark: SparkSession, history: Path) -> list[str]:
+def days(history: Path) -> list[str]:
     """Return all rows of the daily table, as text."""
-    return sorted(map(str, Tables(spark, history).read("daily").collect()))
+    return in_order(rows_of(history, "daily"))
+
+
+def dates(history: Path) -> set[date]:
+    """Return the dates of which the daily table has rows."""
+    return {row.date for row in rows_of(history, "daily")}
 
 
 def told(history: Path) -> World:
@@ -91,14 +97,14 @@ def test_windows_that_come_late_give_the_tables_of_a_rebuild(spark: SparkSession
         (aside / late.parent.name).mkdir(parents=True, exist_ok=True)
         late.rename(aside / late.parent.name / late.name)
     run_rollup(spark, history, RollupRequest(moment(at(20))), Progress())
-    assert not any("date=datetime.date(2025, 1, 18)" in row for row in days(spark, history))
+    assert date(2025, 1, 18) not in dates(history)
     shutil.copytree(aside, history / "spool", dirs_exist_ok=True)
     rebuilt = Path(shutil.copytree(history, tmp_path / "rebuilt"))
     run_rollup(spark, history, RollupRequest(moment(at(20))), Progress())
     run_rollup(spark, rebuilt, RollupRequest(moment(at(20)), rebuild=True), Progress())
-    assert days(spark, history) == days(spark, rebuilt)
-    assert any("date=datetime.date(2025, 1, 18)" in row for row in days(spark, history))
-    late_verdicts, made_again = (verdicts(spark, each, 20) for each in (history, rebuilt))
+    assert days(history) == days(rebuilt)
+    assert date(2025, 1, 18) in dates(history)
+    late_verdicts, made_again = (verdicts(each, 20) for each in (history, rebuilt))
     assert {key: (row.verdict, row.evidence) for key, row in late_verdicts.items()} == {
         key: (row.verdict, row.evidence) for key, row in made_again.items()
     }
@@ -109,7 +115,7 @@ def test_as_of_a_moment_before_a_backfill_ran_what_it_tells_of_counts(
 ) -> None:
     """A partition that the backfill listed later is judged by its records up to then; one without is not there."""
     run_rollup(spark, copied, RollupRequest(moment(at(20, 0.5))), Progress())
-    rows = verdicts(spark, copied, 20 + 0.5 / 24)
+    rows = verdicts(copied, 20 + 0.5 / 24)
     assert {key: row.verdict for key, row in rows.items()} == {
         ("orders", 0): Verdict.LIVE,
         ("orders", None): Verdict.LIVE,
@@ -121,14 +127,14 @@ def test_as_of_a_moment_before_a_backfill_ran_what_it_tells_of_counts(
     assert rows["orders", 0].last_advance.timestamp() < at(20)
     run_rollup(spark, copied, RollupRequest(moment(at(-10))), Progress())
     assert "nothing to judge: the history lists no partition at that moment" in capsys.readouterr().out
-    assert not verdicts(spark, copied, -10)
+    assert not verdicts(copied, -10)
 
 
 def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
     spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The tables that replaced them tell the same as before, and the old ones are gone."""
-    before = days(spark, copied)
+    before = days(copied)
     old = copied / "tables" / "hourly"
     (copied / "tables" / "layout.json").unlink()
     old.mkdir()
@@ -136,7 +142,7 @@ def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
     run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
     assert capsys.readouterr().out.count("the tables are of an earlier layout") == 1
     assert not old.exists()
-    assert days(spark, copied) == before
+    assert days(copied) == before
 
 
 def test_tables_of_a_newer_layout_are_left_as_they_are(spark: SparkSession, copied: Path) -> None:
@@ -188,7 +194,7 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
 
     Whatever is committed, deletions and compactions too, names the run.
     """
-    before, known = days(spark, copied), commits(copied)
+    before, known = days(copied), commits(copied)
     retention = Retention({**KEPT_DAYS, "windows": 14.0})
     told(copied).poll(at(END), at(END + 7), every=HOUR, only=())
     week_later = moment(at(END + 7))
@@ -200,18 +206,18 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     tables = Tables(spark, copied)
     oldest = moment(at(END + 7 - 14)).date()
     assert tables.windows_from() == oldest
-    assert tables.read("windows").agg(F.min("date")).collect()[0][0] == oldest
-    assert days(spark, copied) == before
+    assert min(row.date for row in rows_of(copied, "windows")) == oldest
+    assert days(copied) == before
     run_rollup(spark, copied, RollupRequest(week_later, rebuild=True, retention=retention), Progress())
     said = capsys.readouterr().out
     assert f"days before {oldest} stay as they are" in said
     assert "upkeep" not in said, "once a week"
-    assert days(spark, copied) == before
+    assert days(copied) == before
 
 
 @pytest.mark.usefixtures("large")
 def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
-    spark: SparkSession, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, history: Path, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A first run and that of a day later give row for row the same tables, and the same is published.
 
@@ -227,15 +233,15 @@ def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
 
     monkeypatch.setattr("spark_rollups.rollup.spread", noted)
     made = dict[bool, dict[str, list[str]]]()
-    for own_process in (True, False):
-        of_either = tmp_path / str(own_process)
-        shutil.copytree(history / "spool", of_either / "spool")
+    by_workers = tmp_path / "by-workers"
+    shutil.copytree(history / "spool", by_workers / "spool")
+    run_rollup(spark, by_workers, RollupRequest(moment(at(END))), Progress())
+    for own_process, of_either in ((True, copied), (False, by_workers)):
         spark.conf.set(IN_OWN_PROCESS, str(own_process).lower())
-        run_rollup(spark, of_either, RollupRequest(moment(at(END))), Progress())
         told(of_either).poll(at(END), at(END + 1), every=HOUR)
         run_rollup(spark, of_either, RollupRequest(moment(at(END + 1))), Progress())
-        tables, published = Tables(spark, of_either), max(of_either.glob("published/expectations-*"))
-        made[own_process] = {name: sorted(map(str, tables.read(name).collect())) for name in tables.names()}
+        published = max(of_either.glob("published/expectations-*"))
+        made[own_process] = {name: in_order(rows_of(of_either, name)) for name in Tables(spark, of_either).names()}
         made[own_process]["published"] = sorted(map(str, pq.read_table(published).to_pylist()))
         assert len(list(of_either.glob("tables/ingested_files/*.parquet"))) == 2, "a file for each commit"
     assert made[True] == made[False]
@@ -252,10 +258,10 @@ def test_a_day_reads_no_windows_of_the_past(spark: SparkSession, copied: Path) -
         file.unlink()
     for history in (copied, whole):
         run_rollup(spark, history, RollupRequest(moment(at(END + 1))), Progress())
-    found = verdicts(spark, copied, END + 1)
+    found = verdicts(copied, END + 1)
     assert {key[0] for key in found} == {"orders", "died", "later"}
-    assert found == verdicts(spark, whole, END + 1)
-    assert days(spark, copied) == days(spark, whole)
+    assert found == verdicts(whole, END + 1)
+    assert days(copied) == days(whole)
 
 
 def together(

@@ -20,7 +20,7 @@ from spark_rollups import job
 from spark_rollups.frames import BY_WORKERS, in_own_process, spread
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
-from tests.spark.conftest import QUICK
+from tests.spark.conftest import JAVA, QUICK
 from tests.spark.stored import note_upkeep, only_stages
 from tests.spark.story import HOUR, World, at, every, moment
 
@@ -55,7 +55,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     for name in locked((DELTA, S3)):  # as in the image, whose cache has no others
         (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
     submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
-    submit += ["--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
+    submit += ["--driver-java-options", JAVA]
     submit += [f"--conf={name}={value}" for name, value in QUICK.items()]
     submit += [__main__.__file__, "rollup", "--config", config, "--as-of", moment(at(2)).isoformat()]
     done = subprocess.run(

@@ -99,4 +99,4 @@ def test_a_job_stopped_at_any_write_leaves_what_the_next_run_completes(
         else:
             pytest.fail(f"it never ended: {stopped}")
     assert {"daily", "streams", "maxima", "baselines", "calibration", "verdicts"} <= set(stopped)
-    assert contents(spark, tmp_path) == contents(spark, undisturbed)
+    assert contents(tmp_path) == contents(undisturbed)

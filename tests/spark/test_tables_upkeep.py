@@ -17,6 +17,7 @@ from exporter.domain.retention import KEPT_DAYS
 from spark_rollups import ingest, spool_files
 from spark_rollups.tables import SCHEMAS, Tables
 from spark_rollups.upkeep import Retention, run_upkeep
+from tests.delta import in_order, rows_of
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 from tests.spark.test_lost_commits import take_in
 
@@ -47,7 +48,7 @@ def test_the_ledger_names_the_files_that_are_still_in_the_spool(spark: SparkSess
     for table in before:
         min((history / "spool" / table).glob("*.parquet")).unlink()
     assert run_upkeep(tables, history, moment(at(END)), Retention()) == "nothing past its retention"
-    named = {(row.table, row.file) for row in tables.read("ingested_files").collect() if row.file}
+    named = {(row.table, row.file) for row in rows_of(history, "ingested_files") if row.file}
     assert named == files(history) and named
     after = ingest.read_ledger(tables)
     assert {name: one.table_rows for name, one in after.items()} == {
@@ -88,7 +89,7 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
     tables = Tables(spark, tmp_path)
     tables.replace("streams", spark.createDataFrame(rows, SCHEMAS["streams"]))
     assert run_upkeep(tables, tmp_path, now, kept) == "rows past their retention deleted from streams"
-    left = {(row.topic, row.topic_id, row.partition) for row in tables.read("streams").collect()}
+    left = {(row.topic, row.topic_id, row.partition) for row in rows_of(tmp_path, "streams")}
     assert left == {
         ("temporary", "made again", None),
         ("temporary", "made again", 0),
@@ -129,7 +130,7 @@ def past_retention(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
 def kept(spark: SparkSession, history: Path) -> dict[str, object]:
     """What the tables hold, what is noted, and in how many files."""
     tables = Tables(spark, history)
-    rows = {name: sorted(map(str, tables.read(name).collect())) for name in tables.names()}
+    rows = {name: in_order(rows_of(history, name)) for name in tables.names()}
     return {**rows, "from": tables.windows_from(), "files": len(list(history.glob("tables/*/**/*.parquet")))}
 
 
