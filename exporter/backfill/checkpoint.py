@@ -13,14 +13,18 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from exporter.domain import SCHEMA_VERSION, TopicPartition, Window
-from exporter.domain.backfill_plan import Stream, Written
+import numpy as np
+
+from exporter.domain import SCHEMA_VERSION, Window
+from exporter.domain.backfill_plan import Spans, WrittenStreams
+from exporter.domain.stream_rows import StreamRows
+from exporter.history.columns import Columns
 from exporter.history.spool import HistoryError, Spool, safe
 from exporter.lease import Lease, TakenError
 from exporter.storage import Location, delete, file_info, files_in, opened, put
@@ -38,7 +42,8 @@ class Checkpoint:
     def __init__(self, history: Location, spool: Spool, cluster: str) -> None:
         """Use the folder ``history`` of ``spool``. Nothing is opened yet."""
         self.path = history / "backfill" / f"{safe(cluster)}.jsonl"
-        self.written: dict[Stream, Written] = {}
+        self.written = WrittenStreams.of({})
+        """As of the moment when it was entered."""
         self._spool = spool
         self._cluster = cluster
         self._lock: IO[str] | Lease | None = None
@@ -71,16 +76,15 @@ class Checkpoint:
     ) -> None:
         self._close()
 
-    def keep(self, at: float, rows: Sequence[Window], written: Mapping[Stream, Written]) -> None:
+    def keep(self, at: float, rows: Sequence[Columns], written: WrittenStreams) -> None:
         """Write windows to the spool, and to the checkpoint the spans that they cover. Raises OSError."""
         while rows and file_info(self._spool.target(self._cluster, at, Window)) is not None:
             at += 1e-6
         name = self._spool.target(self._cluster, at, Window).name if rows else None
         self._note(_batch(written, name))
         if rows:
-            self._spool.write(self._cluster, at, rows)
+            self._spool.write_files(self._cluster, [(at, rows)])
         self._note({"written": name})
-        self.written.update(written)
 
     def _locked(self) -> IO[str] | Lease:
         if not isinstance(self.path, Path):
@@ -130,9 +134,9 @@ class Checkpoint:
         names = re.compile(re.escape(self.path.name) + r"\.\d{8}")
         return sorted((part.path for part in files_in(self.path.parent, names)), key=lambda path: path.name)
 
-    def _read(self) -> dict[Stream, Written]:
-        written: dict[Stream, Written] = {}
-        announced: dict[str, Any] | None = None
+    def _read(self) -> WrittenStreams:
+        written: list[WrittenStreams] = []
+        announced: tuple[str | None, WrittenStreams] | None = None
         lines = self._text().split("\n")
         for number, text in enumerate(lines[:-1], 1):  # a crash may have cut off the last line
             try:
@@ -140,19 +144,18 @@ class Checkpoint:
                 if number == 1:
                     self._require_version(line)
                 elif "told" in line:
-                    _streams(line)
-                    announced = line
-                elif announced is not None and line["written"] == announced["file"]:
-                    written.update(_streams(announced))
+                    announced = line["file"], _streams(line["told"])
+                elif announced is not None and line["written"] == announced[0]:
+                    written.append(announced[1])
                     announced = None
             except (ValueError, KeyError, TypeError, IndexError) as error:
                 raise HistoryError(
                     f"{str(self.path)!r}, line {number}, is not what a backfill wrote there: "
                     "move the file away; the next backfill then writes all of the history again"
                 ) from error
-        if announced is not None and self._is_in_spool(announced["file"]):
-            written.update(_streams(announced))
-        return written
+        if announced is not None and self._is_in_spool(announced[0]):
+            written.append(announced[1])
+        return WrittenStreams.joined(written)
 
     def _require_version(self, line: Mapping[str, Any]) -> None:
         if line["schema_version"] != SCHEMA_VERSION:
@@ -166,11 +169,15 @@ class Checkpoint:
 
     def _begin(self) -> IO[str] | None:
         """Rewrite the checkpoint with what is known for certain, and open it for more lines."""
-        streams = sorted(self.written, key=lambda stream: (stream.partition, stream.topic_id or ""))
+        streams, spans = self.written.streams, self.written.spans
+        rank = np.argsort(
+            sorted(range(len(streams.lives)), key=lambda life: [each or "" for each in streams.lives[life]])
+        )
+        order = np.lexsort((streams.partition, rank[streams.life]))
         lines: list[Mapping[str, Any]] = [{"schema_version": SCHEMA_VERSION, "cluster": self._cluster}]
-        for at in range(0, len(streams), STREAMS_PER_LINE):
-            some = {stream: self.written[stream] for stream in streams[at : at + STREAMS_PER_LINE]}
-            lines += [_batch(some, None), {"written": None}]
+        for at in range(0, len(order), STREAMS_PER_LINE):
+            some = order[at : at + STREAMS_PER_LINE]
+            lines += [_batch(WrittenStreams(streams[some], spans[some]), None), {"written": None}]
         put(self.path, lambda file: file.writelines(f"{json.dumps(line)}\n".encode() for line in lines))
         # Oldest first: an older line that outlived a newer one would take its place.
         for part in self._listed_parts():
@@ -188,17 +195,13 @@ class Checkpoint:
         self._log = self._lock = None
 
 
-def _batch(written: Mapping[Stream, Written], name: str | None) -> dict[str, Any]:
-    rows = [
-        [*stream.partition, stream.topic_id, now.start, now.end, now.end_offset, now.polled]
-        for stream, now in written.items()
-    ]
-    return {"file": name, "told": rows}
+def _batch(written: WrittenStreams, name: str | None) -> dict[str, Any]:
+    streams = written.streams
+    topics, ids = ([streams.lives[life][part] for life in streams.life.tolist()] for part in (0, 1))
+    columns = [topics, streams.partition.tolist(), ids, *(column.tolist() for column in written.spans.columns())]
+    return {"file": name, "told": list(zip(*columns, strict=True))}
 
 
-def _streams(batch: Mapping[str, Any]) -> dict[Stream, Written]:
-    rows: Iterable[tuple[str, int, str | None, float, float, int, bool]] = batch["told"]
-    return {
-        Stream(TopicPartition(topic, partition), topic_id): Written(start, end, end_offset, polled)
-        for topic, partition, topic_id, start, end, end_offset, polled in rows
-    }
+def _streams(rows: Sequence[tuple[str, int, str | None, float, float, int, bool]]) -> WrittenStreams:
+    topics, partitions, ids, *spans = zip(*rows, strict=True) if rows else ((),) * 7
+    return WrittenStreams(StreamRows.of(zip(topics, ids, strict=True), partitions), Spans.of_columns(*spans))

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from exporter.domain import Answer, Inventory, Metadata, Reason, Source, State, TopicConfig, TopicPartition
-from exporter.domain.activity import state_of
-from exporter.domain.backfill_plan import Plan, Scope, Starts, Stream, Written, plan
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain import Answer, Metadata, Reason, TopicInfo
+from exporter.domain.activity import Circumstances, states_of
+from exporter.domain.answers import ANSWERED, Answers, reason_code
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.backfill_plan import Plan, Scope, Spans, Starts, WrittenStreams, complete, plan
+from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.ports import ByTime, Clock, Extent, OffsetSource
+from exporter.domain.stream_rows import StreamRows
+from exporter.domain.table import UNREADABLE
 
 HOUR = 3600
 
@@ -34,46 +42,83 @@ class BackfillSource(OffsetSource, ByTime, Protocol):
     """A cluster that answers look-ups of offsets, also by time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cutoff:
-    """One partition at the moment of its cutoff."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Partitions that share one cutoff, by the metadata of its time."""
 
-    topic_id: str | None
-    config: TopicConfig | None
-    leader: int | None
-    earliest: int | None
-    latest: int | None
-    end: float
-    newest: Answer | None
-    state: State
-    reason: Reason | None
-    plan: Plan | None
-    """What is still to be written. None where that is not known."""
-    owner: str | None = None
+    layout: Layout
+    infos: list[TopicInfo]
+    """By topic of the layout."""
+    unidentified: Codes
+    """By topic, the code of why its id is unknown; history is written under an id."""
+    leader: NDArray[np.int32]
+    """Of each partition; NO_LEADER where there is none."""
 
-    def inventory_row(self, cluster: str, exporter: str, key: TopicPartition) -> Inventory:
-        """Return the partition's inventory row."""
-        config = self.config
-        return Inventory(
-            cluster=cluster,
-            topic=key.topic,
-            topic_id=self.topic_id,
-            partition=key.partition,
-            exporter=exporter,
-            source=Source.BACKFILL,
-            observed_at=self.end,
-            leader=self.leader,
-            earliest_offset=self.earliest,
-            latest_offset=self.latest,
-            max_timestamp=None if self.newest is None else self.newest.timestamp,
-            state=self.state,
-            reason=self.reason,
-            timestamp_type=None if config is None else config.timestamp_type,
-            cleanup_policy=None if config is None else config.cleanup_policy,
-            retention_seconds=None if config is None else config.retention_seconds,
-            owner=self.owner,
-            deleted=False,
+    @classmethod
+    def of(cls, metadata: Metadata, rows: Rows) -> Batch:
+        """Return some rows of the metadata's layout, which are in order."""
+        layout = metadata.membership.layout.part(rows)
+        reasons = [reason_code(metadata.unidentified.get(name)) for name in layout.topics]
+        return cls(
+            layout,
+            [metadata.topics[name] for name in layout.topics],
+            np.array(reasons, dtype=np.int8),
+            metadata.membership.leader[rows],
         )
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    @property
+    def streams(self) -> StreamRows:
+        """The partitions under their topic ids."""
+        return StreamRows.of_layout(self.layout, [info.topic_id for info in self.infos])
+
+    @property
+    def tiered(self) -> Flags:
+        """[n]: whether the topic has remote storage."""
+        tiered = [info.config is not None and info.config.remote_storage for info in self.infos]
+        return np.array(tiered, dtype=np.bool_)[self.layout.topic]
+
+    @property
+    def retention(self) -> Floats:
+        """[n]: seconds after which records are deleted."""
+        configs = [info.config for info in self.infos]
+        kept = [
+            config.retention_seconds or math.inf
+            if config is not None and "delete" in (config.cleanup_policy or "")
+            else math.inf
+            for config in configs
+        ]
+        return np.array(kept, dtype=np.float64)[self.layout.topic]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cutoffs:
+    """The partitions of a batch at the moment of its cutoff, each a column [n]."""
+
+    batch: Batch
+    earliest: Offsets
+    known: Flags
+    """Whether ``earliest`` is known."""
+    planned: Flags
+    """Whether both offsets and the topic id are known. Elsewhere columns of the plan mean nothing."""
+    newest: Floats
+    """The timestamp of the newest record before the cutoff; NaN where unknown."""
+    state: Codes
+    reason: Codes
+    end: Floats
+    plan: Plan
+    """What is still to be written."""
+
+
+class _Ends(NamedTuple):
+    """The answers about a batch, and the moment of its cutoff."""
+
+    now: float
+    earliest: Answers
+    latest: Answers
+    newest: Answers
 
 
 class CutoffReader:
@@ -83,7 +128,7 @@ class CutoffReader:
         self,
         source: BackfillSource,
         clock: Clock,
-        written: Mapping[Stream, Written],
+        written: WrittenStreams,
         starts: Callable[[], Starts],
         request: Request,
     ) -> None:
@@ -94,98 +139,98 @@ class CutoffReader:
         self._starts = starts
         self._request = request
 
-    def read(
-        self, keys: Sequence[TopicPartition], metadata: Metadata, gone: Collection[int]
-    ) -> dict[TopicPartition, Cutoff]:
+    def read(self, batch: Batch, gone: Collection[int]) -> Cutoffs:
         """Look up EARLIEST, LATEST and MAX_TIMESTAMP once; no record written later belongs to this backfill.
 
-        The look-ups of all ``keys`` must take little time. If LATEST came a minute after the moment of the cutoff,
+        The look-ups of the whole batch must take little time. If LATEST came a minute after the moment of the cutoff,
         records of that minute would seem to be from the future. Brokers that are ``gone`` are not asked.
         """
-        infos = {key: metadata.topics[key.topic].partitions[key.partition] for key in keys}
-        nameless = metadata.unidentified
-        leaders = {
-            key: info.leader for key, info in infos.items() if info.leader is not None and info.leader not in gone
-        }
-        # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
-        earliest = self._source.earliest(leaders)
-        now = self._clock.now()
-        latest = self._source.latest(
-            {key: leaders[key] for key, answer in earliest.items() if answer.offset is not None}
+        ends = self._ask(batch, gone)
+        first, last = ends.earliest, ends.latest
+        nameless = batch.unidentified[batch.layout.topic]
+        planned = first.found & last.found & (nameless == ANSWERED)
+        supported = self._source.max_timestamp_supported()
+        unable = [broker for broker, known in supported.items() if known is False]
+        given = Circumstances(batch.tiered, np.isin(batch.leader, unable), ends.now + self._request.slack)
+        states, unread = states_of(first.offset, last.offset, ends.newest, given)
+        left = self._left(batch, first.offset, last.offset, ends.now)
+        rules: list[tuple[Flags, Codes | int]] = [
+            (planned, unread),
+            (batch.leader == NO_LEADER, reason_code(Reason.NO_LEADER)),
+            (nameless > ANSWERED, nameless),
+            (first.reason > ANSWERED, first.reason),
+            (last.reason > ANSWERED, last.reason),
+            (np.isin(batch.leader, list(gone)), reason_code(Reason.LEADER_UNREACHABLE)),
+        ]
+        otherwise = reason_code(Reason.MISSING_ANSWER)
+        reason = np.select([rule for rule, _ in rules], [code for _, code in rules], otherwise).astype(np.int8)
+        at_end = planned & (left.written.end_offset == last.offset)
+        return Cutoffs(
+            batch=batch,
+            earliest=first.offset,
+            known=first.found,
+            planned=planned,
+            newest=np.where(at_end, ends.newest.timestamp, np.nan),
+            state=np.where(planned, states, UNREADABLE).astype(np.int8),
+            reason=reason,
+            end=np.where(planned, left.written.end, ends.now),
+            plan=Plan(tuple(each[planned[each.row]] for each in left.rounds), left.written),
         )
+
+    def complete(self, batch: Batch) -> Flags:
+        """Return of which partitions nothing is missing."""
+        known, written = self._written.about(batch.streams)
+        return complete(known, written, self._start(batch.retention, written.end))
+
+    def _ask(self, batch: Batch, gone: Collection[int]) -> _Ends:
+        led = np.flatnonzero((batch.leader != NO_LEADER) & ~np.isin(batch.leader, list(gone)))
+        keys, leaders = list(batch.layout), batch.leader.tolist()
+        # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
+        asked = {keys[row]: leaders[row] for row in led.tolist()}
+        earliest = self._source.earliest(asked)
+        first = _by_row(len(batch), led, (earliest.get(key) for key in asked))
+        now = self._clock.now()
+        begun = led[first.found[led]]
+        latest = self._source.latest({keys[row]: leaders[row] for row in begun.tolist()})
+        last = _by_row(len(batch), begun, (latest.get(keys[row]) for row in begun.tolist()))
+        held = begun[last.found[begun] & (last.offset[begun] > first.offset[begun])]
+        columns = (held, first.offset[held], last.offset[held], last.epoch[held])
         extents = {
-            key: Extent(leader, first.offset, last.offset, last.leader_epoch)
-            for key, leader in leaders.items()
-            if (first := earliest[key]).offset is not None
-            and (last := latest.get(key, Answer())).offset is not None
-            and last.offset > first.offset
+            keys[row]: Extent(leaders[row], start, end, None if epoch < 0 else epoch)
+            for row, start, end, epoch in zip(*(column.tolist() for column in columns), strict=True)
         }
         newest = self._source.max_timestamp(extents)
-        supported = self._source.max_timestamp_supported()
-        starts = self._starts()
-        cutoffs: dict[TopicPartition, Cutoff] = {}
-        for key, info in infos.items():
-            topic = metadata.topics[key.topic]
-            first, last = earliest.get(key, Answer()), latest.get(key, Answer())
-            if info.leader is None or first.offset is None or last.offset is None or key.topic in nameless:
-                # The topic id is not known, and history is written under a topic id.
-                unasked = Reason.LEADER_UNREACHABLE if info.leader in gone else Reason.MISSING_ANSWER
-                reason = nameless.get(key.topic) or first.reason or last.reason or unasked
-                cutoffs[key] = Cutoff(
-                    topic_id=topic.topic_id,
-                    config=topic.config,
-                    leader=info.leader,
-                    earliest=first.offset,
-                    latest=None,
-                    end=now,
-                    newest=None,
-                    state=State.UNREADABLE,
-                    reason=Reason.NO_LEADER if info.leader is None else reason,
-                    plan=None,
-                    owner=topic.owner,
-                )
-                continue
-            state, unread = state_of(
-                first.offset,
-                last.offset,
-                newest.get(key),
-                tiered=topic.config is not None and topic.config.remote_storage,
-                unsupported=supported.get(info.leader) is False,
-                latest_allowed=now + self._request.slack,
-            )
-            left = self._left(Stream(key, topic.topic_id), topic.config, first.offset, last.offset, now, starts)
-            cutoffs[key] = Cutoff(
-                topic_id=topic.topic_id,
-                config=topic.config,
-                leader=info.leader,
-                earliest=first.offset,
-                latest=left.written.end_offset,
-                end=left.written.end,
-                newest=newest.get(key) if left.written.end_offset == last.offset else None,
-                state=state,
-                reason=unread,
-                plan=left,
-                owner=topic.owner,
-            )
-        return cutoffs
+        return _Ends(now, first, last, _by_row(len(batch), held, (newest.get(keys[row]) for row in held.tolist())))
 
-    def start(self, config: TopicConfig | None, end: float) -> float:
-        """Return where a history that ends at ``end`` begins: at the horizon, or where retention begins."""
-        begin = _hour_before(end, self._request.horizon)
-        if config is not None and "delete" in (config.cleanup_policy or ""):
-            begin = max(begin, _hour_before(end, config.retention_seconds or math.inf))
-        return begin
+    def _left(self, batch: Batch, earliest: Offsets, latest: Offsets, now: float) -> Plan:
+        retention = batch.retention
+        polled, first = self._starts().about(batch.streams)
+        offset, end = np.where(polled, first.end_offset, latest), np.where(polled, first.at, now)
+        scope = Scope(self._start(retention, end), end, earliest, offset, polled)
+        known, written = self._written.about(batch.streams)
+        left = plan(scope, known, written, again=self._request.again)
+        # Truncated since that poll: the exporter was polling when all present records were written.
+        cut = offset > latest
+        whole = self._start(retention, np.full(len(batch), now))
+        after = left.written
+        return Plan(
+            tuple(each[~cut[each.row]] for each in left.rounds),
+            Spans(
+                np.where(cut, whole, after.start),
+                np.where(cut, now, after.end),
+                np.where(cut, latest, after.end_offset),
+                after.polled | cut,
+            ),
+        )
 
-    def _left(
-        self, stream: Stream, config: TopicConfig | None, earliest: int, latest: int, now: float, starts: Starts
-    ) -> Plan:
-        offset, end = starts.get(stream, (latest, now))
-        if offset > latest:
-            # Truncated since that poll: the exporter was polling when all present records were written.
-            return Plan((), Written(self.start(config, now), now, latest, polled=True))
-        scope = Scope(self.start(config, end), end, earliest, offset, polled=stream in starts)
-        return plan(scope, self._written.get(stream), again=self._request.again)
+    def _start(self, retention: Floats, end: Floats) -> Floats:
+        """Return where histories that end at ``end`` begin: at the horizon, or where retention begins."""
+        seconds = np.minimum(np.minimum(retention, self._request.horizon), end)
+        return np.maximum(0.0, np.floor((end - seconds) / HOUR)) * HOUR
 
 
-def _hour_before(end: float, seconds: float) -> float:
-    return float(max(0, math.floor((end - min(seconds, end)) / HOUR)) * HOUR)
+def _by_row(count: int, rows: Rows, answers: Iterable[Answer | None]) -> Answers:
+    """Return the answers about some of ``count`` rows."""
+    columns = Answers.none(count)
+    columns.put(rows, Answers.of(answers))
+    return columns

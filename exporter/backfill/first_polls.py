@@ -7,8 +7,9 @@ import logging
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporter.domain import Inventory, Source, TopicPartition
-from exporter.domain.backfill_plan import Starts, Stream
+from exporter.domain import Inventory, Source
+from exporter.domain.backfill_plan import FirstPoll, Starts
+from exporter.domain.stream_rows import StreamRows
 from exporter.history.spool import TABLES, ForeignFileError, Spool, finished_files
 from exporter.history.tables import read_columns
 from exporter.storage import Location
@@ -26,7 +27,7 @@ class FirstPolls:
         self._spool = spool.folder
         self._cluster = cluster
         self._read: set[str] = set()
-        self._first: dict[Stream, tuple[int, float]] = {}
+        self._first = Starts.nothing()
 
     def __call__(self) -> Starts:
         """Return end offset and time of the first poll of each stream that the spool knows by now.
@@ -60,8 +61,7 @@ class FirstPolls:
         # Threads would lose the order of the rows.
         grouped = rows.sort_by("observed_at").group_by(_STREAM, use_threads=False)
         first = grouped.aggregate([(name, "first") for name in _SEEN])
-        columns = (first.column(name).to_pylist() for name in (*_STREAM, *(f"{name}_first" for name in _SEEN)))
-        for topic, topic_id, partition, offset, micros in zip(*columns, strict=True):
-            stream, moment = Stream(TopicPartition(topic, partition), topic_id), micros / 1_000_000
-            if stream not in self._first or moment < self._first[stream][1]:
-                self._first[stream] = (offset, moment)
+        topics, ids, partitions = (first.column(name) for name in _STREAM)
+        streams = StreamRows.of(zip(topics.to_pylist(), ids.to_pylist(), strict=True), partitions.to_numpy())
+        offset, micros = (first.column(f"{name}_first").to_numpy() for name in _SEEN)
+        self._first = Starts.earliest([self._first, Starts(streams, FirstPoll(offset, micros / 1_000_000))])

@@ -11,11 +11,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from exporter.backfill.cutoff import BackfillSource, Cutoff, CutoffReader, Request
-from exporter.backfill.to_windows import WindowBuilder
-from exporter.domain import Coverage, Inventory, Metadata, Reason, Source, TopicPartition, Window
-from exporter.domain.backfill_plan import Starts, Stream, Written, is_complete
+import numpy as np
+
+from exporter.backfill.cutoff import BackfillSource, Batch, CutoffReader, Cutoffs, Request
+from exporter.backfill.to_windows import WindowBuilder, Windows
+from exporter.domain import Coverage, Metadata, Reason, Source, TopicPartition
+from exporter.domain.answers import ANSWERED, reason_of_code, rows_with
+from exporter.domain.arrays import Codes, Rows
+from exporter.domain.backfill_plan import Starts, WrittenStreams
+from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.ports import METADATA_SECONDS, Clock
 from exporter.domain.readings import GONE
 
@@ -26,7 +32,10 @@ PARTITIONS_PER_BATCH = 1_000
 """Partitions that share one cutoff, at most. An interruption loses the look-ups of these."""
 
 
-Emit = Callable[[Sequence[Window], Mapping[Stream, Written]], object]
+Found: TypeAlias = tuple[Cutoffs, Windows]
+"""The windows of a batch."""
+
+Emit = Callable[[Sequence[Found], WrittenStreams], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,8 @@ class BackfillResult:
 
     coverage: Coverage | None
     """None where nothing was left to write."""
-    inventory: tuple[Inventory, ...]
+    inventory: tuple[tuple[Cutoffs, Rows], ...]
+    """All partitions that were read: rows of batches."""
     partitions: int
     """All partitions in scope."""
     already_written: int
@@ -64,8 +74,8 @@ def backfill(
     *,
     clock: Clock,
     emit: Emit,
-    written: Mapping[Stream, Written] | None = None,
-    starts: Callable[[], Starts] = dict,
+    written: WrittenStreams | None = None,
+    starts: Callable[[], Starts] = Starts.nothing,
     progress: Callable[[Step], None] | None = None,
 ) -> BackfillResult:
     """Write the history of every partition in scope, as far as it is not ``written`` yet.
@@ -84,7 +94,8 @@ def backfill(
     ``progress`` is called after every few thousand look-ups. Raises SourceError when the cluster cannot be asked. A
     partition or broker that fails costs only itself, and is tried once more at the end.
     """
-    run = _Run(source, request, clock, emit, {} if written is None else written, starts, progress)
+    before = WrittenStreams.of({}) if written is None else written
+    run = _Run(source, request, clock, emit, before, starts, progress)
     return run.whole()
 
 
@@ -97,7 +108,7 @@ class _Run:
         request: Request,
         clock: Clock,
         emit: Emit,
-        written: Mapping[Stream, Written],
+        written: WrittenStreams,
         starts: Callable[[], Starts],
         progress: Callable[[Step], None] | None,
     ) -> None:
@@ -113,9 +124,11 @@ class _Run:
         self._metadata = Metadata({}, {})
         self._read_at = -math.inf
         self._gone: set[int] = set()
-        self._inventory: dict[TopicPartition, Inventory] = {}
-        self._failed: dict[TopicPartition, tuple[Cutoff, Reason]] = {}
-        self._ends: list[float] = []
+        self._every = Layout.of({})
+        """All partitions in scope."""
+        self._read: list[Cutoffs] = []
+        self._failed: list[tuple[Cutoffs, Rows, Codes]] = []
+        """Rows of batches that failed, and why."""
         self._windows = 0
         self._weeks = 0.0
         self._done = 0
@@ -124,90 +137,96 @@ class _Run:
     def whole(self) -> BackfillResult:
         """Write what is missing of every partition, and try once more what failed."""
         self._read_metadata()
-        topics = self._metadata.topics
-        every = sorted(TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions)
-        left = [key for key in every if not self._is_complete(key)]
+        membership = self._metadata.membership
+        self._every = membership.layout
+        left = np.arange(len(self._every))
+        if not self._request.again:
+            left = np.flatnonzero(~self._cutoffs.complete(Batch.of(self._metadata, left)))
         self._of = len(left)
         self._write(left)
         if self._failed:
             # A leader may have moved, or be up again.
-            again = sorted(self._failed)
+            again = np.concatenate([self._places(cutoffs)[rows] for cutoffs, rows, _ in self._failed])
             self._gone.clear()
             self._failed.clear()
             self._read_at = -math.inf
             self._done -= len(again)
             self._write(again)
-        rows = [self._builder.failure(key, part, reason) for key, (part, reason) in sorted(self._failed.items())]
-        if rows:
-            self._keep(rows, {})
+        failures = [(cutoffs, self._builder.failures(cutoffs, rows, why)) for cutoffs, rows, why in self._failed]
+        self._keep(failures, WrittenStreams.of({}))
+        inventory = self._last_read()
         return BackfillResult(
-            coverage=self._coverage(min(self._ends)) if self._ends else None,
-            inventory=tuple(row for _, row in sorted(self._inventory.items())),
-            partitions=len(every),
-            already_written=len(every) - len(left),
+            coverage=self._coverage(sum(len(rows) for _, rows in inventory)) if self._read else None,
+            inventory=inventory,
+            partitions=len(self._every),
+            already_written=len(self._every) - len(left),
             windows=self._windows,
-            failed={key: reason for key, (_, reason) in self._failed.items()},
+            failed=self._reasons(),
             lookups=dict(Counter(self._source.lookups()) - Counter(self._before)),
             partition_weeks=self._weeks,
         )
 
-    def _is_complete(self, key: TopicPartition) -> bool:
-        topic = self._metadata.topics[key.topic]
-        written = self._written.get(Stream(key, topic.topic_id))
-        if self._request.again or written is None:
-            return False
-        return is_complete(written, self._cutoffs.start(topic.config, written.end))
-
-    def _write(self, keys: Sequence[TopicPartition]) -> None:
+    def _write(self, left: Rows) -> None:
         size = int(WINDOWS_PER_BATCH / (self._request.horizon / self._request.slot + 2))
         size = max(1, min(size, PARTITIONS_PER_BATCH))
-        for at in range(0, len(keys), size):
+        for at in range(0, len(left), size):
             if self._clock.monotonic() - self._read_at > METADATA_SECONDS:
                 self._read_metadata()
-            batch = keys[at : at + size]
-            topics = self._metadata.topics
+            batch = self._every.part(left[at : at + size])
+            rows = self._metadata.membership.layout.find(batch.topics, batch.topic, batch.partition)
             # A partition that is not listed any more was deleted meanwhile.
-            there = [key for key in batch if key.topic in topics and key.partition in topics[key.topic].partitions]
-            if there:
-                self._batch(there)
+            if len(there := rows[rows >= 0]):
+                self._batch(Batch.of(self._metadata, there))
             self._done += len(batch)
             self._tick()
 
-    def _batch(self, keys: Sequence[TopicPartition]) -> None:
-        cutoffs = self._cutoffs.read(keys, self._metadata, self._gone)
-        failed = {key: part.reason or Reason.MISSING_ANSWER for key, part in cutoffs.items() if part.plan is None}
-        plans = {key: part.plan for key, part in cutoffs.items() if part.plan is not None}
-        rows: dict[TopicPartition, list[Window]] = {}
-        for number in range(max((len(plan.stretches) for plan in plans.values()), default=0)):
-            stretches = {
-                key: plan.stretches[number]
-                for key, plan in plans.items()
-                if number < len(plan.stretches) and key not in failed
-            }
-            for key, windows in self._builder.build(stretches, cutoffs, failed).items():
-                rows.setdefault(key, []).extend(windows)
-        good = {key: plan for key, plan in plans.items() if key not in failed}
-        written = {Stream(key, cutoffs[key].topic_id): plan.written for key, plan in good.items()}
-        self._keep([row for key in good for row in rows.get(key, [])], written)
-        self._weeks += sum(part.end - part.start for plan in good.values() for part in plan.stretches) / 604_800
-        self._ends.append(min(part.end for part in cutoffs.values()))
-        for key, part in cutoffs.items():
-            self._inventory[key] = part.inventory_row(self._request.cluster, self._request.exporter, key)
-        for key, reason in failed.items():
-            self._failed[key] = cutoffs[key], reason
-            if reason in GONE and (leader := cutoffs[key].leader) is not None:
-                self._gone.add(leader)
-        if failed:
+    def _batch(self, batch: Batch) -> None:
+        cutoffs = self._cutoffs.read(batch, self._gone)
+        failed = np.where(cutoffs.planned, ANSWERED, cutoffs.reason).astype(np.int8)
+        windows = self._builder.build(cutoffs, failed)
+        good = failed == ANSWERED
+        found = [(cutoffs, windows)] if len(windows) else []
+        self._keep(found, WrittenStreams(batch.streams[good], cutoffs.plan.written[good]))
+        for stretches in cutoffs.plan.rounds:
+            searched = good[stretches.row]
+            self._weeks += float(np.sum((stretches.end - stretches.start)[searched])) / 604_800
+        self._read.append(cutoffs)
+        if len(rows := np.flatnonzero(~good)):
+            self._failed.append((cutoffs, rows, failed[rows]))
+            gone = batch.leader[rows_with(failed, list(GONE))]
+            self._gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
             self._read_at = -math.inf
 
-    def _keep(self, rows: Sequence[Window], written: Mapping[Stream, Written]) -> None:
-        changed = {stream: now for stream, now in written.items() if self._written.get(stream) != now}
-        if rows or changed:
-            self._emit(rows, changed)
-        self._windows += sum(row.reason is None for row in rows)
+    def _keep(self, found: Sequence[Found], written: WrittenStreams) -> None:
+        changed = written.changed_since(self._written)
+        if found or changed:
+            self._emit(found, changed)
+        self._windows += sum(int(np.sum(windows.reason == ANSWERED)) for _, windows in found)
 
-    def _coverage(self, end: float) -> Coverage:
-        failed = len(self._failed)
+    def _places(self, cutoffs: Cutoffs) -> Rows:
+        """Return which of all partitions those of a batch are."""
+        layout = cutoffs.batch.layout
+        return self._every.find(layout.topics, layout.topic, layout.partition)
+
+    def _last_read(self) -> tuple[tuple[Cutoffs, Rows], ...]:
+        """Return each partition that was read once, as it was read last."""
+        last = np.full(len(self._every), -1)
+        places = [self._places(cutoffs) for cutoffs in self._read]
+        for number, place in enumerate(places):
+            last[place] = number
+        rows = [np.flatnonzero(last[place] == number) for number, place in enumerate(places)]
+        return tuple((cutoffs, some) for cutoffs, some in zip(self._read, rows, strict=True) if len(some))
+
+    def _reasons(self) -> dict[TopicPartition, Reason]:
+        return {
+            cutoffs.batch.layout.key(row): reason_of_code(code) or Reason.MISSING_ANSWER
+            for cutoffs, rows, reasons in self._failed
+            for row, code in zip(rows.tolist(), reasons.tolist(), strict=True)
+        }
+
+    def _coverage(self, partitions: int) -> Coverage:
+        end = min(float(cutoffs.end.min()) for cutoffs in self._read)
+        failed = sum(len(rows) for _, rows, _ in self._failed)
         return Coverage(
             cluster=self._request.cluster,
             exporter=self._request.exporter,
@@ -217,7 +236,7 @@ class _Run:
             window_end=end,
             polls_total=1,
             polls_ok=1,
-            partitions_ok=len(self._inventory) - failed,
+            partitions_ok=partitions - failed,
             partitions_failed=failed,
             last_good_poll=end,
             interval_seconds=self._request.horizon,

@@ -1,4 +1,4 @@
-"""Finds the slots in which a partition was written to, with offsets-for-times (KIP-79) and binary search.
+"""Finds the slots in which partitions were written to, with offsets-for-times (KIP-79) and binary search.
 
 f(t), the first offset whose timestamp is at or after t, grows with t. Where f is equal at two slot boundaries nothing
 was written in between, so quiet stretches cost nothing. The answer for a boundary also carries the timestamp of the
@@ -7,154 +7,162 @@ record it found, which answers every boundary up to that record.
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from exporter.domain import Answer, Reason, TopicPartition
-from exporter.domain.backfill_plan import Stretch
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain import Reason, TopicPartition
+from exporter.domain.answers import ANSWERED, Answers, reason_code
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.backfill_plan import UNKNOWN, Stretches
+from exporter.domain.column_set import ColumnSet
+from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 
 
-class ActiveSlot(NamedTuple):
-    """A slot in which records were written. The first and the last slot of a stretch may be shorter."""
+class TimeLookups:
+    """Looks up offsets by time, of partitions by their rows. ``tick`` is called after every batch of look-ups."""
 
-    start: float
-    end: float
-    start_offset: int
-    end_offset: int
-    first: float | None
-    """Time of the first record. None: the records were written at unknown times in this slot."""
+    def __init__(
+        self, source: ByTime, layout: Layout, leader: NDArray[np.int32], tick: Callable[[], None] = lambda: None
+    ) -> None:
+        self._source, self._tick = source, tick
+        self._keys: list[TopicPartition] = list(layout)
+        leaders = zip(self._keys, leader.tolist(), strict=True)
+        self._leaders = {key: broker for key, broker in leaders if broker != NO_LEADER}
+
+    def ask(self, rows: Rows, seconds: Floats) -> Answers:
+        """Return the first record at or after each time; no time twice for a row."""
+        found = Answers.none(len(rows))
+        for at in range(0, len(rows), LOOKUPS_AT_ONCE):
+            some = slice(at, at + LOOKUPS_AT_ONCE)
+            keys = (self._keys[row] for row in rows[some].tolist())
+            wanted = list(zip(keys, seconds[some].tolist(), strict=True))
+            answers = self._source.by_time(wanted, self._leaders)
+            found.put(np.arange(at, at + len(wanted)), Answers.of([answers[one] for one in wanted]))
+            self._tick()
+        return found
 
 
-class _Segment(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class ActiveSlots(ColumnSet):
+    """Slots in which records were written. The first and the last slot of a stretch may be shorter."""
+
+    stretch: Rows
+    start: Floats
+    end: Floats
+    start_offset: Offsets
+    end_offset: Offsets
+    first: Floats
+    """Time of the first record. NaN: the records were written at unknown times in this slot."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Segments(ColumnSet):
     """Boundaries ``low`` < ``high``, in slots since 1970, with the answer at ``low`` and f(``high``)."""
 
-    low: int
-    offset: int
-    time: float
-    high: int
-    high_offset: int
+    stretch: Rows
+    low: NDArray[np.int64]
+    offset: Offsets
+    time: Floats
+    high: NDArray[np.int64]
+    high_offset: Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class SlotSearch:
-    """Finds active slots of ``slot`` seconds. ``tick`` is called after every batch of look-ups."""
+    """Finds active slots of ``slot`` seconds."""
 
-    source: ByTime
+    lookups: TimeLookups
     slot: int
     slack: float
-    tick: Callable[[], None]
 
-    def active(
-        self, stretches: Mapping[TopicPartition, Stretch], leaders: Mapping[TopicPartition, int]
-    ) -> tuple[dict[TopicPartition, list[ActiveSlot]], dict[TopicPartition, Reason]]:
-        """Return the active slots of each partition in order of time, and the reasons of partitions that failed.
+    def active(self, stretches: Stretches) -> tuple[ActiveSlots, Codes]:
+        """Return the active slots by stretch and time, and by stretch the code of why it failed (it has no slots then).
 
         Look-ups of all partitions go out together, in about log2(slots) rounds. The slot that holds the end of a
         stretch extends to its ``end_offset``. The result is exact where timestamps never decrease from record to
         record. A late record counts in the slot of the records around it.
         """
-        found: dict[TopicPartition, list[ActiveSlot]] = {key: [] for key in stretches}
-        failed: dict[TopicPartition, Reason] = {}
-        hidden_until: dict[TopicPartition, float] = {}
-        asked = self._begin(stretches, leaders, found, failed, hidden_until)
-        while asked:
-            answers = self._ask([(key, float(middle * self.slot)) for key, middle, _ in asked], leaders)
-            parts: dict[TopicPartition, list[_Segment]] = defaultdict(list)
-            for key, middle, segment in asked:
-                if known := _usable(key, answers[key, float(middle * self.slot)], failed):
-                    parts[key].extend(_split(segment, middle, known))
-            asked = []
-            for key, segments in parts.items():
-                if key not in failed:
-                    asked.extend(self._halve(key, stretches[key], segments, found[key]))
-        ordered = {key: sorted(slots) for key, slots in found.items() if key not in failed}
-        for key, until in hidden_until.items():
-            if (slots := ordered.get(key)) and slots[0].start <= until:
-                slots[0] = slots[0]._replace(start=stretches[key].start, first=None)
-        return ordered, failed
+        failed = np.full(len(stretches), ANSWERED, dtype=np.int8)
+        segments, unknown, hidden_until = self._begin(stretches, failed)
+        found = [unknown]
+        while len(segments):
+            slots, segments, middle = self._halve(stretches, segments)
+            found.append(slots)
+            answers = self.lookups.ask(stretches.row[segments.stretch], (middle * self.slot).astype(np.float64))
+            usable = _usable(answers, segments.stretch, failed)
+            segments = _split(segments[usable], middle[usable], answers[usable])
+            segments = segments[failed[segments.stretch] == ANSWERED]
+        slots = ActiveSlots.joined(found)
+        slots = slots[failed[slots.stretch] == ANSWERED]
+        slots = slots[np.lexsort((slots.start_offset, slots.end, slots.start, slots.stretch))]
+        first = np.flatnonzero(np.diff(slots.stretch, prepend=-1))
+        hidden = first[slots.start[first] <= hidden_until[slots.stretch[first]]]
+        slots.start[hidden], slots.first[hidden] = stretches.start[slots.stretch[hidden]], np.nan
+        return slots, failed
 
-    def _begin(
-        self,
-        stretches: Mapping[TopicPartition, Stretch],
-        leaders: Mapping[TopicPartition, int],
-        found: Mapping[TopicPartition, list[ActiveSlot]],
-        failed: dict[TopicPartition, Reason],
-        hidden_until: dict[TopicPartition, float],
-    ) -> list[tuple[TopicPartition, int, _Segment]]:
-        """Look up the start of each stretch, and return what to look up next.
+    def _begin(self, stretches: Stretches, failed: Codes) -> tuple[_Segments, ActiveSlots, Floats]:
+        """Look up the start of each stretch. Return what holds records, slots that are known, and until when hidden.
 
         A record that an earlier stretch covers may be dated after that start. Until its time it is the answer to every
         look-up and hides all other records.
         """
-        answers = self._ask([(key, stretch.start) for key, stretch in stretches.items()], leaders)
-        asked = []
-        for key, stretch in stretches.items():
-            answer = _usable(key, answers[key, stretch.start], failed)
-            if answer is None:
-                continue
-            low, high = math.floor(stretch.start / self.slot), math.ceil(stretch.end / self.slot)
-            segment = _Segment(low, stretch.start_offset or 0, 0.0, high, stretch.end_offset)
-            if stretch.start_offset is None:
-                segments = _split(segment, low, answer)
-            elif answer.offset is None or answer.timestamp is None or answer.offset >= stretch.end_offset:
-                # All records written since are dated earlier.
-                span = (stretch.start, stretch.end, stretch.start_offset, stretch.end_offset)
-                found[key].append(ActiveSlot(*span, first=None))
-                continue
-            else:
-                segments = [segment._replace(time=answer.timestamp)]
-                if answer.offset < stretch.start_offset and answer.timestamp > stretch.start + self.slack:
-                    hidden_until[key] = answer.timestamp
-            asked.extend(self._halve(key, stretch, segments, found[key]))
-        return asked
+        answers = self.lookups.ask(stretches.row, stretches.start)
+        every = np.arange(len(stretches))
+        usable = _usable(answers, every, failed)
+        continued = stretches.start_offset != UNKNOWN
+        low = np.floor(stretches.start / self.slot).astype(np.int64)
+        high = np.ceil(stretches.end / self.slot).astype(np.int64)
+        begin = np.where(continued, stretches.start_offset, 0)
+        whole = _Segments(
+            every, low, begin, np.where(answers.found, answers.timestamp, 0.0), high, stretches.end_offset
+        )
+        # All records written since are dated earlier.
+        late = continued & (~answers.found | (answers.offset >= stretches.end_offset))
+        known = usable & late
+        anew = usable & ~continued
+        segments = _Segments.joined([_split(whole[anew], low[anew], answers[anew]), whole[usable & continued & ~late]])
+        ahead = answers.timestamp > stretches.start + self.slack
+        hides = usable & continued & ~late & (answers.offset < stretches.start_offset) & ahead
+        unknown = ActiveSlots(
+            every, stretches.start, stretches.end, begin, stretches.end_offset, np.full(len(stretches), np.nan)
+        )
+        return segments, unknown[known], np.where(hides, answers.timestamp, -np.inf)
 
-    def _halve(
-        self, key: TopicPartition, stretch: Stretch, segments: Sequence[_Segment], found: list[ActiveSlot]
-    ) -> list[tuple[TopicPartition, int, _Segment]]:
-        """Add segments of one slot to ``found``, and return where to split the others."""
-        asked = []
-        for segment in segments:
-            slot = max(segment.low, min(math.floor(segment.time / self.slot), segment.high - 1))
-            if slot == segment.high - 1:
-                start, end = max(slot * self.slot, stretch.start), min((slot + 1) * self.slot, stretch.end)
-                first = min(max(segment.time, start), end)
-                found.append(ActiveSlot(start, end, segment.offset, segment.high_offset, first))
-            else:
-                asked.append((key, (slot + segment.high + 1) // 2, segment._replace(low=slot)))
-        return asked
-
-    def _ask(
-        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        answers: dict[tuple[TopicPartition, float], Answer] = {}
-        for at in range(0, len(wanted), LOOKUPS_AT_ONCE):
-            answers.update(self.source.by_time(wanted[at : at + LOOKUPS_AT_ONCE], leaders))
-            self.tick()
-        return answers
+    def _halve(self, stretches: Stretches, segments: _Segments) -> tuple[ActiveSlots, _Segments, NDArray[np.int64]]:
+        """Return segments of one slot, the others from their first slot with a record on, and where to split them."""
+        slot = np.minimum(np.floor(segments.time / self.slot), segments.high - 1).astype(np.int64)
+        slot = np.maximum(segments.low, slot)
+        single = slot == segments.high - 1
+        one, at = segments[single], slot[single]
+        start = np.maximum(at * self.slot, stretches.start[one.stretch])
+        end = np.minimum((at + 1) * self.slot, stretches.end[one.stretch])
+        first = np.minimum(np.maximum(one.time, start), end)
+        slots = ActiveSlots(one.stretch, start, end, one.offset, one.high_offset, first)
+        rest = replace(segments, low=slot)[~single]
+        return slots, rest, (rest.low + rest.high + 1) // 2
 
 
-def _usable(key: TopicPartition, answer: Answer, failed: dict[TopicPartition, Reason]) -> Answer | None:
-    if answer.reason is not None:
-        failed[key] = answer.reason
-        return None
-    if answer.offset is not None and answer.timestamp is None:
-        failed[key] = Reason.UNSUPPORTED_FORMAT
-        return None
-    return answer
+def _usable(answers: Answers, stretch: Rows, failed: Codes) -> Flags:
+    """Return which answers can be used, and note in ``failed`` why others cannot."""
+    undated = answers.found & np.isnan(answers.timestamp)
+    reason = np.where(undated, reason_code(Reason.UNSUPPORTED_FORMAT), answers.reason)
+    bad = reason != ANSWERED
+    failed[stretch[bad]] = reason[bad]
+    usable: Flags = ~bad
+    return usable
 
 
-def _split(segment: _Segment, middle: int, answer: Answer) -> list[_Segment]:
-    """Return the parts of a segment that hold records, now that the answer at ``middle`` is known."""
-    # Retention may remove records between two rounds: offsets are checkpoint within what was seen before.
-    found = segment.high_offset if answer.offset is None else min(answer.offset, segment.high_offset)
-    offset = max(found, segment.offset)
-    parts = []
-    if middle > segment.low and segment.offset < offset:
-        parts.append(segment._replace(high=middle, high_offset=offset))
-    if offset < segment.high_offset and answer.timestamp is not None:
-        parts.append(_Segment(middle, offset, answer.timestamp, segment.high, segment.high_offset))
-    return parts
+def _split(segments: _Segments, middle: NDArray[np.int64], answers: Answers) -> _Segments:
+    """Return the parts of segments that hold records, now that the answer at each ``middle`` is known."""
+    # Retention may remove records between two rounds: offsets are kept within what was seen before.
+    found = np.where(answers.found, np.minimum(answers.offset, segments.high_offset), segments.high_offset)
+    offset = np.maximum(found, segments.offset)
+    before = replace(segments, high=middle, high_offset=offset)
+    after = replace(segments, low=middle, offset=offset, time=answers.timestamp)
+    with_before = (middle > segments.low) & (segments.offset < offset)
+    with_after = (offset < segments.high_offset) & answers.found
+    return _Segments.joined([before[with_before], after[with_after]])

@@ -2,149 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
-from exporter.backfill.cutoff import Cutoff, Request
-from exporter.backfill.slot_search import ActiveSlot, SlotSearch
-from exporter.domain import Reason, Source, TopicPartition, Window
-from exporter.domain.backfill_plan import Stretch
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.backfill.cutoff import Cutoffs, Request
+from exporter.backfill.slot_search import ActiveSlots, SlotSearch, TimeLookups
+from exporter.domain.answers import ANSWERED, Answers
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.backfill_plan import Stretches
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.ports import ByTime
+
+_NOTHING_HIDDEN = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows(ColumnSet):
+    """Windows of the partitions of a batch. Unknown times are NaN."""
+
+    row: Rows
+    """Of the batch."""
+    start: Floats
+    end: Floats
+    start_offset: Offsets
+    end_offset: Offsets
+    first_advance: Floats
+    last_advance: Floats
+    resolution: Floats
+    max_timestamp: Floats
+    future: Flags
+    restarted: Flags
+    reason: Codes
+    """Why the history is unknown, as a reason code: other columns but ``start`` and ``end`` mean nothing then."""
+
+    @classmethod
+    def failures(cls, rows: Rows, start: Floats, end: Floats, reason: Codes) -> Windows:
+        """Return a window for each of these rows, with the reason why its history is unknown."""
+        numbers, unknown = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), np.nan)
+        no = np.zeros(len(rows), dtype=np.bool_)
+        return cls(
+            rows, start, end, numbers, numbers, unknown, unknown, unknown, unknown, no, no, reason.astype(np.int8)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class WindowBuilder:
-    """Searches stretches, one of each partition, and builds windows of what it finds. ``tick``: see SlotSearch."""
+    """Searches stretches, one of each partition, and builds windows of what it finds. ``tick``: see TimeLookups."""
 
     source: ByTime
     request: Request
     tick: Callable[[], None]
 
-    def build(
-        self,
-        stretches: Mapping[TopicPartition, Stretch],
-        cutoffs: Mapping[TopicPartition, Cutoff],
-        failed: dict[TopicPartition, Reason],
-    ) -> dict[TopicPartition, list[Window]]:
-        """Return the windows of each stretch in order of time. Partitions that failed are added to ``failed``."""
-        leaders = {key: leader for key in stretches if (leader := cutoffs[key].leader) is not None}
-        cut, hidden_from = self._cut_off(stretches, leaders, failed)
-        search = SlotSearch(self.source, self.request.slot, self.request.slack, self.tick)
-        slots, unread = search.active(cut, leaders)
-        failed.update(unread)
-        return {
-            key: list(self._windows(key, cutoffs[key], stretch, slots.get(key, []), hidden_from.get(key)))
-            for key, stretch in stretches.items()
-            if key not in failed
-        }
+    def build(self, cutoffs: Cutoffs, failed: Codes) -> Windows:
+        """Return the windows of all stretches, in order of partition and time.
 
-    def failure(self, key: TopicPartition, part: Cutoff, reason: Reason) -> Window:
-        """Return the window that holds the reason why a partition's history is unknown."""
-        # Not rounded to slots: a later run that succeeds must not write a window with the same key.
-        start = max(0.0, part.end - self.request.horizon)
-        return self._window(key, part, start, part.end, polls_ok=0, reason=reason)
-
-    def _cut_off(
-        self,
-        stretches: Mapping[TopicPartition, Stretch],
-        leaders: Mapping[TopicPartition, int],
-        failed: dict[TopicPartition, Reason],
-    ) -> tuple[dict[TopicPartition, Stretch], dict[TopicPartition, int]]:
-        """End each stretch at the first record that is dated after it, and return what is left to search.
-
-        Such a record is from the future, unless what follows the stretch is written already. A record from the future
-        would be the answer at every boundary after it was written, so its offset is returned too.
+        ``failed`` is by row of the batch. It gets the reasons of further partitions that failed: they have no windows.
         """
-        slack = self.request.slack
-        asked = [(key, s.end if s.before_written else s.end + slack) for key, s in stretches.items()]
-        answers = self.source.by_time(asked, leaders)
-        left: dict[TopicPartition, Stretch] = {}
-        hidden: dict[TopicPartition, int] = {}
-        for key, at in asked:
-            stretch, answer = stretches[key], answers[key, at]
-            if answer.reason is not None:
-                failed[key] = answer.reason
-                continue
-            if answer.offset is not None and answer.offset < stretch.end_offset:
-                end_offset = max(answer.offset, stretch.start_offset or 0)
-                if not stretch.before_written:
-                    hidden[key] = end_offset
-                stretch = replace(stretch, end_offset=end_offset)
-            if stretch.end_offset > (stretch.start_offset or 0):
-                left[key] = stretch
-        return left, hidden
+        batch = cutoffs.batch
+        lookups = TimeLookups(self.source, batch.layout, batch.leader, self.tick)
+        found = [Windows.failures(*(np.zeros(0, dtype=kind) for kind in (np.intp, float, float, np.int8)))]
+        for stretches in cutoffs.plan.rounds:
+            wanted = stretches[failed[stretches.row] == ANSWERED]
+            found.append(self._round(lookups, cutoffs, wanted, failed))
+        windows = Windows.joined(found)
+        windows = windows[failed[windows.row] == ANSWERED]
+        return windows[np.lexsort((windows.start, windows.row))]
+
+    def failures(self, cutoffs: Cutoffs, rows: Rows, reason: Codes) -> Windows:
+        """Return the windows of ``rows`` that hold the reasons why their history is unknown."""
+        # Not rounded to slots: a later run that succeeds must not write a window with the same key.
+        end = cutoffs.end[rows]
+        return Windows.failures(rows, np.maximum(0.0, end - self.request.horizon), end, reason)
+
+    def _round(self, lookups: TimeLookups, cutoffs: Cutoffs, stretches: Stretches, failed: Codes) -> Windows:
+        answers = self._after(lookups, stretches)
+        failed[stretches.row] = answers.reason
+        good = answers.reason == ANSWERED
+        stretches, answers = stretches[good], answers[good]
+        # End each stretch at the first record that is dated after it.
+        cut = answers.found & (answers.offset < stretches.end_offset)
+        begin = np.maximum(stretches.start_offset, 0)
+        end_offset = np.where(cut, np.maximum(answers.offset, begin), stretches.end_offset)
+        hidden_from = np.where(cut & ~stretches.before_written, end_offset, _NOTHING_HIDDEN)
+        places = np.flatnonzero(end_offset > begin)
+        search = SlotSearch(lookups, self.request.slot, self.request.slack)
+        slots, unread = search.active(replace(stretches, end_offset=end_offset)[places])
+        failed[stretches.row[places]] = unread
+        hidden_from[failed[stretches.row] != ANSWERED] = _NOTHING_HIDDEN
+        return self._windows(cutoffs, stretches, replace(slots, stretch=places[slots.stretch]), hidden_from)
+
+    def _after(self, lookups: TimeLookups, stretches: Stretches) -> Answers:
+        """Look up the first record that is dated after each stretch.
+
+        It is from the future, unless what follows the stretch is written already. A record from the future is the
+        answer at every boundary after it was written, so it hides all slots since.
+        """
+        return lookups.ask(
+            stretches.row, np.where(stretches.before_written, stretches.end, stretches.end + self.request.slack)
+        )
 
     def _windows(
-        self,
-        key: TopicPartition,
-        part: Cutoff,
-        stretch: Stretch,
-        slots: Sequence[ActiveSlot],
-        hidden_from: int | None,
-    ) -> Iterator[Window]:
-        hidden_at = slots[-1].end if slots else stretch.start
-        if hidden_from is not None and slots and hidden_at >= stretch.end:
-            # Normal and future records share the last slot: their order is not known.
-            hidden_from, hidden_at, slots = slots[-1].start_offset, slots[-1].start, slots[:-1]
-        regressions = 1 if stretch.restarted else 0
-        for slot in slots:
-            first = last = slot.first
-            newest = None
-            if first is not None and slot is slots[-1] and hidden_from is None and stretch.end == part.end:
-                newest = self._newest(part, first, slot.end)
-                last = first if newest is None else min(newest, slot.end)
-            yield self._window(
-                key,
-                part,
-                slot.start,
-                slot.end,
-                records=slot.end_offset - slot.start_offset,
-                first_advance=first,
-                last_advance=last,
-                resolution_seconds=slot.end - slot.start if first is None else float(self.request.slot),
-                start_offset=slot.start_offset,
-                end_offset=slot.end_offset,
-                max_timestamp=newest,
-                offset_regressions=regressions,
-            )
-            regressions = 0
-        if hidden_from is not None:
-            yield self._window(
-                key,
-                part,
-                hidden_at,
-                stretch.end,
-                records=stretch.end_offset - hidden_from,
-                resolution_seconds=stretch.end - hidden_at,
-                start_offset=hidden_from,
-                end_offset=stretch.end_offset,
-                future_timestamps=1,
-                offset_regressions=regressions,
-            )
+        self, cutoffs: Cutoffs, stretches: Stretches, slots: ActiveSlots, hidden_from: NDArray[np.int64]
+    ) -> Windows:
+        counts = np.bincount(slots.stretch, minlength=len(stretches))
+        some, last = np.flatnonzero(counts), (np.cumsum(counts) - 1)[counts > 0]
+        hidden_at = stretches.start.copy()
+        hidden_at[some] = slots.end[last]
+        hidden = hidden_from != _NOTHING_HIDDEN
+        # Normal and future records share the last slot: their order is not known.
+        shared = (hidden & (hidden_at >= stretches.end))[some]
+        hidden_at[some[shared]] = slots.start[last[shared]]
+        hidden_from[some[shared]] = slots.start_offset[last[shared]]
+        newest = np.full(len(slots), np.nan)
+        newest[last] = np.where(hidden[some], np.nan, self._newest(cutoffs, stretches[some], slots[last]))
+        found = self._of_slots(stretches, slots, newest)
+        kept = np.ones(len(slots), dtype=np.bool_)
+        kept[last[shared]] = False
+        rest = np.flatnonzero(hidden)
+        begun, found = slots.stretch[kept], found[kept]
+        alone = ~np.isin(rest, begun)
+        return Windows.joined([found, self._of_hidden(stretches[rest], hidden_from[rest], hidden_at[rest], alone)])
 
-    def _newest(self, part: Cutoff, first: float, end: float) -> float | None:
-        """Return the time of the newest record where it lies in the last slot [``first``, ``end``)."""
-        limit = end if end < part.end else end + self.request.slack
-        newest = None if part.newest is None else part.newest.timestamp
-        # A deleted record may still be the newest to a broker 4.3.1, long after the slot of the last one left.
-        return newest if newest is not None and first <= newest < limit else None
-
-    def _window(self, key: TopicPartition, part: Cutoff, start: float, end: float, **seen: Any) -> Window:
-        return Window(
-            cluster=self.request.cluster,
-            topic=key.topic,
-            topic_id=part.topic_id,
-            partition=key.partition,
-            window_start=float(start),
-            window_end=float(end),
-            exporter=self.request.exporter,
-            source=Source.BACKFILL,
-            **{
-                "polls_ok": 1,
-                "observed_seconds": end - start if seen.get("reason") is None else 0.0,
-                "log_start_offset": part.earliest,
-                "leader": part.leader,
-                **seen,
-            },
+    def _of_slots(self, stretches: Stretches, slots: ActiveSlots, newest: Floats) -> Windows:
+        no = np.zeros(len(slots), dtype=np.bool_)
+        return Windows(
+            row=stretches.row[slots.stretch],
+            start=slots.start,
+            end=slots.end,
+            start_offset=slots.start_offset,
+            end_offset=slots.end_offset,
+            first_advance=slots.first,
+            last_advance=np.where(np.isnan(newest), slots.first, np.minimum(newest, slots.end)),
+            resolution=np.where(np.isnan(slots.first), slots.end - slots.start, float(self.request.slot)),
+            max_timestamp=newest,
+            future=no,
+            restarted=stretches.restarted[slots.stretch] & (np.diff(slots.stretch, prepend=-1) > 0),
+            reason=no.astype(np.int8),
         )
+
+    def _of_hidden(self, stretches: Stretches, start_offset: Offsets, start: Floats, alone: Flags) -> Windows:
+        """Return the windows of slots that a record from the future hides; ``alone`` where no other window is found."""
+        unknown = np.full(len(stretches), np.nan)
+        return Windows(
+            row=stretches.row,
+            start=start,
+            end=stretches.end,
+            start_offset=start_offset,
+            end_offset=stretches.end_offset,
+            first_advance=unknown,
+            last_advance=unknown,
+            resolution=stretches.end - start,
+            max_timestamp=unknown,
+            future=np.ones(len(stretches), dtype=np.bool_),
+            restarted=stretches.restarted & alone,
+            reason=np.zeros(len(stretches), dtype=np.int8),
+        )
+
+    def _newest(self, cutoffs: Cutoffs, stretches: Stretches, slots: ActiveSlots) -> Floats:
+        """Return the time of the newest record where it lies in the last slot of its stretch, NaN elsewhere."""
+        end, newest = cutoffs.end[stretches.row], cutoffs.newest[stretches.row]
+        limit = np.where(slots.end < end, slots.end, slots.end + self.request.slack)
+        # A deleted record may still be the newest to a broker 4.3.1, long after the slot of the last one left.
+        there = (stretches.end == end) & (slots.first <= newest) & (newest < limit)
+        return np.where(there, newest, np.nan)

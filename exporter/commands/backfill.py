@@ -12,6 +12,7 @@ from exporter.backfill.cutoff import Request
 from exporter.backfill.first_polls import FirstPolls
 from exporter.backfill.run import BackfillResult, Step
 from exporter.backfill.run import backfill as fill_back
+from exporter.backfill.spool_rows import inventory_rows, window_rows
 from exporter.clock import SystemClock
 from exporter.domain import Reason, TopicPartition
 from exporter.domain.exit_codes import ExitCode
@@ -102,28 +103,32 @@ class _Cluster:
     def fill(self, *, again: bool) -> bool:
         """Backfill the cluster, and return whether nothing failed. Raises HistoryError."""
         wanted = self._settings.backfill
+        request = Request(
+            cluster=self._name,
+            exporter=self._settings.exporter,
+            horizon=wanted.horizon,
+            slot=int(wanted.slot),
+            slack=self._settings.poll_of(self._cluster).future_slack,
+            again=again,
+        )
         with Checkpoint(self._settings.history.folder, self._spool, self._name) as checkpoint:
             source = make_backfill_source(self._cluster, self._settings, self._clock)
             try:
                 result = fill_back(
                     source,
-                    Request(
-                        cluster=self._name,
-                        exporter=self._settings.exporter,
-                        horizon=wanted.horizon,
-                        slot=int(wanted.slot),
-                        slack=self._settings.poll_of(self._cluster).future_slack,
-                        again=again,
-                    ),
+                    request,
                     clock=self._clock,
-                    emit=lambda rows, written: checkpoint.keep(self._clock.now(), rows, written),
-                    written=dict(checkpoint.written),
+                    emit=lambda found, written: checkpoint.keep(
+                        self._clock.now(), window_rows(request, found), written
+                    ),
+                    written=checkpoint.written,
                     starts=FirstPolls(self._spool, self._name),
                     progress=self._show,
                 )
                 # Last, so that an interrupted run claims no silence.
                 if result.coverage is not None:
-                    self._spool.write(self._name, self._clock.now(), result.inventory)
+                    listed = inventory_rows(request, result.inventory)
+                    self._spool.write_files(self._name, [(self._clock.now(), listed)])
                     self._spool.write(self._name, self._clock.now(), [result.coverage])
             except SourceError as error:
                 self._say_kept(f"Error: cluster {self._name}: {error}")

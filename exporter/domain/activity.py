@@ -209,18 +209,20 @@ def state_of(
     earliest: int, latest: int, newest: Answer | None, *, tiered: bool, unsupported: bool, latest_allowed: float
 ) -> tuple[State, Reason | None]:
     """Return the state that follows from offsets and one MAX_TIMESTAMP answer (None: no valid one) of one partition."""
-    answers = Answers.of([newest])
-    failed = (answers.reason > 0) & (answers.reason != _FORMAT)
-    [code] = classify(
-        np.array([earliest]),
-        np.array([latest]),
-        kinds_of(answers),
-        answers.timestamp,
-        np.array([np.nan]),
-        failed,
-        Circumstances(np.array([tiered]), np.array([unsupported]), latest_allowed),
-    ).tolist()
-    return STATES[code], reason_of_code(int(answers.reason[0])) if code == UNREADABLE else None
+    given = Circumstances(np.array([tiered]), np.array([unsupported]), latest_allowed)
+    states, reasons = states_of(np.array([earliest]), np.array([latest]), Answers.of([newest]), given)
+    return STATES[states[0]], reason_of_code(int(reasons[0]))
+
+
+def states_of(earliest: Offsets, latest: Offsets, newest: Answers, given: Circumstances) -> tuple[Codes, Codes]:
+    """Return the states that follow from offsets and MAX_TIMESTAMP answers, and why rows are unreadable.
+
+    They are indices into STATES, and reason codes.
+    """
+    failed = (newest.reason > 0) & (newest.reason != _FORMAT)
+    nothing = np.full(len(newest), np.nan)
+    states = classify(earliest, latest, kinds_of(newest), newest.timestamp, nothing, failed, given)
+    return states, np.where(states == UNREADABLE, newest.reason, ANSWERED).astype(np.int8)
 
 
 def kinds_of(answers: Answers) -> Codes:

@@ -1,4 +1,4 @@
-"""Which part of a partition's history a backfill has written, and which is still missing.
+"""Which part of each partition's history a backfill has written, and which is still missing. Pure functions on columns.
 
 A backfill may be interrupted, run again, or run with another horizon. What it has written of a partition is one span of
 time. The span grows at both ends: earlier with a longer horizon, later up to the first poll.
@@ -6,22 +6,24 @@ time. The span grows at both ends: earlier with a longer horizon, later up to th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self, TypeVar
 
-from exporter.domain import TopicPartition
+import numpy as np
+
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows
+from exporter.domain.column_set import ColumnSet
+from exporter.domain.stream_rows import Stream, StreamRows
+
+V = TypeVar("V")
+
+UNKNOWN = -1
+"""A ``start_offset`` that is not known."""
 
 
-class Stream(NamedTuple):
-    """A partition of one topic id. A topic that is deleted and created again has another id and another history."""
-
-    partition: TopicPartition
-    topic_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """Windows were written for every slot of [``start``, ``end``) that has records, up to ``end_offset``."""
 
     start: float
@@ -32,80 +34,246 @@ class Written:
     """Polls begin at ``end`` and cover what follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A span of one partition's history that is to be written: [``start``, ``end``), in Unix seconds."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans(ColumnSet):
+    """A ``Written`` for each row."""
 
-    start: float
-    end: float
-    end_offset: int
+    start: Floats
+    end: Floats
+    end_offset: Offsets
+    polled: Flags
+
+    @classmethod
+    def of(cls, rows: Sequence[Written]) -> Self:
+        """Return objects as columns."""
+        return cls.of_columns(*(zip(*rows, strict=True) if rows else ((),) * 4))
+
+    @classmethod
+    def of_columns(
+        cls, start: Sequence[float], end: Sequence[float], end_offset: Sequence[int], polled: Sequence[bool]
+    ) -> Self:
+        """Return lists as columns. Raises ValueError or TypeError for values of other types."""
+        return cls(
+            np.array(start, dtype=np.float64),
+            np.array(end, dtype=np.float64),
+            np.array(end_offset, dtype=np.int64),
+            np.array(polled, dtype=np.bool_),
+        )
+
+    def same_as(self, others: Spans) -> Flags:
+        """Return which rows are the same."""
+        same: Flags = np.logical_and.reduce(
+            [mine == other for mine, other in zip(self.columns(), others.columns(), strict=True)]
+        )
+        return same
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstPoll(ColumnSet):
+    """End offset and time of the first poll, for each row."""
+
+    end_offset: Offsets
+    at: Floats
+
+
+class OfStreams(Mapping[Stream, V]):
+    """What is known of streams, in columns; an object is created on access, for people and tests."""
+
+    def __init__(self, streams: StreamRows) -> None:
+        self.streams = streams
+
+    @abstractmethod
+    def row(self, row: int) -> V:
+        """Return one row as an object."""
+
+    def __getitem__(self, key: Stream) -> V:
+        [row] = self.streams.find(
+            StreamRows.of([(key.partition.topic, key.topic_id)], [key.partition.partition])
+        ).tolist()
+        if row < 0:
+            raise KeyError(key)
+        return self.row(row)
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(self.streams)
+
+    def __len__(self) -> int:
+        return len(self.streams)
+
+
+class WrittenStreams(OfStreams[Written]):
+    """Which span of each stream a backfill has written."""
+
+    def __init__(self, streams: StreamRows, spans: Spans) -> None:
+        """Each stream has a row."""
+        super().__init__(streams)
+        self.spans = spans
+
+    @classmethod
+    def of(cls, written: Mapping[Stream, Written]) -> WrittenStreams:
+        """Return objects as columns."""
+        return cls(streams_of(written), Spans.of(list(written.values())))
+
+    @classmethod
+    def joined(cls, parts: Sequence[WrittenStreams]) -> WrittenStreams:
+        """Return all parts as one; of a stream that is in several the last one counts."""
+        streams = StreamRows.joined([part.streams for part in parts])
+        spans = Spans.joined([Spans.of([]), *(part.spans for part in parts)])
+        last = streams.latest_rows()
+        return cls(streams[last], spans[last])
+
+    def row(self, row: int) -> Written:
+        """Return one row as an object."""
+        start, end, end_offset, polled = (column[row].item() for column in self.spans.columns())
+        return Written(start, end, end_offset, polled)
+
+    def about(self, streams: StreamRows) -> tuple[Flags, Spans]:
+        """Return of which streams something was written, and what; elsewhere the spans mean nothing."""
+        row = self.streams.find(streams)
+        spans = self.spans if len(self) else Spans.of([Written(0.0, 0.0, 0)])
+        return row >= 0, spans[row]
+
+    def changed_since(self, before: WrittenStreams) -> WrittenStreams:
+        """Return what is not the same as before."""
+        known, spans = before.about(self.streams)
+        changed = ~(known & self.spans.same_as(spans))
+        return WrittenStreams(self.streams[changed], self.spans[changed])
+
+
+class Starts(OfStreams[tuple[int, float]]):
+    """End offset and time of the first poll of each stream that is polled."""
+
+    def __init__(self, streams: StreamRows, first: FirstPoll) -> None:
+        """Each stream has a row."""
+        super().__init__(streams)
+        self.first = first
+
+    @classmethod
+    def of(cls, starts: Mapping[Stream, tuple[int, float]]) -> Starts:
+        """Return objects as columns."""
+        offsets, times = zip(*starts.values(), strict=True) if starts else ((), ())
+        first = FirstPoll(np.array(offsets, dtype=np.int64), np.array(times, dtype=np.float64))
+        return cls(streams_of(starts), first)
+
+    @classmethod
+    def nothing(cls) -> Starts:
+        """Return those of a cluster that nobody polls."""
+        return cls.of({})
+
+    @classmethod
+    def earliest(cls, parts: Sequence[Starts]) -> Starts:
+        """Return the first poll of each stream in any of these parts."""
+        streams = StreamRows.joined([part.streams for part in parts])
+        first = FirstPoll.joined([cls.nothing().first, *(part.first for part in parts)])
+        latest_first = np.argsort(-first.at, kind="stable")
+        streams, first = streams[latest_first], first[latest_first]
+        rows = streams.latest_rows()
+        return cls(streams[rows], first[rows])
+
+    def row(self, row: int) -> tuple[int, float]:
+        """Return one row as an object."""
+        return int(self.first.end_offset[row]), float(self.first.at[row])
+
+    def about(self, streams: StreamRows) -> tuple[Flags, FirstPoll]:
+        """Return which streams are polled, and since when; elsewhere the columns mean nothing."""
+        row = self.streams.find(streams)
+        first = self.first if len(self) else FirstPoll(np.zeros(1, dtype=np.int64), np.zeros(1))
+        return row >= 0, first[row]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretches(ColumnSet):
+    """Spans of history that are to be written, at most one of each partition: [``start``, ``end``), in Unix seconds."""
+
+    row: Rows
+    """The partition, as a row of the scope."""
+    start: Floats
+    end: Floats
+    end_offset: Offsets
     """One past the last record that the windows may cover."""
-    start_offset: int | None = None
-    """The first record that the windows may cover, where known: late records then count in the first slot."""
-    before_written: bool = False
+    start_offset: Offsets
+    """The first record that the windows may cover, or UNKNOWN. Where known, late records count in the first slot."""
+    before_written: Flags
     """What follows is written already: records dated ``end`` or later do not belong to this stretch."""
-    restarted: bool = False
+    restarted: Flags
     """Offsets started over since the last run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A partition at its cutoff, and how far back its history is wanted."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope(ColumnSet):
+    """Partitions at their cutoff, and how far back their history is wanted."""
 
-    start: float
-    end: float
-    earliest: int
-    end_offset: int
+    start: Floats
+    end: Floats
+    earliest: Offsets
+    end_offset: Offsets
     """One past the last record that polls do not cover."""
-    polled: bool = False
+    polled: Flags
 
 
 class Plan(NamedTuple):
-    """What to search, and which span is written afterwards."""
+    """What to search, and which span of each row is written afterwards."""
 
-    stretches: tuple[Stretch, ...]
-    written: Written
-
-
-Starts = Mapping[Stream, tuple[int, float]]
-"""End offset and time of the first poll of each stream that is polled."""
+    rounds: tuple[Stretches, ...]
+    """A partition's stretches are in different rounds, and follow one another in time."""
+    written: Spans
 
 
-def is_complete(written: Written | None, start: float) -> bool:
-    """Return whether nothing from ``start`` on is missing: polls cover what follows ``written``."""
-    return written is not None and written.polled and written.start <= start
+def complete(known: Flags, written: Spans, start: Floats) -> Flags:
+    """Return of which rows nothing from ``start`` on is missing: polls cover what follows ``written``."""
+    return known & written.polled & (written.start <= start)
 
 
-def plan(scope: Scope, written: Written | None, *, again: bool = False) -> Plan:
-    """Return what is missing of a partition; with ``again`` also what was written before.
+def plan(scope: Scope, known: Flags, written: Spans, *, again: bool = False) -> Plan:
+    """Return what is missing of partitions; with ``again`` also what was written before, where it is ``known``.
 
-    Stretches follow one another in time and never overlap. They are split where an earlier run ended, so that rewritten
-    windows are the same windows. A stretch that cannot hold a record is left out.
+    Stretches of a partition never overlap. They are split where an earlier run ended, so that rewritten windows are the
+    same windows. A stretch that cannot hold a record is left out.
     """
-    if written is None:
-        whole = Stretch(scope.start, scope.end, scope.end_offset)
-        after = Written(scope.start, scope.end, scope.end_offset, scope.polled)
-        return Plan(_with_records([whole], scope), after)
-    after = replace(written, start=min(scope.start, written.start), polled=written.polled or scope.polled)
-    stretches = []
-    if again:
-        stretches.append(Stretch(after.start, written.end, min(written.end_offset, scope.end_offset)))
-    elif after.start < written.start:
-        stretches.append(Stretch(after.start, written.start, written.end_offset, before_written=True))
-    if not written.polled and written.end < scope.end:
-        after = replace(after, end=scope.end, end_offset=scope.end_offset)
-        if scope.end_offset < written.end_offset:
-            # Truncated (unclean election), or created again on a broker without topic ids: offsets start over.
-            restart = Stretch(written.end, scope.end, scope.end_offset, restarted=True)
-            return Plan(_with_records([restart], scope), replace(after, start=written.start))
-        first = max(written.end_offset, scope.earliest)
-        stretches.append(Stretch(written.end, scope.end, scope.end_offset, first))
-    return Plan(_with_records(stretches, scope), after)
-
-
-def _with_records(stretches: list[Stretch], scope: Scope) -> tuple[Stretch, ...]:
-    return tuple(
-        stretch
-        for stretch in stretches
-        if stretch.start < stretch.end and max(scope.earliest, stretch.start_offset or 0) < stretch.end_offset
+    every, no = np.arange(len(scope)), np.zeros(len(scope), dtype=np.bool_)
+    start = np.where(known, np.minimum(scope.start, written.start), scope.start)
+    grows = ~known | (~written.polled & (written.end < scope.end))
+    # Truncated (unclean election), or created again on a broker without topic ids: offsets start over.
+    restarted = known & grows & (scope.end_offset < written.end_offset)
+    continued = np.where(known & ~restarted, np.maximum(written.end_offset, scope.earliest), UNKNOWN)
+    earlier = Stretches(
+        row=every,
+        start=start,
+        end=written.end if again else written.start,
+        end_offset=np.minimum(written.end_offset, scope.end_offset) if again else written.end_offset,
+        start_offset=np.full(len(scope), UNKNOWN, dtype=np.int64),
+        before_written=~no if not again else no,
+        restarted=no,
     )
+    later = Stretches(
+        row=every,
+        start=np.where(known, written.end, scope.start),
+        end=scope.end,
+        end_offset=scope.end_offset,
+        start_offset=continued.astype(np.int64),
+        before_written=no,
+        restarted=restarted,
+    )
+    two = known & ~restarted & (again | (start < written.start)) & _with_records(earlier, scope)
+    last = grows & _with_records(later, scope)
+    first = Stretches.joined([earlier[two], later[last & ~two]])
+    rounds = first[np.argsort(first.row, kind="stable")], later[last & two]
+    after = Spans(
+        np.where(restarted, written.start, start),
+        np.where(grows, scope.end, written.end),
+        np.where(grows, scope.end_offset, written.end_offset),
+        scope.polled | (known & written.polled),
+    )
+    return Plan(tuple(each for each in rounds if len(each)), after)
+
+
+def streams_of(streams: Mapping[Stream, object]) -> StreamRows:
+    """Return the keys as columns."""
+    lives = [(stream.partition.topic, stream.topic_id) for stream in streams]
+    return StreamRows.of(lives, [stream.partition.partition for stream in streams])
+
+
+def _with_records(stretches: Stretches, scope: Scope) -> Flags:
+    first = np.maximum(scope.earliest, stretches.start_offset)
+    found: Flags = (stretches.start < stretches.end) & (first < stretches.end_offset)
+    return found

@@ -10,11 +10,13 @@ from collections import Counter
 import pytest
 
 from exporter.backfill.cutoff import Request
-from exporter.backfill.run import BackfillResult, backfill
+from exporter.backfill.run import backfill
 from exporter.clock import SystemClock
 from exporter.demo.broker import Broker
 from exporter.domain import TopicPartition, Window
-from exporter.domain.backfill_plan import Starts, Stream
+from exporter.domain.backfill_plan import Starts
+from exporter.domain.stream_rows import Stream
+from tests.backfill_rows import Run, inventory_of, windows_of
 from tests.integration.watch import Watch
 from tests.workbench import EVERLASTING, Workbench
 
@@ -59,17 +61,18 @@ def long_dead() -> list[float]:
 KINDS = (steady, poisson, office_hours, weekly, long_dead)
 
 
-def run(watch: Watch, starts: Starts | None = None, *, slot: int = HOUR) -> tuple[list[Window], BackfillResult]:
+def run(watch: Watch, starts: Starts | None = None, *, slot: int = HOUR) -> Run:
     """Back-fill five weeks of what is watched."""
     windows: list[Window] = []
+    request = Request(cluster="c", exporter="e", horizon=(WEEKS + 1) * 7 * 86400, slot=slot)
     result = backfill(
         watch.source,
-        Request(cluster="c", exporter="e", horizon=(WEEKS + 1) * 7 * 86400, slot=slot),
+        request,
         clock=SystemClock(),
-        emit=lambda rows, _: windows.extend(rows),
-        starts=lambda: starts or {},
+        emit=lambda found, _: windows.extend(windows_of(request, found)),
+        starts=lambda: starts or Starts.nothing(),
     )
-    return windows, result
+    return Run(windows, inventory_of(request, result), result)
 
 
 def hourly(windows: list[Window], partition: int) -> list[tuple[int, int | None, float | None]]:
@@ -83,7 +86,7 @@ def test_four_weeks_come_back_hour_by_hour(broker: Broker, workbench: Workbench)
     written = [kind() for kind in KINDS]
     # By time, as producers do: the partitions' records arrive interleaved.
     workbench.write(sorted((("rhythms", n, at) for n, times in enumerate(written) for at in times), key=lambda r: r[2]))
-    windows, result = run(Watch(broker.bootstrap, ["rhythms"]))
+    windows, inventory, result = run(Watch(broker.bootstrap, ["rhythms"]))
     for partition, times in enumerate(written):
         first: dict[int, float] = {}
         for at in times:
@@ -94,7 +97,7 @@ def test_four_weeks_come_back_hour_by_hour(broker: Broker, workbench: Workbench)
     assert (result.partitions, result.failed, result.windows) == (len(KINDS), {}, len(windows))
     assert result.coverage is not None
     assert result.coverage.window_end == result.coverage.last_good_poll
-    assert {row.latest_offset for row in result.inventory} == {len(times) for times in written}
+    assert {row.latest_offset for row in inventory} == {len(times) for times in written}
     whole = (WEEKS + 1) * 168
     assert result.lookups["by-time"] < 0.6 * whole * len(KINDS), "quiet hours are not asked for"
 
@@ -104,7 +107,7 @@ def test_finer_slots_come_back_quarter_by_quarter(broker: Broker, workbench: Wor
     workbench.create("quarters")
     times = poisson()
     workbench.write(("quarters", 0, at) for at in times)
-    windows, result = run(Watch(broker.bootstrap, ["quarters"]), slot=900)
+    windows, _, result = run(Watch(broker.bootstrap, ["quarters"]), slot=900)
     counts = Counter(int(at) // 900 for at in times)
     first = {int(at) // 900: at for at in reversed(times)}
     found = [(int(w.window_start) // 900, w.records, w.first_advance) for w in windows]
@@ -119,7 +122,7 @@ def test_a_record_from_the_future_hides_only_what_follows_it(broker: Broker, wor
     times = steady()
     middle = len(times) // 2
     workbench.write(("spoilt", 0, at) for at in [*times[:middle], NOW + 10 * 365 * 86400.0, *times[middle:]])
-    windows, _ = run(Watch(broker.bootstrap, ["spoilt"]))
+    windows, *_ = run(Watch(broker.bootstrap, ["spoilt"]))
     known, hidden = windows[:-1], windows[-1]
     before = Counter(int(at) // HOUR for at in times[:middle])
     assert [(hour, count) for hour, count, _ in hourly(known, 0)] == sorted(before.items())
@@ -144,7 +147,7 @@ def test_the_past_ends_where_the_polls_begin(broker: Broker, workbench: Workbenc
     starts = {Stream(key, topic_id): (reading.latest or 0, first.taken_at) for key, reading in first.readings.items()}
     workbench.write([("seam", 1, time.time())] * 4)
     polled = watch.poll().readings[TopicPartition("seam", 1)].activity.advanced_by
-    windows, result = run(watch, starts)
+    windows, _, result = run(watch, Starts.of(starts))
     assert [(w.partition, w.records, w.end_offset) for w in windows] == [(0, 2, 2), (0, 1, 3), (1, 2, 2), (1, 1, 3)]
     assert polled == 4
     assert result.coverage is not None
@@ -157,7 +160,7 @@ def test_what_retention_took_is_not_history(broker: Broker, workbench: Workbench
     times = [float(NOW - hour * HOUR) for hour in range(100, 0, -1)]
     workbench.write(("cut", 0, at) for at in times)
     workbench.delete_records("cut", 0, 60)
-    windows, _ = run(Watch(broker.bootstrap, ["cut"]))
+    windows, *_ = run(Watch(broker.bootstrap, ["cut"]))
     assert len(windows) == 40
     assert windows[0].first_advance == times[60]
     assert {w.log_start_offset for w in windows} == {60}
@@ -168,7 +171,7 @@ def test_a_deleted_record_is_not_the_newest(broker: Broker, workbench: Workbench
     workbench.create("newest-deleted")
     workbench.write([("newest-deleted", 0, float(NOW - 5 * HOUR)), ("newest-deleted", 0, float(NOW - 50 * HOUR))])
     workbench.delete_records("newest-deleted", 0, 1)
-    (window,), _ = run(Watch(broker.bootstrap, ["newest-deleted"]))
+    (window,), *_ = run(Watch(broker.bootstrap, ["newest-deleted"]))
     assert (window.records, window.first_advance, window.last_advance) == (1, NOW - 50 * HOUR, NOW - 50 * HOUR)
     assert window.max_timestamp is None
 
@@ -178,7 +181,7 @@ def test_log_append_time_puts_records_where_they_were_written(broker: Broker, wo
     workbench.create("honest", config={**EVERLASTING, "message.timestamp.type": "LogAppendTime"})
     began = time.time()
     workbench.write([("honest", 0, NOW - 50 * HOUR)] * 3)
-    windows, _ = run(Watch(broker.bootstrap, ["honest"]))
+    windows, *_ = run(Watch(broker.bootstrap, ["honest"]))
     assert sum(w.records or 0 for w in windows) == 3
     assert windows[0].first_advance == pytest.approx(began, abs=30)
 
@@ -189,9 +192,9 @@ def test_a_whole_cluster_is_read_topic_by_topic(broker: Broker, workbench: Workb
         workbench.create(topic)
     workbench.write([("mixed-empty", 0, float(NOW - HOUR)), ("mixed-lively", 0, float(NOW - HOUR))])
     workbench.delete_records("mixed-empty", 0, 1)
-    windows, result = run(Watch(broker.bootstrap, ["mixed-.*"]))
+    windows, inventory, _ = run(Watch(broker.bootstrap, ["mixed-.*"]))
     assert [(w.topic, w.records) for w in windows] == [("mixed-lively", 1)]
-    assert [(row.topic, row.state) for row in result.inventory] == [
+    assert [(row.topic, row.state) for row in inventory] == [
         ("mixed-empty", "empty"),
         ("mixed-lively", "observed"),
         ("mixed-never", "never-written"),

@@ -6,10 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exporter.backfill.cutoff import Request
-from exporter.backfill.run import BackfillResult, backfill
-from exporter.domain import Answer, Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo, TopicPartition, Window
-from exporter.domain.backfill_plan import Starts, Stream, Written
+from exporter.backfill.run import Found, backfill
+from exporter.domain import (
+    Answer,
+    Metadata,
+    PartitionInfo,
+    Reason,
+    TopicConfig,
+    TopicInfo,
+    TopicPartition,
+    Window,
+)
+from exporter.domain.backfill_plan import Starts, Written, WrittenStreams
 from exporter.domain.ports import Extent
+from exporter.domain.stream_rows import Stream
+from tests.backfill_rows import Run, inventory_of, windows_of
 
 HOUR = 3600.0
 NOW = 500 * HOUR + 1234.5
@@ -96,26 +107,27 @@ def _time(answer: Answer) -> float:
 def run(
     source: Logs,
     hours: float = 400,
-    starts: Starts | None = None,
+    starts: Mapping[Stream, tuple[int, float]] | None = None,
     written: dict[Stream, Written] | None = None,
     *,
     slot: int = 3600,
     again: bool = False,
-) -> tuple[list[Window], BackfillResult]:
-    """Backfill, and return the windows and the result; ``written`` takes the spans that were written."""
+) -> Run:
+    """Backfill; ``written`` takes the spans that were written."""
     windows: list[Window] = []
     written = {} if written is None else written
+    request = Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot, again=again)
 
-    def emit(rows: Sequence[Window], newly: Mapping[Stream, Written]) -> None:
-        windows.extend(rows)
+    def emit(found: Sequence[Found], newly: Mapping[Stream, Written]) -> None:
+        windows.extend(windows_of(request, found))
         written.update(newly)
 
     result = backfill(
         source,
-        Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot, again=again),
+        request,
         clock=source,
         emit=emit,
-        written=dict(written),
-        starts=lambda: starts or {},
+        written=WrittenStreams.of(written),
+        starts=lambda: Starts.of(starts or {}),
     )
-    return windows, result
+    return Run(windows, inventory_of(request, result), result)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain import Reason, TopicConfig, TopicPartition, Window
-from exporter.domain.backfill_plan import Stream, Written
+from exporter.domain.backfill_plan import Written
+from exporter.domain.stream_rows import Stream
 from tests.unit.past_logs import HOUR, KEY, NOW, Log, Logs, run
 
 
@@ -24,7 +25,7 @@ def test_every_hour_with_records_has_one_exact_window(times: list[float], start:
     """Of ordered records the count and first time of each hour are exact, and so is the last time."""
     times = [math.floor(time * 1000) / 1000 for time in times]
     source = Logs({KEY: Log(times, start)})
-    windows, _ = run(source, hours)
+    windows = run(source, hours).windows
     first_hour = math.floor((NOW - hours * HOUR) / HOUR)
     by_hour: dict[int, list[float]] = {}
     for time in times:
@@ -44,7 +45,7 @@ def test_every_hour_with_records_has_one_exact_window(times: list[float], start:
 @given(st.lists(st.floats(101 * HOUR, NOW), max_size=300))
 def test_no_order_of_records_loses_one(times: list[float]) -> None:
     """Records in any order are all counted once, in windows that do not overlap."""
-    windows, _ = run(Logs({KEY: Log(times)}))
+    windows = run(Logs({KEY: Log(times)})).windows
     assert sum(w.records or 0 for w in windows) == len(times)
     assert all(left.window_end <= right.window_start for left, right in pairwise(windows))
 
@@ -59,7 +60,7 @@ def test_a_quiet_partition_costs_few_look_ups() -> None:
 def test_a_future_record_hides_the_hours_after_it() -> None:
     """The hours after a record from the future become one window without times; the hours before stay exact."""
     times = [450.2 * HOUR, 451.1 * HOUR, 451.9 * HOUR, 9000 * HOUR, 460.5 * HOUR, 470.5 * HOUR]
-    windows, _ = run(Logs({KEY: Log(times)}))
+    windows = run(Logs({KEY: Log(times)})).windows
     assert moments_of(windows) == [
         (450, 451, 1, 450.2 * HOUR, 450.2 * HOUR),
         (451, 452, 2, 451.1 * HOUR, 451.1 * HOUR),
@@ -72,19 +73,19 @@ def test_a_future_record_hides_the_hours_after_it() -> None:
 
 def test_a_future_record_in_the_last_hour_hides_that_hour() -> None:
     """Normal and future records in the hour of the cutoff share one window without times."""
-    windows, _ = run(Logs({KEY: Log([450.2 * HOUR, 500.1 * HOUR, 9000 * HOUR])}))
+    windows = run(Logs({KEY: Log([450.2 * HOUR, 500.1 * HOUR, 9000 * HOUR])})).windows
     assert moments_of(windows)[1:] == [(500, NOW / HOUR, 2, None, None)]
 
 
 def test_a_future_record_before_all_others_hides_the_horizon() -> None:
     """Where the first record is from the future, nothing is known of any hour."""
-    windows, _ = run(Logs({KEY: Log([9000 * HOUR, 450 * HOUR])}), 100)
+    windows = run(Logs({KEY: Log([9000 * HOUR, 450 * HOUR])}), 100).windows
     assert moments_of(windows) == [(400, NOW / HOUR, 2, None, None)]
 
 
 def test_a_record_within_the_slack_is_not_from_the_future() -> None:
     """A producer's clock 50 s ahead gives an ordinary window that ends at the cutoff."""
-    windows, _ = run(Logs({KEY: Log([NOW + 50])}))
+    windows = run(Logs({KEY: Log([NOW + 50])})).windows
     assert moments_of(windows) == [(500, NOW / HOUR, 1, NOW, NOW)]
 
 
@@ -92,28 +93,28 @@ def test_history_ends_where_the_exporter_began() -> None:
     """The last window ends at the first poll; polls cover later records."""
     polled = 480 * HOUR + 600
     times = [450 * HOUR, 480 * HOUR + 60, 480 * HOUR + 700, 490 * HOUR]
-    windows, result = run(Logs({KEY: Log(times)}), starts={Stream(KEY, "id"): (2, polled)})
+    windows, inventory, result = run(Logs({KEY: Log(times)}), starts={Stream(KEY, "id"): (2, polled)})
     assert moments_of(windows) == [
         (450, 451, 1, 450 * HOUR, 450 * HOUR),
         (480, polled / HOUR, 1, 480 * HOUR + 60, 480 * HOUR + 60),
     ]
     assert result.coverage is not None
     assert result.coverage.last_good_poll == result.coverage.window_end == polled
-    assert (result.inventory[0].latest_offset, result.inventory[0].observed_at) == (2, polled)
+    assert (inventory[0].latest_offset, inventory[0].observed_at) == (2, polled)
 
 
 def test_a_topic_created_again_since_the_first_poll_has_nothing_to_backfill() -> None:
     """An end offset below that of the first poll means that polls saw every record."""
-    windows, result = run(Logs({KEY: Log([490 * HOUR])}), starts={Stream(KEY, "id"): (7, 480 * HOUR)})
+    windows, inventory, _ = run(Logs({KEY: Log([490 * HOUR])}), starts={Stream(KEY, "id"): (7, 480 * HOUR)})
     assert windows == []
-    assert (result.inventory[0].latest_offset, result.inventory[0].observed_at) == (1, NOW)
+    assert (inventory[0].latest_offset, inventory[0].observed_at) == (1, NOW)
 
 
 def test_a_partition_that_fails_costs_only_itself() -> None:
     """Unread and leaderless partitions each get one window with the reason; the others are complete."""
     logs = {TopicPartition("t", n): Log([450 * HOUR]) for n in range(3)}
     logs[TopicPartition("t", 1)].unread = Reason.NOT_LEADER
-    windows, result = run(Logs(logs, unled={TopicPartition("t", 2)}), 100)
+    windows, inventory, result = run(Logs(logs, unled={TopicPartition("t", 2)}), 100)
     assert [(w.partition, w.reason, w.polls_ok, w.records) for w in windows] == [
         (0, None, 1, 1),
         (1, "not-leader", 0, None),
@@ -123,24 +124,24 @@ def test_a_partition_that_fails_costs_only_itself() -> None:
     assert set(result.failed) == {TopicPartition("t", 1), TopicPartition("t", 2)}
     assert result.coverage is not None
     assert (result.coverage.partitions_ok, result.coverage.partitions_failed) == (1, 2)
-    assert [(row.state, row.reason) for row in result.inventory][2] == ("unreadable", "no-leader")
+    assert [(row.state, row.reason) for row in inventory][2] == ("unreadable", "no-leader")
 
 
 def test_finite_retention_shortens_the_horizon_of_its_topic() -> None:
     """Nothing is asked from before retention, unless the topic is only compacted."""
     times = [300 * HOUR, 499 * HOUR]
     kept = TopicConfig("CreateTime", "delete", 24 * HOUR, remote_storage=False)
-    assert [w.window_start / HOUR for w in run(Logs({KEY: Log(times)}, kept))[0]] == [499]
+    assert [w.window_start / HOUR for w in run(Logs({KEY: Log(times)}, kept)).windows] == [499]
     compacted = TopicConfig("CreateTime", "compact", 24 * HOUR, remote_storage=False)
-    assert [w.window_start / HOUR for w in run(Logs({KEY: Log(times)}, compacted))[0]] == [300, 499]
+    assert [w.window_start / HOUR for w in run(Logs({KEY: Log(times)}, compacted)).windows] == [300, 499]
 
 
 def test_an_empty_partition_has_an_inventory_row_and_no_window() -> None:
     """Empty and never written partitions are in the inventory, so that their silence is known."""
     logs = {TopicPartition("empty", 0): Log([], 5), TopicPartition("never", 0): Log([])}
-    windows, result = run(Logs(logs))
+    windows, inventory, _ = run(Logs(logs))
     assert windows == []
-    assert [(row.topic, row.state) for row in result.inventory] == [("empty", "empty"), ("never", "never-written")]
+    assert [(row.topic, row.state) for row in inventory] == [("empty", "empty"), ("never", "never-written")]
 
 
 def end_at(moment: float, times: Sequence[float]) -> Logs:
@@ -164,7 +165,7 @@ def test_runs_at_any_times_write_each_record_once(
     written: dict[Stream, Written] = {}
     windows: list[Window] = []
     for moment, hours in zip(moments, horizons, strict=False):
-        windows += run(end_at(moment, times), hours, written=written, slot=slot)[0]
+        windows += run(end_at(moment, times), hours, written=written, slot=slot).windows
     windows.sort(key=lambda window: window.window_start)
     assert len({window.window_start for window in windows}) == len(windows)
     assert all(left.window_end <= right.window_start for left, right in pairwise(windows))
@@ -183,10 +184,10 @@ def test_a_second_run_continues_where_the_first_one_stopped() -> None:
     """The last hour of the first run is not written again: its rest is a window that begins at the cutoff."""
     times = [498.5 * HOUR, 500.1 * HOUR, 500.7 * HOUR, 502.2 * HOUR]
     written: dict[Stream, Written] = {}
-    first, _ = run(end_at(500.25 * HOUR, times), written=written)
+    first = run(end_at(500.25 * HOUR, times), written=written).windows
     assert slots_of(first) == [(498, 499, 1), (500, 500.25, 1)]
     later = end_at(503.5 * HOUR, times)
-    second, result = run(later, written=written)
+    second, _, result = run(later, written=written)
     assert slots_of(second) == [(500.25, 501, 1), (502, 503, 1)]
     assert (second[0].first_advance, second[0].start_offset) == (500.7 * HOUR, 2)
     assert later.asked < 6
@@ -198,11 +199,11 @@ def test_nothing_is_missing_once_polls_cover_the_rest() -> None:
     times = [100.5 * HOUR, 300.5 * HOUR, 450.5 * HOUR]
     starts = {Stream(KEY, "id"): (3, 490 * HOUR)}
     written: dict[Stream, Written] = {}
-    assert len(run(end_at(NOW, times), 200, starts, written)[0]) == 2
+    assert len(run(end_at(NOW, times), 200, starts, written).windows) == 2
     again = end_at(NOW + 90 * HOUR, [*times, 495 * HOUR])
-    windows, result = run(again, 200, starts, written)
-    assert (windows, again.asked, result.coverage, result.inventory, result.already_written) == ([], 0, None, (), 1)
-    assert slots_of(run(again, 450, starts, written)[0]) == [(100, 101, 1)]
+    windows, inventory, result = run(again, 200, starts, written)
+    assert (windows, again.asked, result.coverage, inventory, result.already_written) == ([], 0, None, [], 1)
+    assert slots_of(run(again, 450, starts, written).windows) == [(100, 101, 1)]
 
 
 def test_a_backfill_ends_at_the_first_poll_of_an_exporter_started_since() -> None:
@@ -210,7 +211,7 @@ def test_a_backfill_ends_at_the_first_poll_of_an_exporter_started_since() -> Non
     times = [480.5 * HOUR, 485.5 * HOUR, 495.5 * HOUR]
     written: dict[Stream, Written] = {}
     run(end_at(482 * HOUR, times), written=written)
-    windows, _ = run(end_at(NOW, times), starts={Stream(KEY, "id"): (2, 490 * HOUR)}, written=written)
+    windows = run(end_at(NOW, times), starts={Stream(KEY, "id"): (2, 490 * HOUR)}, written=written).windows
     assert slots_of(windows) == [(485, 486, 1)]
     assert written[Stream(KEY, "id")] == Written(82 * HOUR, 490 * HOUR, 2, polled=True)
 
@@ -219,8 +220,8 @@ def test_again_rewrites_the_same_windows() -> None:
     """``again`` writes the windows of the first run again, split at its cutoff, and continues."""
     times = [498.5 * HOUR, 500.1 * HOUR, 500.7 * HOUR]
     written: dict[Stream, Written] = {}
-    first, _ = run(end_at(500.25 * HOUR, times), written=written)
-    windows, _ = run(end_at(NOW + 2 * HOUR, times), written=written, again=True)
+    first = run(end_at(500.25 * HOUR, times), written=written).windows
+    windows = run(end_at(NOW + 2 * HOUR, times), written=written, again=True).windows
     assert slots_of(windows) == [*slots_of(first), (500.25, 501, 1)]
     assert [window.last_advance for window in windows[:2]] == [498.5 * HOUR, 500.1 * HOUR]
 
@@ -228,7 +229,7 @@ def test_again_rewrites_the_same_windows() -> None:
 def test_finer_slots_know_more_moments() -> None:
     """With slots of 15 minutes an hour has four windows, with that resolution."""
     times = [490.1 * HOUR, 490.3 * HOUR, 490.4 * HOUR, 490.9 * HOUR]
-    windows, _ = run(Logs({KEY: Log(times)}), 24, slot=900)
+    windows = run(Logs({KEY: Log(times)}), 24, slot=900).windows
     assert slots_of(windows) == [(490, 490.25, 1), (490.25, 490.5, 2), (490.75, 491, 1)]
     assert {window.resolution_seconds for window in windows} == {900}
 
@@ -238,7 +239,7 @@ def test_records_that_came_late_between_two_runs_are_not_dropped() -> None:
     written: dict[Stream, Written] = {}
     run(Logs({KEY: Log([400 * HOUR])}), written=written)
     late = Logs({KEY: Log([400 * HOUR, 390 * HOUR, 391 * HOUR])}, moment=NOW + 5 * HOUR)
-    (window,), _ = run(late, written=written)
+    (window,) = run(late, written=written).windows
     assert (window.window_start, window.window_end, window.records) == (NOW, NOW + 5 * HOUR, 2)
     assert (window.first_advance, window.resolution_seconds, window.start_offset) == (None, 5 * HOUR, 1)
 
@@ -249,7 +250,7 @@ def test_hours_hidden_by_a_record_ahead_of_the_first_run_are_marked() -> None:
     written: dict[Stream, Written] = {}
     run(Logs({KEY: Log(times)}), written=written)
     times += [NOW + 3 * HOUR, NOW + 5 * HOUR, NOW + 60 * HOUR]
-    windows, _ = run(Logs({KEY: Log(times)}, moment=NOW + 72 * HOUR), written=written)
+    windows = run(Logs({KEY: Log(times)}, moment=NOW + 72 * HOUR), written=written).windows
     assert [(w.window_start, w.records, w.first_advance) for w in windows] == [
         (NOW, 2, None),
         (560 * HOUR, 1, NOW + 60 * HOUR),
@@ -259,7 +260,7 @@ def test_hours_hidden_by_a_record_ahead_of_the_first_run_are_marked() -> None:
 def test_a_topic_created_again_has_a_history_of_its_own() -> None:
     """A new topic id is backfilled from the start, whatever was written of the old one."""
     written = {Stream(KEY, "old"): Written(0, 499 * HOUR, 70)}
-    windows, _ = run(Logs({KEY: Log([450.5 * HOUR])}), written=written)
+    windows = run(Logs({KEY: Log([450.5 * HOUR])}), written=written).windows
     assert slots_of(windows) == [(450, 451, 1)]
     assert written[Stream(KEY, "id")].end_offset == 1
 
@@ -267,7 +268,7 @@ def test_a_topic_created_again_has_a_history_of_its_own() -> None:
 def test_offsets_that_started_over_are_marked_and_counted_apart() -> None:
     """An end offset below that of the last run is a restart, marked in the first window since."""
     written = {Stream(KEY, "id"): Written(0, 490 * HOUR, 70)}
-    windows, _ = run(Logs({KEY: Log([480 * HOUR, 495.5 * HOUR, 496.5 * HOUR])}), written=written)
+    windows = run(Logs({KEY: Log([480 * HOUR, 495.5 * HOUR, 496.5 * HOUR])}), written=written).windows
     assert [(w.window_start / HOUR, w.start_offset, w.offset_regressions) for w in windows] == [
         (495, 1, 1),
         (496, 2, 0),
@@ -280,10 +281,10 @@ def test_only_partitions_that_failed_are_read_again() -> None:
     logs[TopicPartition("t", 1)].unread = Reason.NOT_LEADER
     starts = {Stream(key, "id"): (1, NOW) for key in logs}
     written: dict[Stream, Written] = {}
-    _, result = run(Logs(logs), 100, starts, written)
+    result = run(Logs(logs), 100, starts, written).result
     assert (set(result.failed), len(written)) == ({TopicPartition("t", 1)}, 2)
     logs[TopicPartition("t", 1)].unread = None
-    windows, result = run(Logs(logs), 100, starts, written)
+    windows, _, result = run(Logs(logs), 100, starts, written)
     assert ([w.partition for w in windows], result.failed, result.already_written) == ([1], {}, 2)
 
 
@@ -291,7 +292,7 @@ def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
     """Of a hundred batches on a broker that does not answer two are asked: the first, and one at the end."""
     logs = {TopicPartition("t", n): Log([450.5 * HOUR], unread=Reason.LEADER_UNREACHABLE) for n in range(100)}
     source = Logs(logs)
-    _, result = run(source, 150_000)
+    result = run(source, 150_000).result
     assert set(result.failed.values()) == {Reason.LEADER_UNREACHABLE}
     assert len(result.failed) == 100
     assert source.asked == 2
@@ -300,7 +301,7 @@ def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
 def test_a_topic_without_a_known_id_is_not_written() -> None:
     """Without the topic id two runs would write two histories, so the partition fails with the reason."""
     written: dict[Stream, Written] = {}
-    windows, result = run(Logs({KEY: Log([450.5 * HOUR])}, unidentified={"t": Reason.TIMED_OUT}), written=written)
+    windows, _, result = run(Logs({KEY: Log([450.5 * HOUR])}, unidentified={"t": Reason.TIMED_OUT}), written=written)
     assert ([window.reason for window in windows], written) == (["timed-out"], {})
     assert result.failed == {KEY: Reason.TIMED_OUT}
 

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from exporter.backfill.checkpoint import Checkpoint
 from exporter.backfill.first_polls import FirstPolls
 from exporter.domain import Inventory, Source, State, TopicPartition, Window
-from exporter.domain.backfill_plan import Stream, Written
+from exporter.domain.backfill_plan import Written, WrittenStreams
+from exporter.domain.stream_rows import Stream
 from exporter.history import HistoryError, Spool, finished_files
+from exporter.history.columns import columns_of
 from exporter.storage import delete
 
 AT = 1_772_500_000.0
@@ -44,13 +46,13 @@ def windows(folder: Path) -> list[int]:
 
 
 def test_the_next_run_reads_the_checkpoint(tmp_path: Path) -> None:
-    """Streams and spans come back exactly, also one whose topic has no id and one without windows."""
+    """StreamRows and spans come back exactly, also one whose topic has no id and one without windows."""
     spool = Spool(tmp_path, "here")
     nameless = Stream(TopicPartition("ä", 3), None)
     with Checkpoint(tmp_path, spool, "prod") as kept:
-        kept.keep(AT, [window(0)], {stream(0): span()})
-        kept.keep(AT, [window(1)], {nameless: Written(0.1, 0.3, 0, polled=True)})
-        kept.keep(AT, [], {stream(0): span(AT + 0.123456)})
+        kept.keep(AT, [columns_of([window(0)])], WrittenStreams.of({stream(0): span()}))
+        kept.keep(AT, [columns_of([window(1)])], WrittenStreams.of({nameless: Written(0.1, 0.3, 0, polled=True)}))
+        kept.keep(AT, [], WrittenStreams.of({stream(0): span(AT + 0.123456)}))
     with Checkpoint(tmp_path, spool, "prod") as kept:
         assert kept.written == {stream(0): span(AT + 0.123456), nameless: Written(0.1, 0.3, 0, polled=True)}
     with Checkpoint(tmp_path, spool, "dr") as other:
@@ -61,11 +63,11 @@ def test_the_next_run_reads_the_checkpoint(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_no_claim(tmp_path: Path) -> None:
     """A run that ends between the announcement and the file leaves neither windows nor a claim."""
     with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
-        kept.keep(AT, [window(0)], {stream(0): span()})
+        kept.keep(AT, [columns_of([window(0)])], WrittenStreams.of({stream(0): span()}))
     with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
         shutil.rmtree(tmp_path / "spool" / "windows")
         with pytest.raises(FileNotFoundError):
-            kept.keep(AT + 1, [window(1)], {stream(1): span()})
+            kept.keep(AT + 1, [columns_of([window(1)])], WrittenStreams.of({stream(1): span()}))
     with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
         assert set(kept.written) == {stream(0)}
 
@@ -80,7 +82,7 @@ def test_a_checkpoint_cut_off_anywhere_agrees_with_the_spool(
     spool = Spool(folder, "here")
     with Checkpoint(folder, spool, "prod") as kept:
         for number in range(3):
-            kept.keep(AT + number, [window(number)], {stream(number): span()})
+            kept.keep(AT + number, [columns_of([window(number)])], WrittenStreams.of({stream(number): span()}))
     path = folder / "backfill" / "prod.jsonl"
     whole = path.read_bytes()
     first = whole.index(b"\n") + 1
@@ -97,7 +99,7 @@ def test_an_expired_spool_file_stays_in_the_checkpoint(tmp_path: Path) -> None:
     """A written span stays written when the spool deletes its files."""
     spool = Spool(tmp_path, "here")
     with Checkpoint(tmp_path, spool, "prod") as kept:
-        kept.keep(AT, [window(0)], {stream(0): span()})
+        kept.keep(AT, [columns_of([window(0)])], WrittenStreams.of({stream(0): span()}))
     for _, path, _ in finished_files(spool.folder):
         delete(path)
     with Checkpoint(tmp_path, spool, "prod") as kept:

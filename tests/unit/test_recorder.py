@@ -30,9 +30,9 @@ from exporter.domain import (
 )
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Rows
-from exporter.domain.backfill_plan import Stream
 from exporter.domain.inspections import Inspections
 from exporter.domain.ports import SourceError
+from exporter.domain.stream_rows import Stream
 from exporter.history import History, HistoryError, Spool, finished_files
 from tests.unit.readings import Collected, ManualClock, TableSource
 
