@@ -19,22 +19,12 @@ from exporter.domain.arrays import Floats
 from exporter.domain.inspections import Inspections
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import Clock
+from exporter.domain.readings import BROKER_FAILED
 from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError, RemoteInspections
 from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL, Producer, Sizes, tell_left_out
 
 INSPECTIONS_KEPT = 3
 """How many inspections may fail before earlier results are dropped."""
-
-_OF_A_BROKER = frozenset(
-    {
-        Reason.LEADER_UNREACHABLE,
-        Reason.TIMED_OUT,
-        Reason.AUTHENTICATION_FAILED,
-        Reason.CLUSTER_UNREACHABLE,
-        Reason.UNSUPPORTED_VERSION,
-    }
-)
-"""Failures that are the same for every other request to that broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +248,7 @@ class Inspector:
             else:
                 told = client.producers(keys, leader)
                 reasons = {answer if isinstance(answer, Reason) else None for answer in told.values()}
-                if len(reasons) == 1 and (reason := reasons.pop()) in _OF_A_BROKER:
+                if len(reasons) == 1 and (reason := reasons.pop()) in BROKER_FAILED:
                     gone[leader] = reason
             failures.update((PRODUCERS, answer, leader) for answer in told.values() if isinstance(answer, Reason))
             now, wall = self._clock.monotonic(), self._clock.now()

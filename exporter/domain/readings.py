@@ -73,6 +73,9 @@ class Reason(StrEnum):
 GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
 """Reasons of a broker that does not answer."""
 
+BROKER_FAILED = GONE | {Reason.AUTHENTICATION_FAILED, Reason.CLUSTER_UNREACHABLE, Reason.UNSUPPORTED_VERSION}
+"""Reasons that hold for every request to a broker, once one of them has failed by it."""
+
 END_OF_TIME = 253_402_300_799.0
 """The last second of the year 9999.
 

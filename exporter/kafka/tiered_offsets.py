@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exporter.domain import Answer, Reason, TopicPartition
+from exporter.domain.readings import BROKER_FAILED
 from exporter.kafka.credentials import Property
 from exporter.kafka.kafka_python import KafkaPythonClient
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, PARTITIONS_PER_CALL
@@ -18,17 +19,6 @@ from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.rate_limiter import RateLimiter
 
 _SPECS = {EARLIEST_LOCAL: -4, LATEST_TIERED: -5}
-
-_OF_A_LEADER = frozenset(
-    {
-        Reason.LEADER_UNREACHABLE,
-        Reason.TIMED_OUT,
-        Reason.AUTHENTICATION_FAILED,
-        Reason.CLUSTER_UNREACHABLE,
-        Reason.UNSUPPORTED_VERSION,
-    }
-)
-"""Failures that are the same for every partition of the leader."""
 
 
 class TierClient(KafkaPythonClient):
@@ -73,7 +63,7 @@ class TierClient(KafkaPythonClient):
                 got = self._ask(spec, leader, chunk)
                 answers |= got
                 reasons = {answer.reason for answer in got.values()}
-                if len(reasons) == 1 and reasons <= _OF_A_LEADER:
+                if len(reasons) == 1 and reasons <= BROKER_FAILED:
                     self._gone[spec, leader] = next(iter(got.values())).reason or Reason.OTHER
         return answers
 
@@ -89,7 +79,7 @@ class TierClient(KafkaPythonClient):
             )
         except kafka.errors.KafkaError as error:
             reason = self._reason(error)
-            if len(keys) == 1 or reason in _OF_A_LEADER:
+            if len(keys) == 1 or reason in BROKER_FAILED:
                 return dict.fromkeys(keys, Answer(reason=reason))
             middle = len(keys) // 2
             return self._ask(spec, leader, keys[:middle]) | self._ask(spec, leader, keys[middle:])
