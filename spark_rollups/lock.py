@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from exporter.lease import leased
 from exporter.storage import Location, ObjectPath
+from exporter.storage.lease import leased
 
 
 class LockedError(Exception):

@@ -26,8 +26,8 @@ from exporter.domain.backfill_plan import Spans, WrittenStreams
 from exporter.domain.stream_rows import StreamRows
 from exporter.history.columns import Columns
 from exporter.history.spool import HistoryError, Spool, safe
-from exporter.lease import Lease, TakenError
 from exporter.storage import Location, delete, file_info, files_in, opened, put
+from exporter.storage.lease import Lease, TakenError
 
 STREAMS_PER_LINE = 10_000
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from exporter import storage
-from exporter.lease import leased
 from exporter.storage import Location, ObjectPath, file_info, put
+from exporter.storage.lease import leased
 
 NAME = "deliveries.json"
 NOT_TRIED = "not tried yet"

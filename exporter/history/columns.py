@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter import parquet_file
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 from exporter.domain.arrays import Flags
-from exporter.parquet_file import Kind, Part
+from exporter.storage import parquet_file
+from exporter.storage.parquet_file import Kind, Part
 
 Row = Window | Coverage | Inventory | Relation
 

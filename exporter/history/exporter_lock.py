@@ -24,8 +24,8 @@ from exporter.history.spool import (
     safe,
     with_arrow,
 )
-from exporter.lease import Lease, TakenError
 from exporter.storage import Location
+from exporter.storage.lease import Lease, TakenError
 
 _STAMP = re.compile(r"\d{8}T\d{12}\.parquet")
 

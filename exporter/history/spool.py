@@ -115,7 +115,7 @@ class Spool:
         if self.guard is not None:
             self.guard()
         packed = [(self.target(cluster, at, rows[0].row), [part.packed() for part in rows]) for at, rows in files]
-        sizes: list[int] = with_arrow("exporter.parquet_file:write", packed, METADATA)
+        sizes: list[int] = with_arrow("exporter.storage.parquet_file:write", packed, METADATA)
         return sizes
 
     def remove_unfinished(self) -> Counter[str]:

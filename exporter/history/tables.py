@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter import parquet_file
 from exporter.domain import FILE_BYTES, FILE_ROWS, Coverage, Window
 from exporter.history.columns import METADATA, Columns, Row, columns_of, kinds
 from exporter.history.spool import ForeignFileError, opened
-from exporter.storage import Location
+from exporter.storage import Location, parquet_file
 
 
 def spool_schema(row: type[Row]) -> pa.Schema:

@@ -28,8 +28,8 @@ from exporter.history.columns import columns_of
 from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations, of_topic
 from exporter.history.tables import read_columns
-from exporter.lease import Lease, TakenError
 from exporter.storage import delete, files_in, opened, put
+from exporter.storage.lease import Lease, TakenError
 from tests.integration.serving import Exporter, until
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.slow_line import SlowLine
@@ -279,7 +279,7 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
 
 HOLDER = """
 import sys, time
-from exporter.lease import Lease, TakenError
+from exporter.storage.lease import Lease, TakenError
 from exporter.storage import located
 
 lease = Lease(located(sys.argv[1]), renew_seconds=0.5, expiry_seconds=6.0)

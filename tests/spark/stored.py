@@ -26,7 +26,7 @@ END = moment(at(DAYS)).isoformat()
 HELD_JOB = """
 import sys, time
 from pathlib import Path
-from exporter.lease import Lease
+from exporter.storage.lease import Lease
 from spark_rollups.job import main
 from spark_rollups.tables import Tables
 

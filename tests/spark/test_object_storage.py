@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.history.published import Expectations
-from exporter.lease import Lease
+from exporter.storage.lease import Lease
 from tests.bench.rollup_run import table_size
 from tests.integration.serving import until
 from tests.programs import cache_folder

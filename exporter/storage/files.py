@@ -1,9 +1,4 @@
-"""Where history lies: a folder of this host or a prefix in object storage, behind the same few operations.
-
-All that is done in object storage is sure without a rename: an object appears whole or not at all, is replaced at
-once, and whoever lists or reads after that sees it (S3, Google Cloud Storage and Azure promise so). Where a name
-appears before its content (HDFS) a file is written under a temporary name and then moved, which is one step there.
-"""
+"""Reads, writes and lists files, of this host and in object storage; see the package."""
 
 from __future__ import annotations
 

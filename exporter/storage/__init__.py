@@ -1,0 +1,46 @@
+"""Where history lies: a folder of this host or a prefix in object storage, behind the same few operations.
+
+All that is done in object storage is sure without a rename: an object appears whole or not at all, is replaced at
+once, and whoever lists or reads after that sees it (S3, Google Cloud Storage and Azure promise so). Where a name
+appears before its content (HDFS) a file is written under a temporary name and then moved, which is one step there.
+"""
+
+from exporter.storage.files import (
+    Location,
+    ObjectPath,
+    Stored,
+    as_os_errors,
+    delete,
+    delete_folder,
+    file_info,
+    files_below,
+    files_in,
+    for_pyarrow,
+    located,
+    make_folder,
+    move,
+    opened,
+    put,
+    s3_endpoint,
+    spark_uri,
+)
+
+__all__ = [
+    "Location",
+    "ObjectPath",
+    "Stored",
+    "as_os_errors",
+    "delete",
+    "delete_folder",
+    "file_info",
+    "files_below",
+    "files_in",
+    "for_pyarrow",
+    "located",
+    "make_folder",
+    "move",
+    "opened",
+    "put",
+    "s3_endpoint",
+    "spark_uri",
+]
