@@ -111,16 +111,18 @@ class _Rendered:
             if name not in self._lines:
                 self._lines[name] = Lines(name, _seconds if values.dtype.kind == "f" else None)
                 self._lines[name].move(len(self._rows), _NONE, _NONE)
-        self._follow(rows)
+        moves = self._follow(rows)
         fixed = {name: self._lines[name].show(self._labels, *column) for name, column in columns.items()}
-        for name, lags in growing.items():
-            before = self._ages.get(name)
-            self._ages[name] = Ages(name, self._labels, lags.since, before, at_least=lags.seconds)
+        before = self._ages
+        self._ages = {
+            name: Ages(name, self._labels, lags.since, before.get(name), moves, at_least=lags.seconds)
+            for name, lags in growing.items()
+        }
         return Samples(fixed, dict(self._ages))
 
-    def _follow(self, rows: GroupRows) -> None:
+    def _follow(self, rows: GroupRows) -> tuple[Rows, Rows] | None:
         if rows.same_as(self._rows):
-            return
+            return None
         here, there = rows.moves_from(self._rows)
         labels = np.empty(len(rows), dtype=object)
         labels[here] = self._labels[there]
@@ -129,6 +131,7 @@ class _Rendered:
         for lines in self._lines.values():
             lines.move(len(rows), here, there)
         self._rows, self._labels = rows, labels
+        return here, there
 
 
 _NONE = np.zeros(0, dtype=np.intp)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ CHUNK_ROWS = 4096
 
 Texts = NDArray[np.object_]
 """A column of strings."""
+
+_NONE: Rows = np.zeros(0, dtype=np.intp)
 
 
 def escape(value: str) -> str:
@@ -58,6 +60,61 @@ class LabelledRows:
         return here, there
 
 
+class Chunks:
+    """Where rows are cut into chunks of about ``step``. Rows that come and go change only the chunks around them."""
+
+    def __init__(self, step: int, bounds: Sequence[int] = (0,)) -> None:
+        """``bounds`` are the first row of each chunk, and the number of rows."""
+        self._step = step
+        self._bounds = np.asarray(bounds, dtype=np.intp)
+
+    def __iter__(self) -> Iterator[slice]:
+        return map(slice, self._bounds[:-1].tolist(), self._bounds[1:].tolist())
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def of(self, rows: Rows) -> list[int]:
+        """Return the chunks that these rows are in."""
+        found: list[int] = np.unique(np.searchsorted(self._bounds, rows, side="right") - 1).tolist()
+        return found
+
+    def moved(self, count: int, here: Rows, there: Rows) -> tuple[Chunks, list[int | None]]:
+        """Return chunks of ``count`` rows after a move (see ``LabelledRows.follow``), and which of these each was.
+
+        One that was another, or more than one, is None.
+        """
+        bounds, was = [0], list[int | None]()
+        for chunk, start, end in [*self._whole(here, there), (None, count, count)]:
+            if start > bounds[-1]:
+                self._cut(bounds, was, start)
+            if chunk is not None:
+                bounds.append(end)
+                was.append(chunk)
+        return Chunks(self._step, bounds), was
+
+    def _whole(self, here: Rows, there: Rows) -> list[tuple[int | None, int, int]]:
+        """Return the chunks whose rows all still follow each other, with the first row and the end of each."""
+        if not len(self) or not len(there) or (np.diff(there) <= 0).any():
+            return []
+        first, after = np.searchsorted(there, self._bounds[:-1]), np.searchsorted(there, self._bounds[1:])
+        size = np.diff(self._bounds)
+        full = np.flatnonzero(after - first == size)
+        start, end = here[first[full]], here[after[full] - 1] + 1
+        together = end - start == size[full]
+        return list(zip(full[together].tolist(), start[together].tolist(), end[together].tolist(), strict=True))
+
+    def _cut(self, bounds: list[int], was: list[int | None], end: int) -> None:
+        """Add the rows up to ``end``, to the chunk before them where they are few."""
+        if was and end - bounds[-1] < self._step // 2:
+            bounds.pop()
+            was.pop()
+        pieces = max(1, round((end - bounds[-1]) / self._step))
+        cuts = np.linspace(bounds[-1], end, pieces + 1).astype(np.intp).tolist()
+        bounds += cuts[1:]
+        was += [None] * (len(cuts) - 1)
+
+
 class Lines:
     """The samples of one metric: one for each row and each of ``variants``, absent where unknown."""
 
@@ -69,13 +126,13 @@ class Lines:
         self._name = name
         self._tail = tail
         self._variants = tuple(variants)
-        self._step = max(1, CHUNK_ROWS // len(self._variants)) * len(self._variants)
+        self._chunks = Chunks(max(1, CHUNK_ROWS // len(self._variants)))
         self._tails: Texts = np.empty(0, dtype=object)
         """What follows the labels in each line; meaningless where there is none."""
         self._values: NDArray[Any] = np.empty(0)
         self._known: Flags = np.empty(0, dtype=np.bool_)
-        self._blocks: list[Block] = []
-        self._moved = False
+        self._blocks: list[Block | None] = []
+        """By chunk; None: to be rendered."""
 
     def move(self, count: int, here: Rows, there: Rows) -> None:
         """Move rows to new places among ``count`` (see ``LabelledRows.follow``); other rows have no sample yet."""
@@ -87,7 +144,8 @@ class Lines:
         ):
             fresh.reshape(count, width)[here] = getattr(self, name).reshape(-1, width)[there]
             setattr(self, name, fresh)
-        self._moved = True
+        self._chunks, was = self._chunks.moved(count, here, there)
+        self._blocks = [None if chunk is None else self._blocks[chunk] for chunk in was]
 
     def show(self, labels: Texts, values: NDArray[Any], known: Flags) -> tuple[Block, ...]:
         """Take the values of a poll and return the lines; ``labels`` are by row, the others by row and variant."""
@@ -96,25 +154,25 @@ class Lines:
         rows = np.flatnonzero(changed & known)
         self._tails[rows] = column_of(self._tails_of(rows))
         # A client that used the compressed form will use it again: compress here, so that no scrape waits.
-        asked = any(block.is_deflated for block in self._blocks)
-        stale = np.unique(np.flatnonzero(changed) // self._step).tolist()
-        if self._moved:
-            self._blocks = [Block(b"")] * -(-len(values) // self._step)
-            stale, self._moved = range(len(self._blocks)), False
-        for index in stale:
-            self._blocks[index] = block = Block(self._text(labels, index * self._step).encode())
-            if asked:
-                block.deflated()
-        return tuple(block for block in self._blocks if block.text)
+        asked = any(block is not None and block.is_deflated for block in self._blocks)
+        for index in self._chunks.of(np.flatnonzero(changed) // len(self._variants)):
+            self._blocks[index] = None
+        for index, chunk in enumerate(self._chunks):
+            if self._blocks[index] is None:
+                self._blocks[index] = block = Block(self._text(labels, chunk).encode())
+                if asked:
+                    block.deflated()
+        return tuple(block for block in self._blocks if block is not None and block.text)
 
-    def _text(self, labels: Texts, start: int) -> str:
+    def _text(self, labels: Texts, chunk: slice) -> str:
         """Return the lines of a chunk."""
-        end, width = start + self._step, len(self._variants)
-        known = self._known[start:end]
+        width = len(self._variants)
+        samples = slice(chunk.start * width, chunk.stop * width)
+        known = self._known[samples]
         pieces = np.empty((len(known), 3), dtype=object)
         pieces[:, 0] = self._name
-        pieces[:, 1] = np.repeat(labels[start // width : end // width], width)
-        pieces[:, 2] = self._tails[start:end]
+        pieces[:, 1] = np.repeat(labels[chunk], width)
+        pieces[:, 2] = self._tails[samples]
         if not known.all():
             pieces = pieces[known]
         return "".join(pieces.ravel().tolist())
@@ -141,32 +199,46 @@ class Ages:
     """The samples of one metric that grow with time, in seconds; rendered when served."""
 
     def __init__(
-        self, name: str, labels: Texts, since: Floats, before: Ages | None = None, *, at_least: Floats | None = None
+        self,
+        name: str,
+        labels: Texts,
+        since: Floats,
+        before: Ages | None = None,
+        moves: tuple[Rows, Rows] | None = None,
+        *,
+        at_least: Floats | None = None,
     ) -> None:
         """``since`` are the moments that ages count from, NaN where not known; ``before`` are those of the last poll.
 
-        ``at_least`` are ages that none falls below, 0 by default.
+        ``moves`` are of the rows since then (see ``LabelledRows.follow``), None where no row changed. ``at_least`` are
+        ages that none falls below, 0 by default.
         """
-        self.labels = labels
         self.known = ~np.isnan(since)
         self._since = since
         self._at_least = np.zeros(len(since)) if at_least is None else at_least
-        self._chunks = [slice(start, start + CHUNK_ROWS) for start in range(0, len(since), CHUNK_ROWS)]
-        earlier = before if before is not None and before.labels is labels else None
-        self.templates: list[bytes] = [
-            earlier.templates[index]
-            if earlier is not None and np.array_equal(earlier.known[chunk], self.known[chunk])
-            else _template(name, labels[chunk][self.known[chunk]])
-            for index, chunk in enumerate(self._chunks)
-        ]
+        self.templates: list[bytes] = []
         """A format for the ages of each chunk: rendering fills in numbers alone."""
+        earlier: list[tuple[slice, bytes]] = []
+        if before is None:
+            self.chunks, was = Chunks(CHUNK_ROWS).moved(len(since), _NONE, _NONE)
+        else:
+            earlier = list(zip(before.chunks, before.templates, strict=True))
+            every = np.arange(len(before.known))
+            self.chunks, was = before.chunks.moved(len(since), *((every, every) if moves is None else moves))
+        for chunk, index in zip(self.chunks, was, strict=True):
+            if before is not None and index is not None:
+                chunk_before, template = earlier[index]
+                if np.array_equal(before.known[chunk_before], self.known[chunk]):
+                    self.templates.append(template)
+                    continue
+            self.templates.append(_template(name, labels[chunk][self.known[chunk]]))
 
     def blocks(self, now: float) -> list[Block]:
         """Return the ages as of ``now``; the age of a time in the future is 0."""
         ages = np.maximum(self._at_least, now - self._since)
         return [
             Block(template % tuple(ages[chunk][self.known[chunk]].tolist()))
-            for template, chunk in zip(self.templates, self._chunks, strict=True)
+            for template, chunk in zip(self.templates, self.chunks, strict=True)
             if template
         ]
 

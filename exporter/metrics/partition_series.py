@@ -51,7 +51,7 @@ class PartitionSeries:
         for metric in self._metrics:
             if metric.switch in _AGES:
                 since = _newest(snapshot) if metric.switch == "staleness" else assessment.of_partitions.last_advance
-                self._ages[metric.name] = Ages(metric.name, labels, since, self._ages.get(metric.name))
+                self._ages[metric.name] = Ages(metric.name, labels, since, self._ages.get(metric.name), moves)
             else:
                 column = _COLUMNS[metric.switch or metric.name](snapshot, assessment)
                 fixed[metric.name] = self._lines[metric.name].show(labels, *column)

@@ -78,7 +78,7 @@ class TopicSeries:
         }
         fixed[_BROKERS] = (Block(f"{_BROKERS}{self._labels}}} {len(snapshot.metadata.brokers)}\n".encode()),)
         for name, since in ((_STALENESS, assessment.newest), (_SILENCE, assessment.of_topics.last_advance)):
-            self._ages[name] = Ages(name, labels, np.where(visible, since, np.nan), self._ages.get(name))
+            self._ages[name] = Ages(name, labels, np.where(visible, since, np.nan), self._ages.get(name), moves)
         return Samples(fixed, dict(self._ages))
 
     def _columns(self, snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
