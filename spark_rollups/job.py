@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from zoneinfo import ZoneInfo
 
 import click
@@ -36,6 +35,7 @@ from spark_rollups.class_archive import is_recorded
 from spark_rollups.durable import read_text
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.frames import in_own_process
+from spark_rollups.interruptions import TerminatedError, interruption_before, take_signals
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import (
     Folder,
@@ -274,14 +274,6 @@ def _session(
     spark.stop()
 
 
-def interruption_before(error: BaseException) -> KeyboardInterrupt | SystemExit | None:
-    """Return what interrupted the call before the error: on the way out the bridge to the JVM may fail too."""
-    before = error.__context__
-    while before is not None and not isinstance(before, KeyboardInterrupt | SystemExit):
-        before = before.__context__
-    return before
-
-
 def _log(history: Location, name: str) -> Path:
     """Return where Spark says what it has to say: beside the history, or on this host where that lies elsewhere.
 
@@ -345,7 +337,7 @@ def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iter
 
     What nobody foresaw is told whole in ``log`` only: most of it is pages of Java.
     """
-    signal.signal(signal.SIGTERM, _terminated)
+    take_signals()
     # The bridge to the JVM logs a stack of its own for every call that is interrupted.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -353,6 +345,9 @@ def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iter
     except KeyboardInterrupt:
         click.echo("interrupted: run it again, what is done is not done twice", err=True)
         sys.exit(ExitCode.INTERRUPTED)
+    except TerminatedError:
+        click.echo("terminated: run it again, what is done is not done twice", err=True)
+        raise
     except (SessionError, LockedError, NoVerdictsError, UnreadHistoryError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(ExitCode.NOT_STARTED)
@@ -366,11 +361,6 @@ def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iter
             file.writelines(traceback.format_exception(error))
         click.echo(f"Error: {progress.at}: {in_a_line(error)}; details in {log}. {next_step(error)}", err=True)
         sys.exit(ExitCode.FOUND)
-
-
-def _terminated(_number: int, _frame: FrameType | None) -> None:
-    click.echo("terminated: run it again, what is done is not done twice", err=True)
-    raise SystemExit(ExitCode.TERMINATED)
 
 
 def _text(at: datetime) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from spark_rollups.job import interruption_before
+from spark_rollups.interruptions import interruption_before
 from spark_rollups.lock import only_one
 from tests.spark.story import HOUR, World, at, every
 
@@ -197,6 +197,34 @@ def test_a_bridge_that_fails_on_the_way_out_does_not_hide_the_interruption(inter
         outer = error
     assert interruption_before(outer) is interruption
     assert interruption_before(Py4JNetworkError("Answer from Java side is empty")) is None
+
+
+LOST = """
+import signal, sys, time, weakref
+from spark_rollups.interruptions import take_signals
+
+class Object: pass
+
+def callback(_):
+    signal.raise_signal(int(sys.argv[1]))
+    time.sleep(0.01)
+
+take_signals()
+one = Object()
+reference = weakref.ref(one, callback)
+del one
+time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
+def test_a_signal_that_comes_in_a_callback_of_the_bridge_is_not_lost(number: int, code: int) -> None:
+    """Python prints and drops what is raised there: the rollup went on, and ended with 0."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOST, str(int(number))], stderr=subprocess.PIPE, text=True, timeout=20, check=False
+    )
+    assert done.returncode == code
+    assert "ignored" not in done.stderr
 
 
 @pytest.mark.parametrize(
