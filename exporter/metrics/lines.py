@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,9 +133,12 @@ class Lines:
         self._known: Flags = np.empty(0, dtype=np.bool_)
         self._blocks: list[Block | None] = []
         """By chunk; None: to be rendered."""
+        self._compressed = False
+        """Whether a client used the compressed form: it will use it again."""
 
     def move(self, count: int, here: Rows, there: Rows) -> None:
         """Move rows to new places among ``count`` (see ``LabelledRows.follow``); other rows have no sample yet."""
+        self._note_compressed()
         width = len(self._variants)
         for name, fresh in (
             ("_tails", np.full(count * width, "", dtype=object)),
@@ -153,16 +156,18 @@ class Lines:
         self._values, self._known = values, known
         rows = np.flatnonzero(changed & known)
         self._tails[rows] = column_of(self._tails_of(rows))
-        # A client that used the compressed form will use it again: compress here, so that no scrape waits.
-        asked = any(block is not None and block.is_deflated for block in self._blocks)
+        self._note_compressed()
         for index in self._chunks.of(np.flatnonzero(changed) // len(self._variants)):
             self._blocks[index] = None
         for index, chunk in enumerate(self._chunks):
             if self._blocks[index] is None:
                 self._blocks[index] = block = Block(self._text(labels, chunk).encode())
-                if asked:
-                    block.deflated()
+                if self._compressed:
+                    block.deflated()  # here, so that no scrape waits
         return tuple(block for block in self._blocks if block is not None and block.text)
+
+    def _note_compressed(self) -> None:
+        self._compressed |= any(block is not None and block.is_deflated for block in self._blocks)
 
     def _text(self, labels: Texts, chunk: slice) -> str:
         """Return the lines of a chunk."""
@@ -213,37 +218,45 @@ class Ages:
         ``moves`` are of the rows since then (see ``LabelledRows.follow``), None where no row changed. ``at_least`` are
         ages that none falls below, 0 by default.
         """
-        self.known = ~np.isnan(since)
+        known_now = ~np.isnan(since)
         self._since = since
         self._at_least = np.zeros(len(since)) if at_least is None else at_least
-        self.templates: list[bytes] = []
-        """A format for the ages of each chunk: rendering fills in numbers alone."""
-        earlier: list[tuple[slice, bytes]] = []
-        if before is None:
-            self.chunks, was = Chunks(CHUNK_ROWS).moved(len(since), _NONE, _NONE)
+        self.chunks: Chunks
+        was: Sequence[int | None]
+        if before is not None and moves is None:
+            self.chunks, was = before.chunks, range(len(before.chunks))
         else:
-            earlier = list(zip(before.chunks, before.templates, strict=True))
-            every = np.arange(len(before.known))
-            self.chunks, was = before.chunks.moved(len(since), *((every, every) if moves is None else moves))
+            chunks = Chunks(CHUNK_ROWS) if before is None else before.chunks
+            self.chunks, was = chunks.moved(len(since), *(moves or (_NONE, _NONE)))
+        earlier = [] if before is None else before.templates
+        self.templates: list[_Template] = []
         for chunk, index in zip(self.chunks, was, strict=True):
-            if before is not None and index is not None:
-                chunk_before, template = earlier[index]
-                if np.array_equal(before.known[chunk_before], self.known[chunk]):
-                    self.templates.append(template)
-                    continue
-            self.templates.append(_template(name, labels[chunk][self.known[chunk]]))
+            known = known_now[chunk]
+            if index is not None and np.array_equal(earlier[index].known, known):
+                text = earlier[index].text
+            else:
+                text = _text_of(name, labels[chunk][known])
+            self.templates.append(_Template(known, text))
 
     def blocks(self, now: float) -> list[Block]:
         """Return the ages as of ``now``; the age of a time in the future is 0."""
         ages = np.maximum(self._at_least, now - self._since)
         return [
-            Block(template % tuple(ages[chunk][self.known[chunk]].tolist()))
+            Block(template.text % tuple(ages[chunk][template.known].tolist()))
             for template, chunk in zip(self.templates, self.chunks, strict=True)
-            if template
+            if template.text
         ]
 
 
-def _template(name: str, labels: Texts) -> bytes:
+class _Template(NamedTuple):
+    """A format for the ages of a chunk: rendering fills in numbers alone."""
+
+    known: Flags
+    """Which of its rows have an age."""
+    text: bytes
+
+
+def _text_of(name: str, labels: Texts) -> bytes:
     return "".join([f"{name}{label.replace('%', '%%')}}} %.3f\n" for label in labels.tolist()]).encode()
 
 

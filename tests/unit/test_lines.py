@@ -95,3 +95,12 @@ def test_chunks_stay_near_their_size_while_topics_come_and_go() -> None:
         sizes = [block.text.count(b"\n") for block in blocks]
         assert len(sizes) <= 2.2 * sum(sizes) / 8
         assert max(sizes) <= 2 * 8
+
+
+def test_what_a_client_asks_for_compressed_is_compressed_before_it_asks_again() -> None:
+    """Also where all lines are rendered anew because of a topic that comes."""
+    polls = Polls()
+    for block in polls.show({"a": 1, "c": 1}).lines:
+        block.deflated()
+    assert all(block.is_deflated for block in polls.show({"a": 1, "b": 1, "c": 1}).lines)
+    assert all(block.is_deflated for block in polls.show({"a": 2, "b": 1, "c": 1}).lines)
