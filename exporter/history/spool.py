@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import math
+import operator
 import os
 import re
 from collections import Counter
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import IO
 from zlib import crc32
@@ -173,20 +175,16 @@ class Spool:
         """
         files = finished_files(self.folder)
         total = sum(file.size for file in files)
-        lost: Counter[str] = Counter()
-        lost_files: Counter[str] = Counter()
-        ingested = self._ingested() if total > max_bytes else frozenset()
-        for file in files:
-            if total <= max_bytes:
-                break
-            total -= file.size
-            if file.name not in ingested:
-                table = file.path.parent.name
-                lost_files[table] += 1
-                if table == TABLES[Window]:
-                    lost.update(with_arrow("exporter.history.tables:clusters_of", file.path))
+        left = accumulate((file.size for file in files), operator.sub, initial=total)
+        surplus = [file for file, bytes_left in zip(files, left, strict=False) if bytes_left > max_bytes]
+        ingested = self._ingested() if surplus else frozenset()
+        not_ingested = [file.path for file in surplus if file.name not in ingested]
+        windows = [path for path in not_ingested if path.parent.name == TABLES[Window]]
+        lost: Counter[str] = with_arrow("exporter.history.tables:windows_in", windows) if windows else Counter()
+        for file in surplus:
             storage.delete(file.path)
-        if lost_files:
+        if not_ingested:
+            lost_files = Counter(path.parent.name for path in not_ingested)
             log.error(
                 "the spool %s was over history.max_bytes: the oldest files are lost before they were ingested: %s; "
                 "%d windows were in them. Run `topic-liveness rollup` more often, or raise history.max_bytes.",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import IO
 
 import pyarrow as pa
@@ -82,12 +84,13 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     return sum(filter(None, lengths))
 
 
-def clusters_of(path: Location) -> list[str]:
-    """Return the cluster of each window in a file; none where it cannot be read."""
-    try:
-        return [str(name) for name in read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()]
-    except (OSError, ForeignFileError):
-        return []
+def windows_in(paths: Sequence[Location]) -> Counter[str]:
+    """Return how many windows of each cluster are in these files; what cannot be read counts for nothing."""
+    found: Counter[str] = Counter()
+    for path in paths:
+        with suppress(OSError, ForeignFileError):
+            found.update(map(str, read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()))
+    return found
 
 
 def last_end(path: Location) -> float:
