@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from exporter.storage import Location, opened, put
+from exporter.storage import Location, opened, put, sync
 
 
 def write_whole(path: Location, text: str) -> None:
@@ -17,15 +17,6 @@ def read_text(path: Location) -> str:
     """Return what is in a small file. Raises OSError, and ValueError where it is no text."""
     with opened(path) as file:
         return file.read().decode()
-
-
-def sync(path: Path) -> None:
-    """Sync one file, or the names in one folder."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_tree(folder: Location, *, changed_since: float = 0.0) -> None:

@@ -23,6 +23,7 @@ from exporter.storage.files import (
     put,
     s3_endpoint,
     spark_uri,
+    sync,
 )
 
 __all__ = [
@@ -43,4 +44,5 @@ __all__ = [
     "put",
     "s3_endpoint",
     "spark_uri",
+    "sync",
 ]

@@ -195,7 +195,7 @@ def move(path: Location, target: Location) -> None:
     """Give a file another name in the same storage; where that takes two steps it is there twice in between."""
     if isinstance(path, Path) and isinstance(target, Path):
         path.replace(target)
-        sync_folder(target.parent)
+        sync(target.parent)
         return
     with opened(path) as file:
         content = file.read()
@@ -243,9 +243,9 @@ def spark_uri(path: Location) -> str:
     return re.sub("^s3://", "s3a://", str(path))
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a crash of the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Sync one file, or the names in one folder: they survive a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -277,7 +277,7 @@ def _put_file(path: Path, write: Callable[[IO[bytes]], object]) -> int:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
     return size
 
 

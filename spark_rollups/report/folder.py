@@ -10,8 +10,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from exporter.storage import Location, ObjectPath, delete, files_in, put
-from spark_rollups.durable import sync
+from exporter.storage import Location, ObjectPath, delete, files_in, put, sync
 from spark_rollups.report.build import part_of
 from spark_rollups.report.forms import LISTS, to_json
 from spark_rollups.report.model import Report
