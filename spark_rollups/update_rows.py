@@ -126,7 +126,7 @@ class NewRows:
             "until": then,
             "end_offset": before.end_offset[carried],
         }
-        return told.joined(_moments_of(ends, carried))
+        return Moments.joined([told, _moments_of(ends, carried)])
 
     def _polled_before(self, rows: Rows, observers: Observers) -> Integers:
         found = np.full(len(rows), UNKNOWN, np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.readings import Answer, Reason
 
 REASONS = tuple(Reason)
@@ -34,7 +35,7 @@ def reason_of_code(code: int) -> Reason | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
+class Answers(ColumnSet):
     """The answers to one look-up of n rows, each a column [n].
 
     Where ``reason`` is ANSWERED and ``found`` is False, the broker answered that there is no such record.
@@ -76,12 +77,6 @@ class Answers:
         ]
         columns.epoch[:] = [-1 if answer.leader_epoch is None else answer.leader_epoch for answer in listed]
         return columns
-
-    def __len__(self) -> int:
-        return len(self.reason)
-
-    def __getitem__(self, rows: Rows | Flags | slice) -> Answers:
-        return Answers(self.reason[rows], self.found[rows], self.offset[rows], self.timestamp[rows], self.epoch[rows])
 
     def put(self, rows: Rows, answers: Answers) -> None:
         """Write the answers about ``rows`` into these columns."""

@@ -8,12 +8,13 @@ changes; a silence is measured by that of the week in which it began, and so nev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.hours import Integers
 from exporter.domain.pauses import SPELL_DEAD
 from exporter.domain.schedule import planned
@@ -36,7 +37,7 @@ longest it is suspect and dead."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Baselines:
+class Baselines(ColumnSet):
     """The baselines for silences that begin in a week, a column [n] each; NaN where a stream has none."""
 
     stream: Rows
@@ -71,17 +72,6 @@ class Baselines:
     """When its runs are due (``exporter.domain.schedule.Schedule``), None where it has no schedule."""
     together: Flags
     """Whether its hours come and stay away together (``exporter.domain.profiles.TOGETHER``)."""
-
-    def __len__(self) -> int:
-        return len(self.stream)
-
-    def __getitem__(self, rows: Rows | Flags | slice) -> Baselines:
-        return Baselines(*(getattr(self, column.name)[rows] for column in fields(self)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Baselines]) -> Baselines:
-        """Return several one after another; there is at least one."""
-        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
 
     @property
     def clocked(self) -> Flags:

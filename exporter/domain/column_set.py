@@ -18,7 +18,7 @@ class ColumnSet:
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
-    def __getitem__(self, rows: Rows | Flags) -> Self:
+    def __getitem__(self, rows: Rows | Flags | slice) -> Self:
         return type(self)(*(column[rows] for column in self.columns()))
 
     def columns(self) -> list[Any]:

@@ -21,6 +21,7 @@ from exporter.domain import (
 )
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import PERIOD_SUSPECT
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.drops import OngoingDrop
 from exporter.domain.expectation_columns import table_of
 from exporter.domain.expectation_faults import FAULTS
@@ -37,8 +38,8 @@ _LIVE, _QUIET, _LATE, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len
 _CODES_BY_NAME: Mapping[str, int] = {str(verdict): code for verdict, code in VERDICT_CODES.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedSilences:
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedSilences(ColumnSet):
     """n silences; ``rows`` is the row of the expectation of each, -1 where it has none. Unix seconds."""
 
     rows: Rows
@@ -46,9 +47,6 @@ class JudgedSilences:
     """The last advance, or the earliest moment from which silence is proved."""
     until: Floats
     """The last good poll: so far it is proved."""
-
-    def __getitem__(self, chosen: Rows) -> JudgedSilences:
-        return JudgedSilences(self.rows[chosen], self.since[chosen], self.until[chosen])
 
 
 @dataclass(frozen=True, slots=True)

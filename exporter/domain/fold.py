@@ -8,13 +8,14 @@ looked shows as a jump between the end of one row and the start of the next.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.hours import (
     DAY_HOURS,
     FIVE_MICROS,
@@ -42,7 +43,7 @@ _DAY_MICROS = DAY_HOURS * HOUR_MICROS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moments:
+class Moments(ColumnSet):
     """Rows to put in order, each a column [n]; moments in Unix microseconds, UNKNOWN where nobody knows."""
 
     stream: Rows
@@ -65,23 +66,13 @@ class Moments:
     polled_before: Integers
     """Of an inventory row: the last good poll of its cluster before it."""
 
-    def __len__(self) -> int:
-        return len(self.stream)
-
-    def __getitem__(self, rows: Rows | Flags | slice) -> Moments:
-        return Moments(*(getattr(self, column.name)[rows] for column in fields(self)))
-
-    def joined(self, other: Moments) -> Moments:
-        """Return both."""
-        return Moments(*(np.concatenate([getattr(self, one.name), getattr(other, one.name)]) for one in fields(self)))
-
     def changed(self, **columns: NDArray[Any]) -> Moments:
         """Return the same with other columns."""
-        return Moments(*(columns.get(column.name, getattr(self, column.name)) for column in fields(self)))
+        return replace(self, **columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoldedHours:
+class FoldedHours(ColumnSet):
     """Hours with what is counted in each, each a column [n]."""
 
     hours: Hours
@@ -90,9 +81,6 @@ class FoldedHours:
     """The last one known of the hour, else UNKNOWN."""
     regressions: Integers
     polled: Flags
-
-    def __getitem__(self, rows: Rows | Flags) -> FoldedHours:
-        return FoldedHours(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     def with_topics(self, topic_of: Rows, first_number: int) -> FoldedHours:
         """Return the same and, after them, the hours of topics as the union of their partitions.
@@ -106,7 +94,7 @@ class FoldedHours:
         at = runs(topic[order], self.hours.hour[order])
         union = self.hours.union(topic_of, first_number)
         return FoldedHours(
-            self.hours.joined(union),
+            Hours.joined([self.hours, union]),
             np.concatenate([self.records, np.add.reduceat(self.records[order], at)]),
             np.concatenate([self.end_offset, np.full(len(at), UNKNOWN, np.int64)]),
             np.concatenate([self.regressions, np.add.reduceat(self.regressions[order], at)]),
@@ -245,7 +233,7 @@ def _in_hours(counted: _Counted) -> Moments:
         regressions=nothing,
     )
     told = np.concatenate([fine, fine[spans]]) & (np.concatenate([near.first, far.first]) >= 0)
-    both = near.joined(far)
+    both = Moments.joined([near, far])
     fives = np.where(told, five_bit(both.first) | five_bit(both.last), 0)
     return both.changed(start_offset=fives.astype(np.int64))
 

@@ -6,13 +6,14 @@ UNKNOWN where nobody knows, so that a day or an hour is the same wherever it is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Rows
+from exporter.domain.column_set import ColumnSet
 
 Integers = NDArray[np.int64]
 
@@ -26,7 +27,7 @@ FIVE_MICROS = 300 * SECOND
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hours:
+class Hours(ColumnSet):
     """Hours of streams, each a column [n], in order of stream and hour; one row a stream and hour."""
 
     stream: Rows
@@ -41,12 +42,6 @@ class Hours:
     fives: NDArray[np.int16]
     """A bit for each slot of five minutes with an advance; 0 where the history has no such detail."""
 
-    def __len__(self) -> int:
-        return len(self.stream)
-
-    def __getitem__(self, rows: Rows | Flags | slice) -> Hours:
-        return Hours(*(getattr(self, column.name)[rows] for column in fields(self)))
-
     @property
     def active(self) -> Flags:
         """Whether an advance is known of each."""
@@ -58,10 +53,6 @@ class Hours:
         nothing = np.zeros(0, np.int64)
         return cls(nothing.astype(np.intp), nothing, nothing, nothing, nothing > 0, nothing.astype(np.int16))
 
-    def joined(self, other: Hours) -> Hours:
-        """Return both; the streams of ``other`` have the higher numbers."""
-        return Hours(*(np.concatenate([getattr(self, one.name), getattr(other, one.name)]) for one in fields(self)))
-
     def union(self, topic_of: Rows, first_number: int) -> Hours:
         """Return the hours of topics as the union of their partitions.
 
@@ -69,9 +60,9 @@ class Hours:
         """
         topic = topic_of[self.stream]
         order = np.lexsort((self.hour, topic))
-        mine = Hours(topic[order], *(getattr(self, column.name)[order] for column in fields(self)[1:]))
+        mine = replace(self, stream=topic)[order]
         merged = mine.merged()
-        return Hours(merged.stream + first_number, *(getattr(merged, column.name) for column in fields(self)[1:]))
+        return replace(merged, stream=merged.stream + first_number)
 
     def merged(self) -> Hours:
         """Return one row for each stream and hour of sorted rows, which may contain an hour several times."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.drops import OngoingDrop
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.layout import NO_LEADER
@@ -58,7 +59,7 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Silent:
+class Silent(ColumnSet):
     """The silences of n topics or partitions, a column [n] each; Unix seconds."""
 
     promised: Flags
@@ -72,9 +73,6 @@ class Silent:
     """The last advance; NaN where it is not known."""
     overdue: Floats
     """When it is longer than usual; NaN where that is far ahead."""
-
-    def __getitem__(self, rows: Rows | slice) -> Silent:
-        return Silent(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     @property
     def candidates(self) -> Flags:

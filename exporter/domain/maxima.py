@@ -7,12 +7,13 @@ it began.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.arrays import Floats, Rows
 from exporter.domain.baselines import Baselines
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.hours import Hours, Integers, runs
 from exporter.domain.slots import (
     BY_FIVE,
@@ -28,7 +29,7 @@ from exporter.domain.verdicts import HELD_FROM, RETIRED_AFTER_SECONDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Maxima:
+class Maxima(ColumnSet):
     """The largest score of each stream's silences, by the weeks in which they began and ended, each a column [n].
 
     There is a row for each week in which a stream with a traffic clock advanced.
@@ -46,9 +47,6 @@ class Maxima:
     silent_until: Floats
     """Unix seconds; NaN, as ``overdue``, but where the silence was so unusual that an incident could hold it."""
 
-    def __len__(self) -> int:
-        return len(self.stream)
-
 
 def maxima(hours: Hours, baselines: Baselines, weeks: Sequence[int]) -> Maxima:
     """Return the maxima of the silences that ended in these weeks.
@@ -57,7 +55,7 @@ def maxima(hours: Hours, baselines: Baselines, weeks: Sequence[int]) -> Maxima:
     is true, whatever comes then.
     """
     made = [_in_slots(hours, baselines, slot, weeks) for slot in (BY_HOUR, BY_FIVE)]
-    return Maxima(*(np.concatenate([getattr(part, one.name) for part in made]) for one in fields(Maxima)))
+    return Maxima.joined(made)
 
 
 def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[int]) -> Maxima:
@@ -98,7 +96,7 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Ended:
+class _Ended(ColumnSet):
     """Silences, be they inside an hour, by the weeks in which they began and ended."""
 
     stream: Rows
@@ -106,9 +104,6 @@ class _Ended:
     ended: Integers
     start: Floats
     end: Floats
-
-    def __getitem__(self, rows: Rows | Flags) -> _Ended:
-        return _Ended(*(getattr(self, column.name)[rows] for column in fields(self)))
 
 
 def _ended(hours: Hours, active: Hours, week: Integers, slot: Slot) -> _Ended:
@@ -122,7 +117,7 @@ def _ended(hours: Hours, active: Hours, week: Integers, slot: Slot) -> _Ended:
     start = np.asarray(active.hour[some] * HOUR, np.float64)
     end = start + (longest[some] + 1) * slot.seconds
     inside = _Ended(active.stream[some], week[some], week[some], start, end)
-    return _Ended(*(np.concatenate([getattr(across, one.name), getattr(inside, one.name)]) for one in fields(_Ended)))
+    return _Ended.joined([across, inside])
 
 
 def _worst(found: _Ended, missed: Floats) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.layout import Layout
 from exporter.domain.readings import Advance, Reading
 from exporter.domain.table import Table
@@ -44,7 +45,7 @@ class Silence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Silences:
+class Silences(ColumnSet):
     """n silences, each a column [n]; see Silence. A row is invalid where there is none."""
 
     there: Flags
@@ -58,12 +59,6 @@ class Silences:
     polls_missed: NDArray[np.int64]
     not_before: Floats
     """NaN where unknown."""
-
-    def __len__(self) -> int:
-        return len(self.there)
-
-    def __getitem__(self, rows: Rows | Flags | slice) -> Silences:
-        return Silences(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     @classmethod
     def of(cls, silences: Iterable[Silence | None]) -> Silences:
@@ -81,11 +76,6 @@ class Silences:
             np.array([each.polls_missed for each in every], dtype=np.int64),
             np.array([np.nan if each.not_before is None else each.not_before for each in every], dtype=np.float64),
         )
-
-    @classmethod
-    def joined(cls, parts: Sequence[Silences]) -> Silences:
-        """Concatenate several."""
-        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
 
     def silence(self, row: int) -> Silence | None:
         """Return one row as an object."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.arrays import Floats, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.hours import SECOND, Hours, Integers
 from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 
@@ -49,7 +49,7 @@ BY_FIVE = Slot(300.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PastSilences:
+class PastSilences(ColumnSet):
     """The silences between active hours that are evidence, be they none, each a column [n]; Unix seconds."""
 
     stream: Rows
@@ -61,14 +61,6 @@ class PastSilences:
     """The last advance before."""
     slots: Integers
     """Whole slots without an advance, 0 where the two slots are neighbours."""
-
-    def __getitem__(self, rows: Rows | Flags) -> PastSilences:
-        return PastSilences(*(getattr(self, column.name)[rows] for column in fields(self)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[PastSilences]) -> PastSilences:
-        """Return several one after another; there is at least one."""
-        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
 
 
 def week_of(moments: Floats) -> Integers:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.hours import Integers
 from exporter.domain.readings import State
 
@@ -19,7 +20,7 @@ Strings = NDArray[np.object_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Streams:
+class Streams(ColumnSet):
     """Partitions and topics to judge, each a column [n]; Unix seconds, NaN or None where nothing is known.
 
     ``topic`` numbers the topics from 0; those of one name and id in one cluster have one number.
@@ -47,12 +48,6 @@ class Streams:
     """The sequence of ``exporter.domain.rests.Rest`` of each."""
     falling: Strings
     """The fleet-wide drop that has not ended and that it takes part in; None where there is none."""
-
-    def __len__(self) -> int:
-        return len(self.topic)
-
-    def __getitem__(self, rows: Rows | Flags) -> Streams:
-        return Streams(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     @property
     def whole(self) -> Flags:
@@ -106,9 +101,7 @@ def with_topics(partitions: Streams, topics: Streams) -> Streams:
     proved = np.where(np.isnan(whole.observed_until), whole.last_advance, whole.observed_until)
     columns = {column.name: getattr(whole, column.name) for column in fields(Streams)}
     whole = Streams(**{**columns, "observed_until": proved})
-    return Streams(
-        *(np.concatenate([getattr(partitions, one.name), getattr(whole, one.name)]) for one in fields(Streams))
-    )
+    return Streams.joined([partitions, whole])
 
 
 def objects(values: Sequence[object]) -> Strings:
