@@ -42,7 +42,7 @@ class Checkpoint:
     def __init__(self, history: Location, spool: Spool, cluster: str) -> None:
         """Use the folder ``history`` of ``spool``. Nothing is opened yet."""
         self.path = history / "backfill" / f"{safe(cluster)}.jsonl"
-        self.written = WrittenStreams.of({})
+        self.written = WrittenStreams.none()
         """As of the moment when it was entered."""
         self._spool = spool
         self._cluster = cluster
@@ -135,7 +135,7 @@ class Checkpoint:
         return sorted((part.path for part in files_in(self.path.parent, names)), key=lambda path: path.name)
 
     def _read(self) -> WrittenStreams:
-        written: list[WrittenStreams] = []
+        written = [WrittenStreams.none()]
         announced: tuple[str | None, WrittenStreams] | None = None
         lines = self._text().split("\n")
         for number, text in enumerate(lines[:-1], 1):  # a crash may have cut off the last line
@@ -204,4 +204,4 @@ def _batch(written: WrittenStreams, name: str | None) -> dict[str, Any]:
 
 def _streams(rows: Sequence[tuple[str, int, str | None, float, float, int, bool]]) -> WrittenStreams:
     topics, partitions, ids, *spans = zip(*rows, strict=True) if rows else ((),) * 7
-    return WrittenStreams(StreamRows.of(zip(topics, ids, strict=True), partitions), Spans.of_columns(*spans))
+    return WrittenStreams(StreamRows.of(zip(topics, ids, strict=True), partitions), Spans.of(*spans))

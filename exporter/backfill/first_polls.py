@@ -27,7 +27,7 @@ class FirstPolls:
         self._spool = spool.folder
         self._cluster = cluster
         self._read: set[str] = set()
-        self._first = Starts.nothing()
+        self._first = Starts.none()
 
     def __call__(self) -> Starts:
         """Return end offset and time of the first poll of each stream that the spool knows by now.

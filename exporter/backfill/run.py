@@ -75,7 +75,7 @@ def backfill(
     clock: Clock,
     emit: Emit,
     written: WrittenStreams | None = None,
-    starts: Callable[[], Starts] = Starts.nothing,
+    starts: Callable[[], Starts] = Starts.none,
     progress: Callable[[Step], None] | None = None,
 ) -> BackfillResult:
     """Write the history of every partition in scope, as far as it is not ``written`` yet.
@@ -94,7 +94,7 @@ def backfill(
     ``progress`` is called after every few thousand look-ups. Raises SourceError when the cluster cannot be asked. A
     partition or broker that fails costs only itself, and is tried once more at the end.
     """
-    before = WrittenStreams.of({}) if written is None else written
+    before = WrittenStreams.none() if written is None else written
     run = _Run(source, request, clock, emit, before, starts, progress)
     return run.whole()
 
@@ -153,7 +153,7 @@ class _Run:
             self._done -= len(again)
             self._write(again)
         failures = [(cutoffs, self._builder.failures(cutoffs, rows, why)) for cutoffs, rows, why in self._failed]
-        self._keep(failures, WrittenStreams.of({}))
+        self._keep(failures, WrittenStreams.none())
         inventory = self._last_read()
         return BackfillResult(
             coverage=self._coverage(sum(len(rows) for _, rows in inventory)) if self._read else None,

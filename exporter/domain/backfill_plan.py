@@ -6,50 +6,33 @@ time. The span grows at both ends: earlier with a longer horizon, later up to th
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.stream_rows import Stream, StreamRows
-
-V = TypeVar("V")
+from exporter.domain.stream_rows import StreamRows
 
 UNKNOWN = -1
 """A ``start_offset`` that is not known."""
 
 
-class Written(NamedTuple):
-    """Windows were written for every slot of [``start``, ``end``) that has records, up to ``end_offset``."""
-
-    start: float
-    end: float
-    end_offset: int
-    """One past the last record that the windows cover."""
-    polled: bool = False
-    """Polls begin at ``end`` and cover what follows."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans(ColumnSet):
-    """A ``Written`` for each row."""
+    """Windows were written for every slot of [``start``, ``end``) that has records, up to ``end_offset``."""
 
     start: Floats
     end: Floats
     end_offset: Offsets
+    """One past the last record that the windows cover."""
     polled: Flags
+    """Polls begin at ``end`` and cover what follows."""
 
     @classmethod
-    def of(cls, rows: Sequence[Written]) -> Self:
-        """Return objects as columns."""
-        return cls.of_columns(*(zip(*rows, strict=True) if rows else ((),) * 4))
-
-    @classmethod
-    def of_columns(
+    def of(
         cls, start: Sequence[float], end: Sequence[float], end_offset: Sequence[int], polled: Sequence[bool]
     ) -> Self:
         """Return lists as columns. Raises ValueError or TypeError for values of other types."""
@@ -68,69 +51,33 @@ class Spans(ColumnSet):
         return same
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FirstPoll(ColumnSet):
-    """End offset and time of the first poll, for each row."""
-
-    end_offset: Offsets
-    at: Floats
-
-
-class OfStreams(Mapping[Stream, V]):
-    """What is known of streams, in columns; an object is created on access, for people and tests."""
-
-    def __init__(self, streams: StreamRows) -> None:
-        self.streams = streams
-
-    @abstractmethod
-    def row(self, row: int) -> V:
-        """Return one row as an object."""
-
-    def __getitem__(self, key: Stream) -> V:
-        [row] = self.streams.find(
-            StreamRows.of([(key.partition.topic, key.topic_id)], [key.partition.partition])
-        ).tolist()
-        if row < 0:
-            raise KeyError(key)
-        return self.row(row)
-
-    def __iter__(self) -> Iterator[Stream]:
-        return iter(self.streams)
-
-    def __len__(self) -> int:
-        return len(self.streams)
-
-
-class WrittenStreams(OfStreams[Written]):
+class WrittenStreams:
     """Which span of each stream a backfill has written."""
 
     def __init__(self, streams: StreamRows, spans: Spans) -> None:
         """Each stream has a row."""
-        super().__init__(streams)
-        self.spans = spans
+        self.streams, self.spans = streams, spans
 
     @classmethod
-    def of(cls, written: Mapping[Stream, Written]) -> WrittenStreams:
-        """Return objects as columns."""
-        return cls(streams_of(written), Spans.of(list(written.values())))
+    def none(cls) -> WrittenStreams:
+        """Return those of a backfill that has not begun."""
+        return cls(StreamRows.of([], []), Spans.of([], [], [], []))
+
+    def __len__(self) -> int:
+        return len(self.streams)
 
     @classmethod
     def joined(cls, parts: Sequence[WrittenStreams]) -> WrittenStreams:
-        """Return all parts as one; of a stream that is in several the last one counts."""
+        """Return all parts, which are at least one; of a stream that is in several the last one counts."""
         streams = StreamRows.joined([part.streams for part in parts])
-        spans = Spans.joined([Spans.of([]), *(part.spans for part in parts)])
+        spans = Spans.joined([part.spans for part in parts])
         last = streams.latest_rows()
         return cls(streams[last], spans[last])
-
-    def row(self, row: int) -> Written:
-        """Return one row as an object."""
-        start, end, end_offset, polled = (column[row].item() for column in self.spans.columns())
-        return Written(start, end, end_offset, polled)
 
     def about(self, streams: StreamRows) -> tuple[Flags, Spans]:
         """Return of which streams something was written, and what; elsewhere the spans mean nothing."""
         row = self.streams.find(streams)
-        spans = self.spans if len(self) else Spans.of([Written(0.0, 0.0, 0)])
+        spans = self.spans if len(self) else Spans.of([0.0], [0.0], [0], [False])
         return row >= 0, spans[row]
 
     def changed_since(self, before: WrittenStreams) -> WrittenStreams:
@@ -140,44 +87,45 @@ class WrittenStreams(OfStreams[Written]):
         return WrittenStreams(self.streams[changed], self.spans[changed])
 
 
-class Starts(OfStreams[tuple[int, float]]):
-    """End offset and time of the first poll of each stream that is polled."""
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstPoll(ColumnSet):
+    """End offset and time of the first poll, for each row."""
+
+    end_offset: Offsets
+    at: Floats
+
+    @classmethod
+    def of(cls, end_offset: Sequence[int], at: Sequence[float]) -> Self:
+        """Return lists as columns."""
+        return cls(np.array(end_offset, dtype=np.int64), np.array(at, dtype=np.float64))
+
+
+class Starts:
+    """The first poll of each stream that is polled."""
 
     def __init__(self, streams: StreamRows, first: FirstPoll) -> None:
         """Each stream has a row."""
-        super().__init__(streams)
-        self.first = first
+        self.streams, self.first = streams, first
 
     @classmethod
-    def of(cls, starts: Mapping[Stream, tuple[int, float]]) -> Starts:
-        """Return objects as columns."""
-        offsets, times = zip(*starts.values(), strict=True) if starts else ((), ())
-        first = FirstPoll(np.array(offsets, dtype=np.int64), np.array(times, dtype=np.float64))
-        return cls(streams_of(starts), first)
-
-    @classmethod
-    def nothing(cls) -> Starts:
+    def none(cls) -> Starts:
         """Return those of a cluster that nobody polls."""
-        return cls.of({})
+        return cls(StreamRows.of([], []), FirstPoll.of([], []))
 
     @classmethod
     def earliest(cls, parts: Sequence[Starts]) -> Starts:
-        """Return the first poll of each stream in any of these parts."""
+        """Return the first poll of each stream in any of these parts, which are at least one."""
         streams = StreamRows.joined([part.streams for part in parts])
-        first = FirstPoll.joined([cls.nothing().first, *(part.first for part in parts)])
+        first = FirstPoll.joined([part.first for part in parts])
         latest_first = np.argsort(-first.at, kind="stable")
         streams, first = streams[latest_first], first[latest_first]
         rows = streams.latest_rows()
         return cls(streams[rows], first[rows])
 
-    def row(self, row: int) -> tuple[int, float]:
-        """Return one row as an object."""
-        return int(self.first.end_offset[row]), float(self.first.at[row])
-
     def about(self, streams: StreamRows) -> tuple[Flags, FirstPoll]:
         """Return which streams are polled, and since when; elsewhere the columns mean nothing."""
         row = self.streams.find(streams)
-        first = self.first if len(self) else FirstPoll(np.zeros(1, dtype=np.int64), np.zeros(1))
+        first = self.first if len(self.streams) else FirstPoll.of([0], [0.0])
         return row >= 0, first[row]
 
 
@@ -242,7 +190,7 @@ def plan(scope: Scope, known: Flags, written: Spans, *, again: bool = False) -> 
         end=written.end if again else written.start,
         end_offset=np.minimum(written.end_offset, scope.end_offset) if again else written.end_offset,
         start_offset=np.full(len(scope), UNKNOWN, dtype=np.int64),
-        before_written=~no if not again else no,
+        before_written=np.full(len(scope), not again),
         restarted=no,
     )
     later = Stretches(
@@ -265,12 +213,6 @@ def plan(scope: Scope, known: Flags, written: Spans, *, again: bool = False) -> 
         scope.polled | (known & written.polled),
     )
     return Plan(tuple(each for each in rounds if len(each)), after)
-
-
-def streams_of(streams: Mapping[Stream, object]) -> StreamRows:
-    """Return the keys as columns."""
-    lives = [(stream.partition.topic, stream.topic_id) for stream in streams]
-    return StreamRows.of(lives, [stream.partition.partition for stream in streams])
 
 
 def _with_records(stretches: Stretches, scope: Scope) -> Flags:

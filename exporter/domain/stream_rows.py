@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.layout import Layout
-from exporter.domain.readings import TopicPartition
 
 Life: TypeAlias = tuple[str, str | None]
 """Name and id of a topic. One that is deleted and created again has another id."""
 
 
-class Stream(NamedTuple):
-    """A partition of one topic id. A topic that is deleted and created again has another id and another history."""
-
-    partition: TopicPartition
-    topic_id: str | None
-
-
 class StreamRows:
-    """One row for each stream, in any order."""
+    """One row for each stream, a partition of one topic id, in any order."""
 
     __slots__ = ("life", "lives", "partition")
 
@@ -46,11 +38,6 @@ class StreamRows:
 
     def __len__(self) -> int:
         return len(self.life)
-
-    def __iter__(self) -> Iterator[Stream]:
-        for life, partition in zip(self.life.tolist(), self.partition.tolist(), strict=True):
-            topic, topic_id = self.lives[life]
-            yield Stream(TopicPartition(topic, partition), topic_id)
 
     def __getitem__(self, rows: Rows | Flags) -> StreamRows:
         return StreamRows(self.lives, self.life[rows], self.partition[rows])

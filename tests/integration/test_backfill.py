@@ -15,8 +15,7 @@ from exporter.clock import SystemClock
 from exporter.demo.broker import Broker
 from exporter.domain import TopicPartition, Window
 from exporter.domain.backfill_plan import Starts
-from exporter.domain.stream_rows import Stream
-from tests.backfill_rows import Run, inventory_of, windows_of
+from tests.backfill_rows import Run, Stream, inventory_of, starts_of, windows_of
 from tests.integration.watch import Watch
 from tests.workbench import EVERLASTING, Workbench
 
@@ -70,7 +69,7 @@ def run(watch: Watch, starts: Starts | None = None, *, slot: int = HOUR) -> Run:
         request,
         clock=SystemClock(),
         emit=lambda found, _: windows.extend(windows_of(request, found)),
-        starts=lambda: starts or Starts.nothing(),
+        starts=lambda: starts or Starts.none(),
     )
     return Run(windows, inventory_of(request, result), result)
 
@@ -148,7 +147,7 @@ def test_the_past_ends_where_the_polls_begin(broker: Broker, workbench: Workbenc
     starts = {Stream(key, topic_id): (reading.latest or 0, first.taken_at) for key, reading in first.readings.items()}
     workbench.write([("seam", 1, time.time())] * 4)
     polled = watch.poll().readings[TopicPartition("seam", 1)].activity.advanced_by
-    windows, _, result = run(watch, Starts.of(starts))
+    windows, _, result = run(watch, starts_of(starts))
     assert [(w.partition, w.records, w.end_offset) for w in windows] == [(0, 2, 2), (0, 1, 3), (1, 2, 2), (1, 1, 3)]
     assert polled == 4
     assert result.coverage is not None

@@ -21,8 +21,6 @@ import pytest
 from exporter.backfill.checkpoint import Checkpoint
 from exporter.collectors.poller import Poller
 from exporter.domain import Source, TopicPartition, Window
-from exporter.domain.backfill_plan import Written, WrittenStreams
-from exporter.domain.stream_rows import Stream
 from exporter.history import History, Spool, finished_files
 from exporter.history.columns import columns_of
 from exporter.history.last_advances import last_advances
@@ -30,6 +28,7 @@ from exporter.history.published import Expectations, of_topic
 from exporter.history.tables import read_columns
 from exporter.storage import delete, files_in, opened, put
 from exporter.storage.lease import Lease, TakenError
+from tests.backfill_rows import Stream, Written, written_by_stream, written_streams
 from tests.integration.serving import Exporter, until
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.slow_line import SlowLine
@@ -326,15 +325,13 @@ def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server) -> Non
     ]
     with Checkpoint(folder, spool, "prod") as kept:
         for number in range(2):
-            kept.keep(
-                float(number), [columns_of(rows[number : number + 1])], WrittenStreams.of({streams[number]: span})
-            )
-        kept.keep(5.0, [columns_of(rows[2:])], WrittenStreams.of({streams[2]: span}))
+            kept.keep(float(number), [columns_of(rows[number : number + 1])], written_streams({streams[number]: span}))
+        kept.keep(5.0, [columns_of(rows[2:])], written_streams({streams[2]: span}))
     delete(spool.target("prod", 5.0, Window))
     parts = sorted(file.path.name for file in files_in(folder / "backfill", ANY))
     delete(folder / "backfill" / parts[-1])
     with Checkpoint(folder, spool, "prod") as kept:
-        assert kept.written == {streams[0]: span, streams[1]: span}
+        assert written_by_stream(kept.written) == {streams[0]: span, streams[1]: span}
     assert [file.path.name for file in files_in(folder / "backfill", ANY)] == ["prod.jsonl"]
 
 

@@ -17,10 +17,18 @@ from exporter.domain import (
     TopicPartition,
     Window,
 )
-from exporter.domain.backfill_plan import Starts, Written, WrittenStreams
+from exporter.domain.backfill_plan import WrittenStreams
 from exporter.domain.ports import Extent
-from exporter.domain.stream_rows import Stream
-from tests.backfill_rows import Run, inventory_of, windows_of
+from tests.backfill_rows import (
+    Run,
+    Stream,
+    Written,
+    inventory_of,
+    starts_of,
+    windows_of,
+    written_by_stream,
+    written_streams,
+)
 
 HOUR = 3600.0
 NOW = 500 * HOUR + 1234.5
@@ -118,16 +126,16 @@ def run(
     written = {} if written is None else written
     request = Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot, again=again)
 
-    def emit(found: Sequence[Found], newly: Mapping[Stream, Written]) -> None:
+    def emit(found: Sequence[Found], newly: WrittenStreams) -> None:
         windows.extend(windows_of(request, found))
-        written.update(newly)
+        written.update(written_by_stream(newly))
 
     result = backfill(
         source,
         request,
         clock=source,
         emit=emit,
-        written=WrittenStreams.of(written),
-        starts=lambda: Starts.of(starts or {}),
+        written=written_streams(written),
+        starts=lambda: starts_of(starts or {}),
     )
     return Run(windows, inventory_of(request, result), result)

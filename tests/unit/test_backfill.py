@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain import Reason, TopicConfig, TopicPartition, Window
-from exporter.domain.backfill_plan import Written
-from exporter.domain.stream_rows import Stream
+from tests.backfill_rows import Stream, Written
 from tests.unit.past_logs import HOUR, KEY, NOW, Log, Logs, run
 
 

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from exporter.backfill.checkpoint import Checkpoint
 from exporter.backfill.first_polls import FirstPolls
 from exporter.domain import Inventory, Source, State, TopicPartition, Window
-from exporter.domain.backfill_plan import Written, WrittenStreams
-from exporter.domain.stream_rows import Stream
 from exporter.history import HistoryError, Spool, finished_files
 from exporter.history.columns import columns_of
 from exporter.storage import delete
+from tests.backfill_rows import Stream, Written, starts_by_stream, written_by_stream, written_streams
 
 AT = 1_772_500_000.0
 
@@ -50,26 +49,29 @@ def test_the_next_run_reads_the_checkpoint(tmp_path: Path) -> None:
     spool = Spool(tmp_path, "here")
     nameless = Stream(TopicPartition("ä", 3), None)
     with Checkpoint(tmp_path, spool, "prod") as kept:
-        kept.keep(AT, [columns_of([window(0)])], WrittenStreams.of({stream(0): span()}))
-        kept.keep(AT, [columns_of([window(1)])], WrittenStreams.of({nameless: Written(0.1, 0.3, 0, polled=True)}))
-        kept.keep(AT, [], WrittenStreams.of({stream(0): span(AT + 0.123456)}))
+        kept.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
+        kept.keep(AT, [columns_of([window(1)])], written_streams({nameless: Written(0.1, 0.3, 0, polled=True)}))
+        kept.keep(AT, [], written_streams({stream(0): span(AT + 0.123456)}))
     with Checkpoint(tmp_path, spool, "prod") as kept:
-        assert kept.written == {stream(0): span(AT + 0.123456), nameless: Written(0.1, 0.3, 0, polled=True)}
+        assert written_by_stream(kept.written) == {
+            stream(0): span(AT + 0.123456),
+            nameless: Written(0.1, 0.3, 0, polled=True),
+        }
     with Checkpoint(tmp_path, spool, "dr") as other:
-        assert other.written == {}
+        assert written_by_stream(other.written) == {}
     assert sorted(windows(tmp_path)) == [0, 1]
 
 
 def test_a_failed_write_leaves_no_claim(tmp_path: Path) -> None:
     """A run that ends between the announcement and the file leaves neither windows nor a claim."""
     with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
-        kept.keep(AT, [columns_of([window(0)])], WrittenStreams.of({stream(0): span()}))
+        kept.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
     with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
         shutil.rmtree(tmp_path / "spool" / "windows")
         with pytest.raises(FileNotFoundError):
-            kept.keep(AT + 1, [columns_of([window(1)])], WrittenStreams.of({stream(1): span()}))
+            kept.keep(AT + 1, [columns_of([window(1)])], written_streams({stream(1): span()}))
     with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
-        assert set(kept.written) == {stream(0)}
+        assert set(written_by_stream(kept.written)) == {stream(0)}
 
 
 @given(st.data())
@@ -82,14 +84,14 @@ def test_a_checkpoint_cut_off_anywhere_agrees_with_the_spool(
     spool = Spool(folder, "here")
     with Checkpoint(folder, spool, "prod") as kept:
         for number in range(3):
-            kept.keep(AT + number, [columns_of([window(number)])], WrittenStreams.of({stream(number): span()}))
+            kept.keep(AT + number, [columns_of([window(number)])], written_streams({stream(number): span()}))
     path = folder / "backfill" / "prod.jsonl"
     whole = path.read_bytes()
     first = whole.index(b"\n") + 1
     cut = data.draw(st.integers(first, len(whole)))
     path.write_bytes(whole[:cut])
     with Checkpoint(folder, spool, "prod") as kept:
-        claimed = {stream.partition.partition for stream in kept.written}
+        claimed = {stream.partition.partition for stream in written_by_stream(kept.written)}
     announced = {number for number in range(3) if f'"orders", {number}, '.encode() in whole[:cut].rpartition(b"\n")[0]}
     assert claimed == announced
     assert claimed <= set(windows(folder))
@@ -99,11 +101,11 @@ def test_an_expired_spool_file_stays_in_the_checkpoint(tmp_path: Path) -> None:
     """A written span stays written when the spool deletes its files."""
     spool = Spool(tmp_path, "here")
     with Checkpoint(tmp_path, spool, "prod") as kept:
-        kept.keep(AT, [columns_of([window(0)])], WrittenStreams.of({stream(0): span()}))
+        kept.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
     for _, path, _ in finished_files(spool.folder):
         delete(path)
     with Checkpoint(tmp_path, spool, "prod") as kept:
-        assert set(kept.written) == {stream(0)}
+        assert set(written_by_stream(kept.written)) == {stream(0)}
 
 
 def test_a_cluster_has_one_backfill_at_a_time(tmp_path: Path) -> None:
@@ -146,7 +148,11 @@ def polled(number: int, topic_id: str | None, at: float, offset: int | None, sou
 def test_the_first_poll_of_each_life_of_a_topic_is_found(tmp_path: Path) -> None:
     """The earliest polled offset counts, by topic id; backfilled, unread and torn rows do not; new files are seen."""
     spool = Spool(tmp_path, "here")
-    first = FirstPolls(spool, "prod")
+    found = FirstPolls(spool, "prod")
+
+    def first() -> dict[Stream, tuple[int, float]]:
+        return starts_by_stream(found())
+
     assert first() == {}
     spool.write("prod", AT, [polled(0, "a", AT + 9, 5), polled(0, "a", AT + 3, None), polled(1, "a", AT, 0)])
     spool.write("prod", AT + 1, [polled(0, "a", AT + 1, 1, Source.BACKFILL)])
@@ -158,4 +164,4 @@ def test_the_first_poll_of_each_life_of_a_topic_is_found(tmp_path: Path) -> None
     spool.write("prod", AT + 2, [polled(0, "a", AT + 7, 4), polled(0, "b", AT + 20, 0)])
     assert first()[Stream(TopicPartition("orders", 0), "a")] == (4, AT + 7)
     assert first()[Stream(TopicPartition("orders", 0), "b")] == (0, AT + 20)
-    assert FirstPolls(spool, "dr")() == {}
+    assert starts_by_stream(FirstPolls(spool, "dr")()) == {}

@@ -32,8 +32,8 @@ from exporter.domain.answers import Answers
 from exporter.domain.arrays import Rows
 from exporter.domain.inspections import Inspections
 from exporter.domain.ports import SourceError
-from exporter.domain.stream_rows import Stream
 from exporter.history import History, HistoryError, Spool, finished_files
+from tests.backfill_rows import Stream, starts_by_stream
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 ORDERS = TopicPartition("orders", 0)
@@ -392,7 +392,7 @@ def test_a_torn_inventory_file_is_named_and_the_others_are_read(bench: Bench, ca
     bench.poller = Poller("c", bench.source, [bench.history], bench.clock)
     bench.poll()
     (history / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
-    first = FirstPolls(Spool(history, "exporter-1"), "c")()
+    first = starts_by_stream(FirstPolls(Spool(history, "exporter-1"), "c")())
     now = bench.clock.now()
     assert first == {Stream(ORDERS, "id-1"): (10, now), Stream(IDLE, "id-1"): (5, now)}
     assert "inventory-torn.parquet cannot be read" in caplog.text

@@ -50,7 +50,7 @@ def memory() -> Iterator[pa.MemoryPool]:
 
 def started(spool: Spool) -> tuple[int, int]:
     """What a start reads: advances and first polls."""
-    return len(last_advances(spool.folder.parent, 0.0)), len(FirstPolls(spool, "c")())
+    return len(last_advances(spool.folder.parent, 0.0)), len(FirstPolls(spool, "c")().streams)
 
 
 def changed(row: Window | Inventory, column: str, values: pa.Array | None) -> pa.Table:
