@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from exporter.factory import ClusterCollectors
 from exporter.history import History, HistoryCounts
+from exporter.service.result_gate import ResultGate
 
 
 @dataclass(slots=True)
@@ -21,8 +22,8 @@ class RunningCluster:
     """Seconds of history that a window holds."""
     counted: HistoryCounts = field(default_factory=HistoryCounts)
     polling: bool = False
-    leaving: bool = False
-    """A reload replaces this cluster by one with other settings: its jobs no longer start."""
+    gate: ResultGate = field(default_factory=ResultGate)
+    """Closed when a reload takes this cluster out, or gives it other settings: its jobs no longer start."""
 
     @property
     def name(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,9 +13,7 @@ from exporter.clock import SystemClock
 from exporter.collectors.comparisons import Comparisons
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.producers_log_sizes import Inspector
-from exporter.collectors.remote_tier import TierWatch
-from exporter.delivery.ledger import outcome
-from exporter.domain import Comparison
+from exporter.domain import Comparison, GroupSweep
 from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink
 from exporter.factory import (
@@ -33,8 +30,10 @@ from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
 from exporter.logs import set_up_logging
 from exporter.memory import MemoryTrimmer
+from exporter.service.result_gate import ResultGate
 from exporter.service.running_cluster import RunningCluster
 from exporter.service.scheduling import Scheduler
+from exporter.service.upkeep import HistoryUpkeep
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
 from exporter.settings.changes import check_unchanged, of_cluster
 from exporter.web import WebConfigError, WebConfigFile, WebServer
@@ -73,11 +72,14 @@ class Service:
             self._spool.guard = self._lock.require
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
+        self._upkeep = HistoryUpkeep(settings, self.monitor, self._expectations, self._spool, self._clock)
         self._processes = ClientProcesses() if processes is None else processes
         self._processes.on_restart = self.monitor.take_client_restart
         made = sources or {}
         watches = make_replica_watches(settings, self._clock, self._processes)
         self._watches = dict(zip(settings.replicas, watches, strict=True))
+        self._gates: dict[ReplicaSettings, ResultGate] = {}
+        """Those of running comparisons."""
         self._unchanged = unchanged_offsets(settings)
         self._clusters = [self._cluster(cluster, source=made.get(cluster.name)) for cluster in settings.clusters]
         self._web = WebServer(
@@ -94,13 +96,13 @@ class Service:
         if self._lock is not None:
             self._lock.begin()
         self._report_lost_history()
-        self._upkeep()
+        self._upkeep.run()
         for cluster in self._clusters:
             self._schedule(cluster)
         for pair in self._watches:
             self._compare(pair)
         often = min([UPKEEP_SECONDS, *(cluster.interval for cluster in self._clusters)])
-        self._scheduler.every(often, "upkeep of the history", self._upkeep)
+        self._scheduler.every(often, "upkeep of the history", self._upkeep.run)
         self._scheduler.start()
         names = ", ".join(cluster.name for cluster in self._clusters)
         log.info("serving %s://%s/metrics; polling %s", self._web.scheme, self._web.address, names)
@@ -114,7 +116,12 @@ class Service:
                 log.warning("cluster %s: %s of history were lost with a killed exporter", cluster.name, duration(lost))
 
     def _compare(self, pair: ReplicaSettings) -> None:
-        compare = Comparisons(self._watches[pair], self._take_comparison, self._stopping.is_set)
+        gate = self._gates[pair] = ResultGate()
+        compare = Comparisons(
+            self._watches[pair],
+            lambda comparison: gate.tell(partial(self._take_comparison, comparison)),
+            lambda: self._stopping.is_set() or gate.closed,
+        )
         self._scheduler.every(pair.interval, _name_of(pair), compare)
 
     def reload(self) -> str | None:
@@ -158,17 +165,17 @@ class Service:
             pair for pair in self._watches if pair not in settings.replicas or not {pair.source, pair.target} <= kept
         ]
         self._let_go(left, stale)
-        self._settings = settings
-        self.monitor.reconfigure(monitor_settings(settings))
-        made = dict(zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True))
-        fresh = [pair for pair in made if pair not in self._watches]
-        self._watches = {pair: self._watches.get(pair, watch) for pair, watch in made.items()}
-        link_rival_watches(list(self._watches.values()))
         configured = {cluster.name for cluster in settings.clusters}
         for one in left:
             if one.name not in configured:
                 self._close(one)
                 self._processes.end(one.name)
+        self._settings = self._upkeep.settings = settings
+        self.monitor.reconfigure(monitor_settings(settings))
+        made = dict(zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True))
+        fresh = [pair for pair in made if pair not in self._watches]
+        self._watches = {pair: self._watches.get(pair, watch) for pair, watch in made.items()}
+        link_rival_watches(list(self._watches.values()))
         self._clusters = [
             known[cluster.name] if cluster.name in kept else self._cluster(cluster, known.get(cluster.name))
             for cluster in settings.clusters
@@ -183,9 +190,10 @@ class Service:
         """Begin no further job of these clusters and pairs, and wait for polls under way."""
         for pair in pairs:
             self._scheduler.remove(_name_of(pair))
+            self._gates.pop(pair).close()
             self._watches.pop(pair).close()
         for cluster in clusters:
-            cluster.leaving = True
+            cluster.gate.close()
             for job in ("poll", "tiers", "inspection", "groups"):
                 self._scheduler.remove(f"{job} of {cluster.name}")
         for cluster in clusters:
@@ -281,98 +289,75 @@ class Service:
         settings, name, parts = self._settings, cluster.name, cluster.parts
         every = self._scheduler.every
         every(cluster.interval, f"poll of {name}", partial(self._poll, cluster))
-        every(settings.tiered.interval, f"tiers of {name}", partial(self._sweep_tiers, parts.tier))
+        every(settings.tiered.interval, f"tiers of {name}", partial(self._sweep_tiers, cluster))
         if parts.inspector is not None:
-            every(settings.inspection.interval, f"inspection of {name}", partial(self._inspect, parts.inspector))
+            every(
+                settings.inspection.interval, f"inspection of {name}", partial(self._inspect, cluster, parts.inspector)
+            )
         if parts.groups is not None:
             every(parts.groups.interval, f"groups of {name}", partial(self._sweep, cluster, parts.groups))
 
     def _poll(self, cluster: RunningCluster) -> None:
-        cluster.polling = not cluster.leaving
-        if cluster.leaving:
+        cluster.polling = not cluster.gate.closed
+        if cluster.gate.closed:
             return
         try:
             cluster.parts.poller.poll()
         finally:
             cluster.polling = False
         self._giving_back.after_a_poll()
+        cluster.gate.tell(partial(self._tell_after_poll, cluster))
+        with suppress(OSError):  # writes of history report a full disk
+            if cluster.history is not None and self._lock is not None:
+                self._lock.polled()
+
+    def _tell_after_poll(self, cluster: RunningCluster) -> None:
         self.monitor.take_client_memory(cluster.name, self._processes.memory(cluster.name))
         self.monitor.take_batched_lookups(cluster.name, cluster.parts.source.batched_lookups_trusted)
-        if cluster.history is not None and self._lock is not None:
+        if cluster.history is not None:
             counts = cluster.history.counts
             self.monitor.take_history(cluster.name, cluster.counted, counts)
             cluster.counted = counts
-            with suppress(OSError):  # writes of history report a full disk
-                self._lock.polled()
 
-    def _sweep_tiers(self, tier: TierWatch) -> bool:
+    def _sweep_tiers(self, cluster: RunningCluster) -> bool:
         """Look up offsets of partitions with remote storage."""
+        tier = cluster.parts.tier
         if tier.waiting:
             return False
-        self.monitor.take_tier_sweep(tier.sweep(self._stopping.is_set))
+        sweep = tier.sweep(self._ending(cluster))
+        cluster.gate.tell(partial(self.monitor.take_tier_sweep, sweep))
         return True
 
-    def _inspect(self, inspector: Inspector) -> bool:
+    def _inspect(self, cluster: RunningCluster, inspector: Inspector) -> bool:
         """Inspect producers and log sizes."""
         if inspector.waiting:
             return False
-        self.monitor.take_inspection(inspector.inspect(self._stopping.is_set))
+        inspection = inspector.inspect(self._ending(cluster))
+        cluster.gate.tell(partial(self.monitor.take_inspection, inspection))
         return True
 
     def _sweep(self, cluster: RunningCluster, groups: GroupWatch) -> bool:
         """Sweep the consumer groups."""
         if groups.waiting:
             return False
-        sweep = groups.sweep(lambda: self._stopping.is_set() or cluster.leaving)
-        if cluster.leaving:
-            return True
+        sweep = groups.sweep(self._ending(cluster))
+        cluster.gate.tell(partial(self._tell_sweep, cluster, sweep))
+        return True
+
+    def _tell_sweep(self, cluster: RunningCluster, sweep: GroupSweep) -> None:
         self.monitor.take_sweep(sweep)
         if cluster.history is not None:
             cluster.history.take_sweep(sweep)
-        return True
+
+    def _ending(self, cluster: RunningCluster) -> Callable[[], bool]:
+        """Return what tells a long job of a cluster that nobody waits for its result any more."""
+        return lambda: self._stopping.is_set() or cluster.gate.closed
 
     def _take_comparison(self, comparison: Comparison) -> None:
         comparison = self.monitor.take_comparison(comparison)
         for cluster in self._clusters:
             if cluster.history is not None and cluster.name == comparison.target:
                 cluster.history.take_comparison(comparison)
-
-    def _upkeep(self) -> None:
-        """Read published expectations and limit the spool; a failure of one step does not prevent the other."""
-        for step, run in (("expectations", self._take_expectations), ("spool", self._keep_in_bounds)):
-            problem, frames = "", ""
-            try:
-                run()
-            except OSError as error:
-                problem = f"{error.filename or self._settings.history.folder}: {error.strerror}"
-            except Exception as error:  # noqa: BLE001 - the scheduler would only log it; a metric and the status page must show it
-                # Its text may quote anything, also a secret.
-                problem = f"an internal error ({type(error).__name__}); next step: report what the log says"
-                frames = "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
-            if problem:
-                problem = f"upkeep of the history, {step}: {problem}"
-            if problem and self.monitor.upkeep_problems.get(step) != problem:
-                log.error("%s%s", problem, frames)
-            self.monitor.take_upkeep(step, problem)
-
-    def _take_expectations(self) -> None:
-        self._expectations.refresh()
-        self.monitor.take_expectations(self._expectations.published, self._expectations.problem)
-        self.monitor.take_report(self._expectations.reported_at())
-        if (deliveries := self._expectations.deliveries()) is not None:
-            with suppress(ValueError):  # `deliver` says what is wrong with it
-                self.monitor.take_deliveries(*outcome(deliveries))
-
-    def _keep_in_bounds(self) -> None:
-        if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
-            return
-        history = self._settings.history
-        self.monitor.take_unfinished(self._spool.remove_unfinished())
-        self._spool.warn_of_strays()
-        now = self._clock.now()
-        longest = max((one.max_silence or 0.0 for one in self._settings.overrides), default=0.0)
-        self._spool.expire(older_than=now - history.spool_retention, inventory_older_than=now - longest - 86400.0)
-        self.monitor.take_spool_loss(self._spool.shrink(history.max_bytes))
 
 
 def _name_of(pair: ReplicaSettings) -> str:

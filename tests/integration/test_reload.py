@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,12 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
+from exporter.collectors.producers_log_sizes import Inspector
 from exporter.demo.broker import Broker, free_port
+from exporter.memory import MemoryTrimmer
+from exporter.service import Service
+from exporter.service.scheduling import Scheduler
+from exporter.settings import Settings
 from tests.integration.serving import Exporter, until
 from tests.plain_http import get
 from tests.workbench import Workbench
@@ -140,6 +147,56 @@ def test_clusters_come_and_go(broker: Broker, bench: Workbench, tmp_path: Path) 
         assert left == {None, "second"}
         assert exporter.end() == 0
         assert "Traceback" not in exporter.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "end"), [("poll", MemoryTrimmer, "after_a_poll"), ("inspection", Inspector, "inspect")]
+)
+def test_a_job_that_ends_after_its_cluster_was_taken_out_brings_no_series_back(
+    broker: Broker, bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, owner: type, end: str
+) -> None:
+    """What a poll, or an inspection, found last is told to nobody."""
+    found, reloaded, over = threading.Event(), threading.Event(), threading.Event()
+    run, every = getattr(owner, end), Scheduler.every
+
+    def late(*given: Any) -> Any:
+        result = run(*given)
+        found.set()
+        assert reloaded.wait(60)
+        return result
+
+    def noted(self: Scheduler, seconds: float, job: str, work: Callable[[], bool | None]) -> None:
+        def whole() -> bool | None:
+            done = work()
+            if job == f"{name} of leaves" and reloaded.is_set():
+                over.set()
+            return done
+
+        every(self, seconds, job, whole)
+
+    monkeypatch.setattr(owner, end, late)
+    monkeypatch.setattr(Scheduler, "every", noted)
+    kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
+    told: dict[str, Any] = {
+        "clusters": [{"name": "leaves", "kafka": kafka, "topics": topics}],
+        "inspection": {"log_sizes": True},
+        "poll": {"request_timeout": "1s"},
+        "history": {"folder": str(tmp_path)},
+        "web": {"listen": "127.0.0.1:0"},
+    }
+    others = told | {"clusters": [_nowhere("other")]}
+    service = Service(Settings.model_validate(told), lambda: Settings.model_validate(others))
+    service.start()
+    try:
+        assert found.wait(60)
+        bench.until(lambda: 'polls_total{kafka_cluster="leaves"' in service.monitor.metrics().decode(), 60)
+        assert service.reload() is None
+        reloaded.set()
+        assert over.wait(60)
+    finally:
+        reloaded.set()
+        service.stop()
+    assert 'kafka_cluster="leaves"' not in service.monitor.metrics().decode()
 
 
 def _nowhere(name: str) -> dict[str, Any]:

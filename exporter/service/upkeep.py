@@ -1,0 +1,68 @@
+"""Upkeep of the history folder: what a rollup published is read, and the spool stays within its limits."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from contextlib import suppress
+
+from exporter.delivery.ledger import outcome
+from exporter.domain.ports import Clock
+from exporter.history import Spool
+from exporter.history.published import Expectations
+from exporter.settings import Settings
+from exporter.state import Monitor
+
+log = logging.getLogger(__name__)
+
+
+class HistoryUpkeep:
+    """The steps of upkeep, which the monitor shows with what fails in them."""
+
+    def __init__(
+        self, settings: Settings, monitor: Monitor, expectations: Expectations, spool: Spool | None, clock: Clock
+    ) -> None:
+        """Without a ``spool`` history is not written."""
+        self.settings = settings
+        """Those in force: a reload replaces them."""
+        self._monitor = monitor
+        self._expectations = expectations
+        self._spool = spool
+        self._clock = clock
+
+    def run(self) -> None:
+        """Read published expectations and limit the spool; a failure of one step does not prevent the other."""
+        for step, run in (("expectations", self._take_expectations), ("spool", self._keep_in_bounds)):
+            problem, frames = "", ""
+            try:
+                run()
+            except OSError as error:
+                problem = f"{error.filename or self.settings.history.folder}: {error.strerror}"
+            except Exception as error:  # noqa: BLE001 - the scheduler would only log it; a metric and the status page must show it
+                # Its text may quote anything, also a secret.
+                problem = f"an internal error ({type(error).__name__}); next step: report what the log says"
+                frames = "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
+            if problem:
+                problem = f"upkeep of the history, {step}: {problem}"
+            if problem and self._monitor.upkeep_problems.get(step) != problem:
+                log.error("%s%s", problem, frames)
+            self._monitor.take_upkeep(step, problem)
+
+    def _take_expectations(self) -> None:
+        self._expectations.refresh()
+        self._monitor.take_expectations(self._expectations.published, self._expectations.problem)
+        self._monitor.take_report(self._expectations.reported_at())
+        if (deliveries := self._expectations.deliveries()) is not None:
+            with suppress(ValueError):  # `deliver` says what is wrong with it
+                self._monitor.take_deliveries(*outcome(deliveries))
+
+    def _keep_in_bounds(self) -> None:
+        if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
+            return
+        history = self.settings.history
+        self._monitor.take_unfinished(self._spool.remove_unfinished())
+        self._spool.warn_of_strays()
+        now = self._clock.now()
+        longest = max((one.max_silence or 0.0 for one in self.settings.overrides), default=0.0)
+        self._spool.expire(older_than=now - history.spool_retention, inventory_older_than=now - longest - 86400.0)
+        self._monitor.take_spool_loss(self._spool.shrink(history.max_bytes))
