@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,9 @@ from pyspark.sql.types import StructType
 
 IN_OWN_PROCESS = "spark.topicLiveness.inOwnProcess"
 """The Spark setting that says so; ``start_session`` sets it by the size of the history."""
+
+_HELD: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
+"""What this process holds of DataFrames that it made."""
 
 _SHARD = "shard"
 _ROWS_A_SHARD = 400_000
@@ -53,11 +57,15 @@ def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
 
 def in_one(rows: DataFrame, shards: int) -> DataFrame:
     """Put rows that ``shards`` tasks make into one part."""
+    if in_own_process(rows.sparkSession):
+        return rows  # they are written in one
     return rows.coalesce(1) if shards == 1 else rows.repartition(1)
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
     """Return no rows with these columns, in a plan that needs no job."""
+    if in_own_process(spark):
+        return held_here(spark, arrow_schema(schema).empty_table(), schema)
     columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
     return spark.range(1).select(*columns).limit(0)
 
@@ -75,9 +83,9 @@ def by_shard(
     Topics are told apart by ``cluster`` and ``topic``: one that was made again is in the same batch.
     """
     if in_own_process(left.sparkSession):
-        pair = left.toArrow(), right.toArrow()
+        pair = as_arrow(left), as_arrow(right)
         made = make(*pair) if any(map(len, pair)) else arrow_schema(schema).empty_table()
-        return left.sparkSession.createDataFrame(made, schema)
+        return held_here(left.sparkSession, made, schema)
     shard = F.pmod(F.xxhash64("cluster", "topic"), F.lit(shards))
     pairs = left.withColumn(_SHARD, shard).groupBy(_SHARD).cogroup(right.withColumn(_SHARD, shard).groupBy(_SHARD))
     return pairs.applyInArrow(make, schema)
@@ -86,8 +94,8 @@ def by_shard(
 def in_groups(rows: DataFrame, by: str | None, make: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
     """Return what ``make`` makes of the rows of each group, or of all of them."""
     if in_own_process(rows.sparkSession):
-        made = [make(group) for group in _groups(rows.toArrow(), by)]
-        return rows.sparkSession.createDataFrame(pa.concat_tables([arrow_schema(schema).empty_table(), *made]), schema)
+        made = [make(group) for group in _groups(as_arrow(rows), by)]
+        return held_here(rows.sparkSession, pa.concat_tables([arrow_schema(schema).empty_table(), *made]), schema)
     grouped = rows.groupBy() if by is None else rows.groupBy(by)
     # Spark cannot read the type hints of a partial function, and fails over that.
     return grouped.applyInArrow(lambda table: make(table), schema)  # noqa: PLW0108
@@ -98,8 +106,8 @@ def in_batches(
 ) -> DataFrame:
     """Return what ``make`` makes of the rows, whatever batches they come in."""
     if in_own_process(rows.sparkSession):
-        made = pa.Table.from_batches(make(rows.toArrow().to_batches()), arrow_schema(schema))
-        return rows.sparkSession.createDataFrame(made, schema)
+        made = pa.Table.from_batches(make(as_arrow(rows).to_batches()), arrow_schema(schema))
+        return held_here(rows.sparkSession, made, schema)
     # Spark cannot read the type hints of a partial function, and fails over that.
     return rows.mapInArrow(lambda batches: make(batches), schema)  # noqa: PLW0108
 
@@ -111,10 +119,29 @@ def computed_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFr
     takes its rows with it.
     """
     if in_own_process(rows.sparkSession):
-        return rows.sparkSession.createDataFrame(rows.toArrow(), rows.schema)
+        return rows if rows in _HELD else held_here(rows.sparkSession, rows.toArrow(), rows.schema)
     if not also_after_writes:
         return rows.persist(StorageLevel.DISK_ONLY)
     return rows.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
+
+
+def held_here(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Return rows that this process holds as a DataFrame; ``as_arrow`` and ``count`` then need no job."""
+    frame = spark.createDataFrame(rows, schema)
+    _HELD[frame] = rows
+    return frame
+
+
+def as_arrow(rows: DataFrame) -> pa.Table:
+    """Return rows as this process holds them."""
+    held = _HELD.get(rows)
+    return rows.toArrow() if held is None else held
+
+
+def count(rows: DataFrame) -> int:
+    """Return how many rows there are."""
+    held = _HELD.get(rows)
+    return rows.count() if held is None else len(held)
 
 
 def in_own_process(spark: SparkSession) -> bool:
@@ -127,7 +154,10 @@ def from_rows(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: Struct
     columns = zip(*rows, strict=True) if rows else [[] for _ in schema]
     fields = arrow_schema(schema)
     made = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
-    return spark.createDataFrame(pa.Table.from_arrays(made, schema=fields), schema).coalesce(1)
+    table = pa.Table.from_arrays(made, schema=fields)
+    return (
+        held_here(spark, table, schema) if in_own_process(spark) else spark.createDataFrame(table, schema).coalesce(1)
+    )
 
 
 def _groups(rows: pa.Table, by: str | None) -> Sequence[pa.Table]:

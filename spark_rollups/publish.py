@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.calibration import Calibration
 from exporter.storage import Location, delete_folder, files_below, make_folder, opened, spark_uri, sync
+from spark_rollups.conform import conform
 from spark_rollups.durable import sync_tree, write_whole
-from spark_rollups.schemas import EXPECTATIONS, conform
+from spark_rollups.schemas import EXPECTATIONS
 
 KEPT = 5
 """So many published sets stay, for whoever is reading one and for a look back."""

@@ -35,7 +35,7 @@ from spark_rollups.learning import learned, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
 from spark_rollups.relations import newest_at, relations_at, with_relations
-from spark_rollups.schemas import CALIBRATION, DAILY, STREAMS, VERDICTS, conform
+from spark_rollups.schemas import CALIBRATION
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention, clock_ahead, is_due, note, run_upkeep, windows_kept_from
 from spark_rollups.verdicts import Rule, held, judged, with_rests
@@ -186,8 +186,8 @@ class _Run:
                 few = since >= self._began.date() - timedelta(days=3)
                 days = in_one(days, self._shards) if few or self._shards == 1 else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.
-                tables.replace_where("daily", conform(days, DAILY, "daily"), f"date >= '{since.isoformat()}'")
-                tables.replace("streams", conform(streams, STREAMS, "streams").coalesce(1))
+                tables.replace_where("daily", days, f"date >= '{since.isoformat()}'")
+                tables.replace("streams", streams.coalesce(1))
         if not of_the_past:
             return streams
         with self._progress.stage("as of") as said:
@@ -253,7 +253,7 @@ class _Run:
             outages = [*self._asked.outages, *acknowledged_outages(self._tables, self._moment)]
             rule = Rule(self._moment.timestamp(), thresholds, tuple(self._asked.overrides), {}, rests, tuple(outages))
             rows = computed_once(judge(self._tables, streams, self._moment, rule, self._shards))
-            kept = in_one(conform(rows, VERDICTS, "verdicts"), self._shards)
+            kept = in_one(rows, self._shards)
             self._tables.put_as_of("verdicts", kept, self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
             said.append(f"as of {_text(self._moment)}")

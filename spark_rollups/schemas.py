@@ -7,8 +7,6 @@ day by which a table is partitioned.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     FloatType,
@@ -357,35 +355,3 @@ EXPECTATIONS = StructType(
 def optional(schema: StructType) -> StructType:
     """Return the same columns, all of which may be null: a struct of them may be."""
     return StructType([StructField(field.name, field.dataType) for field in schema.fields])
-
-
-class SchemaMismatchError(ValueError):
-    """A DataFrame does not have the columns of the table it is meant for."""
-
-
-def conform(df: DataFrame, schema: StructType, name: str = "table") -> DataFrame:
-    """Return ``df`` with exactly the columns of ``schema``, in its order.
-
-    Nothing is cast: a missing column or another type raises SchemaMismatchError with every problem
-    at once. A null in a required column fails the running query, naming ``name`` and the column.
-    Further columns of ``df`` are dropped.
-    """
-    found = {field.name: field for field in df.schema.fields}
-    problems = []
-    for field in schema.fields:
-        if field.name not in found:
-            problems.append(f"column {field.name} is missing")
-        elif found[field.name].dataType.simpleString() != field.dataType.simpleString():
-            problems.append(
-                f"column {field.name} must be {field.dataType.simpleString()}, "
-                f"got {found[field.name].dataType.simpleString()}"
-            )
-    if problems:
-        raise SchemaMismatchError(f"{name}: {'; '.join(problems)}")
-    columns = []
-    for field in schema.fields:
-        column = F.col(field.name)
-        if not field.nullable and found[field.name].nullable:
-            column = F.coalesce(column, F.raise_error(F.lit(f"{name}.{field.name} must not be null")))
-        columns.append(column.alias(field.name, metadata=field.metadata))
-    return df.select(*columns)

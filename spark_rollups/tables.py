@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,8 +30,10 @@ from exporter.storage import (
 )
 from spark_rollups import schemas, spool_schemas
 from spark_rollups.column_comments import commented
+from spark_rollups.conform import conform
+from spark_rollups.delta_log import read_whole
 from spark_rollups.durable import read_text, write_whole
-from spark_rollups.frames import computed_once, in_own_process, no_rows
+from spark_rollups.frames import as_arrow, computed_once, count, held_here, in_own_process, no_rows
 
 _COLUMNS: Mapping[str, StructType] = {
     "windows": spool_schemas.WINDOWS,
@@ -119,18 +122,30 @@ class Tables:
         held = self._held.get(name)
         if held is not None and held.newest == newest:
             return held.rows
-        rows = self.spark.read.format("delta").load(self.path(name))
+        alone = in_own_process(self.spark)
+        rows = self._whole_table(name) if alone else self._by_delta(name)
         # A table that an earlier version made may lack columns that may be null.
         lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
-        rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
-        if not in_own_process(self.spark):
-            return rows
-        self._held[name] = held = _Held(newest, computed_once(rows))
-        return held.rows
+        if lacking:
+            rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+        if alone:
+            self._held[name] = _Held(newest, rows)
+        return rows
+
+    def _by_delta(self, name: str) -> DataFrame:
+        return self.spark.read.format("delta").load(self.path(name))
+
+    def _whole_table(self, name: str) -> DataFrame:
+        """Return all rows of a table, which this process holds."""
+        try:
+            whole = read_whole(self.folder / name)
+        except (OSError, ValueError, KeyError, pa.ArrowException):
+            whole = None  # Delta says what is wrong with it
+        return computed_once(self._by_delta(name)) if whole is None else held_here(self.spark, *whole)
 
     def count(self, name: str) -> int:
         """Return how many rows the table holds."""
-        return self.read(name).count()
+        return count(self.read(name))
 
     def append(self, name: str, rows: DataFrame) -> None:
         """Add ``rows`` in one commit. Raises TablesError where data is there, but no log of it."""
@@ -151,10 +166,9 @@ class Tables:
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
         self.guard()
-        rows = schemas.conform(rows, SCHEMAS[name], name)
+        rows = conform(rows, SCHEMAS[name], name)
         after = None
         if in_own_process(self.spark):
-            rows = computed_once(rows)
             after = self._with_others(name, rows, mode, where)
             rows = rows.coalesce(1)
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
@@ -182,7 +196,8 @@ class Tables:
         if held is None or held.newest != newest:
             return None
         others = held.rows if where is None else held.rows.where(f"not coalesce({where}, false)")
-        return others.select(*rows.columns).unionByName(rows)
+        both = [as_arrow(others).select(rows.columns), as_arrow(rows)]
+        return held_here(self.spark, pa.concat_tables([both[0].cast(both[1].schema), both[1]]), rows.schema)
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Put ``rows`` in the place of those of the same ``as_of``, which are few or none."""

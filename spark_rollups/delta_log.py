@@ -1,0 +1,96 @@
+"""Whole small Delta tables, read by their log.
+
+To read a log Delta runs Spark jobs of its own: half a second a table, of a few rows too (measured, 4.4.0). What a log
+may hold and those of our tables do not (deletion vectors, renamed columns, checkpoints of several files) is left to it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
+
+from exporter.storage import Location, Stored, files_in, for_pyarrow
+from spark_rollups.durable import read_text
+from spark_rollups.frames import arrow_schema
+
+_LOGGED = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)")
+_PLAIN_READER = 1
+"""The version of the protocol without deletion vectors, column mapping and further features."""
+
+
+class Whole(NamedTuple):
+    """All rows of a table, and its columns as its log has them."""
+
+    rows: pa.Table
+    schema: StructType
+
+
+def read_whole(table: Location) -> Whole | None:
+    """Return a table as of its newest commit, None where Delta itself must read it: the Delta protocol says what is so.
+
+    Raises OSError and pyarrow.ArrowInvalid where a file of it cannot be read.
+    """
+    files, metadata, protocol = dict[str, Mapping[str, Any]](), dict[str, Any](), dict[str, Any]()
+    actions = _actions(table / "_delta_log")
+    if actions is None:
+        return None
+    for action in actions:
+        if told := action.get("remove"):
+            files.pop(told["path"], None)
+        if told := action.get("add"):
+            files[told["path"]] = told
+        metadata = action.get("metaData") or metadata
+        protocol = action.get("protocol") or protocol
+    if not metadata or protocol.get("minReaderVersion") != _PLAIN_READER:
+        return None
+    schema = StructType.fromJson(json.loads(metadata["schemaString"]))
+    columns = arrow_schema(schema)
+    rows = [_rows(table, path, dict(told["partitionValues"]), columns) for path, told in files.items()]
+    return Whole(pa.concat_tables([columns.empty_table(), *rows]), schema)
+
+
+def _actions(log: Location) -> Iterator[Mapping[str, Any]] | None:
+    """Return what commits did, in their order, from the newest checkpoint on; None where one is missing."""
+    logged = files_in(log, _LOGGED)
+    commits = {_version(file): file for file in logged if file.path.name.endswith(".json")}
+    checkpoints = {_version(file): file for file in logged if file.path.name.endswith(".parquet")}
+    start = max(checkpoints, default=-1)
+    later = range(start + 1, max(commits, default=-1) + 1)
+    if not all(version in commits for version in later) or (start < 0 and not commits):
+        return None
+    return _in_order(checkpoints.get(start), [commits[version] for version in later])
+
+
+def _in_order(checkpoint: Stored | None, commits: list[Stored]) -> Iterator[Mapping[str, Any]]:
+    if checkpoint is not None:
+        name, storage = for_pyarrow(checkpoint.path)
+        yield from pq.ParquetFile(name, filesystem=storage).read(["add", "metaData", "protocol"]).to_pylist()
+    for commit in commits:
+        yield from map(json.loads, read_text(commit.path).splitlines())
+
+
+def _version(file: Stored) -> int:
+    return int(file.path.name.partition(".")[0])
+
+
+def _rows(table: Location, path: str, partition: Mapping[str, str | None], columns: pa.Schema) -> pa.Table:
+    """Return the rows of a data file, with the columns by which the table is partitioned and those it lacks."""
+    name, storage = for_pyarrow(table / unquote(path))
+    found = pq.ParquetFile(name, filesystem=storage, coerce_int96_timestamp_unit="us").read()
+    arrays = []
+    for field in columns:
+        if field.name in partition:
+            value = pa.scalar(partition[field.name] or None, pa.string()).cast(field.type)
+            arrays.append(pa.repeat(value, len(found)))
+        elif field.name in found.column_names:
+            arrays.append(found.column(field.name).cast(field.type))
+        else:
+            arrays.append(pa.nulls(len(found), field.type))
+    return pa.Table.from_arrays(arrays, schema=columns)
