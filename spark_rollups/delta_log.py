@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -16,13 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from exporter.storage import Location, Stored, files_in, for_pyarrow
+from exporter.storage import Location, Stored, files_in, opened
 from spark_rollups.durable import read_text
 from spark_rollups.frames import arrow_schema
 
 _LOGGED = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)")
 _PLAIN_READER = 1
 """The version of the protocol without deletion vectors, column mapping and further features."""
+
+_AT_A_TIME = 16
+"""Files read at a time: each is small, and object storage takes tens of milliseconds to answer."""
 
 
 class Whole(NamedTuple):
@@ -52,7 +56,8 @@ def read_whole(table: Location) -> Whole | None:
         return None
     schema = StructType.fromJson(json.loads(metadata["schemaString"]))
     columns = arrow_schema(schema)
-    rows = [_rows(table, path, dict(told["partitionValues"]), columns) for path, told in files.items()]
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        rows = pool.map(lambda told: _rows(table, told["path"], dict(told["partitionValues"]), columns), files.values())
     return Whole(pa.concat_tables([columns.empty_table(), *rows]), schema)
 
 
@@ -70,8 +75,8 @@ def _actions(log: Location) -> Iterator[Mapping[str, Any]] | None:
 
 def _in_order(checkpoint: Stored | None, commits: list[Stored]) -> Iterator[Mapping[str, Any]]:
     if checkpoint is not None:
-        name, storage = for_pyarrow(checkpoint.path)
-        yield from pq.ParquetFile(name, filesystem=storage).read(["add", "metaData", "protocol"]).to_pylist()
+        with opened(checkpoint.path) as file:
+            yield from pq.ParquetFile(file).read(["add", "metaData", "protocol"]).to_pylist()
     for commit in commits:
         yield from map(json.loads, read_text(commit.path).splitlines())
 
@@ -82,8 +87,8 @@ def _version(file: Stored) -> int:
 
 def _rows(table: Location, path: str, partition: Mapping[str, str | None], columns: pa.Schema) -> pa.Table:
     """Return the rows of a data file, with the columns by which the table is partitioned and those it lacks."""
-    name, storage = for_pyarrow(table / unquote(path))
-    found = pq.ParquetFile(name, filesystem=storage, coerce_int96_timestamp_unit="us").read()
+    with opened(table / unquote(path)) as file:
+        found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us").read()
     arrays = []
     for field in columns:
         if field.name in partition:

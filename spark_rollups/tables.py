@@ -139,7 +139,7 @@ class Tables:
         """Return all rows of a table, which this process holds."""
         try:
             whole = read_whole(self.folder / name)
-        except (OSError, ValueError, KeyError, pa.ArrowException):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
             whole = None  # Delta says what is wrong with it
         return computed_once(self._by_delta(name)) if whole is None else held_here(self.spark, *whole)
 
