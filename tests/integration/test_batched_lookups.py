@@ -291,8 +291,11 @@ def sweeping(bootstrap: str, topic: str, group: str) -> GroupWatch:
 
 
 def leads(workbench: Workbench, topic: str) -> set[int]:
-    """Who leads the partitions of a topic that moves."""
-    topics = workbench.admin.list_topics(timeout=10).topics
+    """Who leads the partitions of a topic that moves; nobody where no broker tells in time, as after one was killed."""
+    try:
+        topics = workbench.admin.list_topics(timeout=10).topics
+    except confluent_kafka.KafkaException:
+        return set()
     return {partition.leader for partition in topics[topic].partitions.values()}
 
 
