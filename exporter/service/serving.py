@@ -120,7 +120,7 @@ class Service:
         compare = Comparisons(
             self._watches[pair],
             lambda comparison: gate.tell(partial(self._take_comparison, comparison)),
-            lambda: self._stopping.is_set() or gate.closed,
+            self._unwanted(gate),
         )
         self._scheduler.every(pair.interval, _name_of(pair), compare)
 
@@ -324,7 +324,7 @@ class Service:
         tier = cluster.parts.tier
         if tier.waiting:
             return False
-        sweep = tier.sweep(self._ending(cluster))
+        sweep = tier.sweep(self._unwanted(cluster.gate))
         cluster.gate.tell(partial(self.monitor.take_tier_sweep, sweep))
         return True
 
@@ -332,7 +332,7 @@ class Service:
         """Inspect producers and log sizes."""
         if inspector.waiting:
             return False
-        inspection = inspector.inspect(self._ending(cluster))
+        inspection = inspector.inspect(self._unwanted(cluster.gate))
         cluster.gate.tell(partial(self.monitor.take_inspection, inspection))
         return True
 
@@ -340,7 +340,7 @@ class Service:
         """Sweep the consumer groups."""
         if groups.waiting:
             return False
-        sweep = groups.sweep(self._ending(cluster))
+        sweep = groups.sweep(self._unwanted(cluster.gate))
         cluster.gate.tell(partial(self._tell_sweep, cluster, sweep))
         return True
 
@@ -349,9 +349,9 @@ class Service:
         if cluster.history is not None:
             cluster.history.take_sweep(sweep)
 
-    def _ending(self, cluster: RunningCluster) -> Callable[[], bool]:
-        """Return what tells a long job of a cluster that nobody waits for its result any more."""
-        return lambda: self._stopping.is_set() or cluster.gate.closed
+    def _unwanted(self, gate: ResultGate) -> Callable[[], bool]:
+        """Return what tells a long job that nobody waits for its result any more."""
+        return lambda: self._stopping.is_set() or gate.closed
 
     def _take_comparison(self, comparison: Comparison) -> None:
         comparison = self.monitor.take_comparison(comparison)
