@@ -29,6 +29,15 @@ _AT_A_TIME = 16
 """Files read at a time: each is small, and object storage takes tens of milliseconds to answer."""
 
 
+class Log(NamedTuple):
+    """What the log of a table tells as of its newest commit, in the words of the Delta protocol."""
+
+    files: Mapping[str, Mapping[str, Any]]
+    """The ``add`` of each file that makes up the table, by its path."""
+    metadata: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+
+
 class Whole(NamedTuple):
     """All rows of a table, and its columns as its log has them."""
 
@@ -39,26 +48,33 @@ class Whole(NamedTuple):
 def read_whole(table: Location) -> Whole | None:
     """Return a table as of its newest commit, None where Delta itself must read it: the Delta protocol says what is so.
 
-    Raises OSError and pyarrow.ArrowInvalid where a file of it cannot be read.
+    Raises OSError where a file of it cannot be read, and mostly ValueError where one is damaged.
     """
-    files, metadata, protocol = dict[str, Mapping[str, Any]](), dict[str, Any](), dict[str, Any]()
+    log = read_log(table)
+    if log is None or not log.metadata or log.protocol.get("minReaderVersion") != _PLAIN_READER:
+        return None
+    schema = StructType.fromJson(json.loads(log.metadata["schemaString"]))
+    columns = arrow_schema(schema)
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        rows = pool.map(lambda file: _rows(table, file, columns), log.files.values())
+    return Whole(pa.concat_tables([columns.empty_table(), *rows]), schema)
+
+
+def read_log(table: Location) -> Log | None:
+    """Return what the log of a table tells, None where it has no commit or lacks one. Raises as ``read_whole``."""
     actions = _actions(table / "_delta_log")
     if actions is None:
         return None
+    files, metadata, protocol = dict[str, Mapping[str, Any]](), dict[str, Any](), dict[str, Any]()
     for action in actions:
         if told := action.get("remove"):
             files.pop(told["path"], None)
         if told := action.get("add"):
-            files[told["path"]] = told
+            # In a checkpoint it is pairs.
+            files[told["path"]] = told | {"partitionValues": dict(told["partitionValues"])}
         metadata = action.get("metaData") or metadata
         protocol = action.get("protocol") or protocol
-    if not metadata or protocol.get("minReaderVersion") != _PLAIN_READER:
-        return None
-    schema = StructType.fromJson(json.loads(metadata["schemaString"]))
-    columns = arrow_schema(schema)
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        rows = pool.map(lambda told: _rows(table, told["path"], dict(told["partitionValues"]), columns), files.values())
-    return Whole(pa.concat_tables([columns.empty_table(), *rows]), schema)
+    return Log(files, metadata, protocol)
 
 
 def _actions(log: Location) -> Iterator[Mapping[str, Any]] | None:
@@ -85,11 +101,11 @@ def _version(file: Stored) -> int:
     return int(file.path.name.partition(".")[0])
 
 
-def _rows(table: Location, path: str, partition: Mapping[str, str | None], columns: pa.Schema) -> pa.Table:
+def _rows(table: Location, file: Mapping[str, Any], columns: pa.Schema) -> pa.Table:
     """Return the rows of a data file, with the columns by which the table is partitioned and those it lacks."""
-    with opened(table / unquote(path)) as file:
-        found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us").read()
-    arrays = []
+    with opened(table / unquote(file["path"])) as content:
+        found = pq.ParquetFile(content, coerce_int96_timestamp_unit="us").read()
+    partition, arrays = file["partitionValues"], []
     for field in columns:
         if field.name in partition:
             value = pa.scalar(partition[field.name] or None, pa.string()).cast(field.type)
