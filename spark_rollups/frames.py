@@ -155,9 +155,9 @@ def from_rows(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: Struct
     fields = arrow_schema(schema)
     made = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
     table = pa.Table.from_arrays(made, schema=fields)
-    return (
-        held_here(spark, table, schema) if in_own_process(spark) else spark.createDataFrame(table, schema).coalesce(1)
-    )
+    if in_own_process(spark):
+        return held_here(spark, table, schema)
+    return spark.createDataFrame(table, schema).coalesce(1)
 
 
 def _groups(rows: pa.Table, by: str | None) -> Sequence[pa.Table]:

@@ -123,25 +123,28 @@ class Tables:
         if held is not None and held.newest == newest:
             return held.rows
         alone = in_own_process(self.spark)
-        rows = self._whole_table(name) if alone else self._by_delta(name)
+        rows = self._by_log(name) if alone else None
+        if rows is None:
+            rows = self._by_delta(name)
         # A table that an earlier version made may lack columns that may be null.
         lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
         if lacking:
             rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
         if alone:
+            rows = computed_once(rows)
             self._held[name] = _Held(newest, rows)
         return rows
 
     def _by_delta(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.path(name))
 
-    def _whole_table(self, name: str) -> DataFrame:
-        """Return all rows of a table, which this process holds."""
+    def _by_log(self, name: str) -> DataFrame | None:
+        """Return the table as this process reads it itself, None where Delta must, also to say what is wrong."""
         try:
             whole = read_whole(self.folder / name)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
-            whole = None  # Delta says what is wrong with it
-        return computed_once(self._by_delta(name)) if whole is None else held_here(self.spark, *whole)
+            return None
+        return None if whole is None else held_here(self.spark, *whole)
 
     def count(self, name: str) -> int:
         """Return how many rows the table holds."""
