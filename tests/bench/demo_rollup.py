@@ -24,21 +24,28 @@ from tests.bench.rollup_run import CheckError, Job, Spent, Watch, watched
 _COLUMNS = ("wall s", "CPU s", "queries", "jobs", "stages", "tasks")
 
 
-def measure(source: Path, number: int, options: Sequence[str] = ()) -> tuple[Job, int]:
-    """Run the job once on what the exporter wrote; return what it took, and the commits of Delta."""
+def measure(source: Path, number: int, options: Sequence[str] = (), *, later: bool = False) -> tuple[list[Job], int]:
+    """Run the job on what the exporter wrote; return what it took, and the commits of Delta.
+
+    ``later``: and once more, on the tables that are then there.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-demo-") as folder:
         history = Path(folder, "history")
         shutil.copytree(source / "spool", history / "spool")
-        job = watched(f"run {number}", "rollup", "--history", str(history), "--report", *options)
-        return job, len(list(history.glob("tables/*/_delta_log/*.json")))
+        job = ("rollup", "--history", str(history), "--report", *options)
+        jobs = [watched(f"run {number}", *job)]
+        commits = len(list(history.glob("tables/*/_delta_log/*.json")))
+        if later:
+            jobs.append(watched(f"run {number}, later", *job))
+        return jobs, commits
 
 
-def as_text(job: Job, commits: int) -> str:
+def as_text(job: Job) -> str:
     """Return a row for each stage, and one for all."""
     rows = [f"{'':<12}" + "".join(f"{name:>9}" for name in _COLUMNS)]
     rows += [_row(name, spent) for name, spent in job.stages.items()]
     rows.append(_row("in all", job.in_all))
-    rows.append(f"{commits} commits of Delta, RSS {job.peak_mib:.0f} MiB, load {os.getloadavg()[0]:.0f}")
+    rows.append(f"RSS {job.peak_mib:.0f} MiB, load {os.getloadavg()[0]:.0f}")
     return "\n".join(rows)
 
 
@@ -77,6 +84,7 @@ def main() -> int:
     parser.add_argument("history", type=Path, nargs="?", help="the folder history of a demo that has ended")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--workers", action="store_true", help="have Python workers compute, as with a larger history")
+    parser.add_argument("--later", action="store_true", help="also run once more on the tables that each run made")
     parser.add_argument("--floor", action="store_true", help="also print what as many empty tables take")
     parser.add_argument("--write", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -88,8 +96,10 @@ def main() -> int:
     try:
         for number in range(1, options.runs + 1):
             by_workers = ("--conf", f"{IN_OWN_PROCESS}=false") if options.workers else ()
-            job, commits = measure(options.history, number, by_workers)
-            print(f"\n{as_text(job, commits)}", flush=True)
+            jobs, commits = measure(options.history, number, by_workers, later=options.later)
+            for job in jobs:
+                print(f"\n{as_text(job)}", flush=True)
+            print(f"{commits} commits of Delta by the first", flush=True)
             if options.floor:
                 print(floor(commits), flush=True)
     except CheckError as error:
