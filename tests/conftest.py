@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 
+from exporter.demo import broker as brokers
 from exporter.demo.broker import Broker, resolve_kafka
 from tests.programs import cache_folder
 from tests.workbench import Workbench
@@ -41,6 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[STDERR] = os.dup(2)
+    if (worker := getattr(config, "workerinput", None)) is not None:
+        # Between choosing a port and listening to it, another worker could take it.
+        workers, number = worker["workercount"], int(worker["workerid"].removeprefix("gw"))
+        brokers.PORTS = brokers.PORTS[number % workers :: workers]
 
 
 @pytest.hookimpl(trylast=True)

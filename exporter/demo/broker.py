@@ -24,6 +24,9 @@ from exporter.demo.lifeline import GRACE_SECONDS, Lifeline
 
 __all__ = ["KAFKA_VERSION", "Broker", "DemoError", "free_port", "resolve_kafka"]
 
+PORTS = range(15_000, 32_000)
+"""Ports to choose from, below those that systems use for outgoing connections. Processes that share them can clash."""
+
 DEFAULTS: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "1",
@@ -239,7 +242,7 @@ def free_port() -> int:
     A broker that is down for a moment then finds its port free again.
     """
     for _ in range(1000):
-        port = random.randrange(15_000, 32_000)
+        port = random.choice(PORTS)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
