@@ -35,7 +35,6 @@ class Log(NamedTuple):
     files: Mapping[str, Mapping[str, Any]]
     """The ``add`` of each file that makes up the table, by its path."""
     metadata: Mapping[str, Any]
-    protocol: Mapping[str, Any]
 
 
 class Whole(NamedTuple):
@@ -51,7 +50,7 @@ def read_whole(table: Location) -> Whole | None:
     Raises OSError where a file of it cannot be read, and mostly ValueError where one is damaged.
     """
     log = read_log(table)
-    if log is None or not log.metadata or log.protocol.get("minReaderVersion") != _PLAIN_READER:
+    if log is None:
         return None
     schema = StructType.fromJson(json.loads(log.metadata["schemaString"]))
     columns = arrow_schema(schema)
@@ -61,7 +60,7 @@ def read_whole(table: Location) -> Whole | None:
 
 
 def read_log(table: Location) -> Log | None:
-    """Return what the log of a table tells, None where it has no commit or lacks one. Raises as ``read_whole``."""
+    """Return what the log of a table tells, None where Delta itself must read it. Raises as ``read_whole``."""
     actions = _actions(table / "_delta_log")
     if actions is None:
         return None
@@ -74,7 +73,8 @@ def read_log(table: Location) -> Log | None:
             files[told["path"]] = told | {"partitionValues": dict(told["partitionValues"])}
         metadata = action.get("metaData") or metadata
         protocol = action.get("protocol") or protocol
-    return Log(files, metadata, protocol)
+    plain = metadata and protocol.get("minReaderVersion") == _PLAIN_READER
+    return Log(files, metadata) if plain else None
 
 
 def _actions(log: Location) -> Iterator[Mapping[str, Any]] | None:

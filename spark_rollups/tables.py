@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 from delta.tables import DeltaTable
@@ -31,7 +32,7 @@ from exporter.storage import (
 from spark_rollups import schemas, spool_schemas
 from spark_rollups.column_comments import commented
 from spark_rollups.conform import conform
-from spark_rollups.delta_log import read_whole
+from spark_rollups.delta_log import Log, read_log, read_whole
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import as_arrow, computed_once, count, held_here, in_own_process, no_rows
 
@@ -76,6 +77,9 @@ _COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 _AGAIN = "all tables are then made again of what is in the spool, and acknowledgements of what Alertmanager still tells"
+
+
+_Found = TypeVar("_Found")
 
 
 class TablesError(Exception):
@@ -140,11 +144,18 @@ class Tables:
 
     def _by_log(self, name: str) -> DataFrame | None:
         """Return the table as this process reads it itself, None where Delta must, also to say what is wrong."""
+        whole = self._read_here(name, read_whole)
+        return None if whole is None else held_here(self.spark, *whole)
+
+    def log(self, name: str) -> Log | None:
+        """Return what the log of a small table tells, None where it is left to Delta."""
+        return self._read_here(name, read_log) if in_own_process(self.spark) else None
+
+    def _read_here(self, name: str, read: Callable[[Location], _Found | None]) -> _Found | None:
         try:
-            whole = read_whole(self.folder / name)
+            return read(self.folder / name)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
             return None
-        return None if whole is None else held_here(self.spark, *whole)
 
     def count(self, name: str) -> int:
         """Return how many rows the table holds."""
@@ -321,6 +332,11 @@ class Tables:
             return None if told is None else date.fromisoformat(told)
         except (OSError, ValueError, AttributeError, TypeError):
             return None
+
+    def data_files(self, name: str) -> list[Stored]:
+        """Return the data files in the folder of a table, also those that it needs no more."""
+        found = files_below(self.folder / name, _DATA)
+        return [file for file in found if file.path.parent.name != "_delta_log"]
 
     def names(self) -> list[str]:
         """Return the tables that were ever written."""

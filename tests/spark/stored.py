@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,8 +79,17 @@ def require_whole(server: S3Server, name: str) -> None:
 
 def note_upkeep(folder: Path) -> None:
     """Let the next rollup do the weekly upkeep, which prints most."""
-    (folder / "tables").mkdir()
+    (folder / "tables").mkdir(exist_ok=True)
     (folder / "tables" / "upkeep.json").write_text(json.dumps({"week": 0}))
+
+
+def leave_unneeded(folder: Path) -> Path:
+    """Leave a file among the windows as of a run that was killed eight days ago: upkeep is to remove it."""
+    unneeded = folder / "tables" / "windows" / "date=2025-01-06" / "part-00000-of-a-killed-run.parquet"
+    unneeded.parent.mkdir(parents=True, exist_ok=True)
+    unneeded.write_bytes(b"PAR1")
+    os.utime(unneeded, 2 * (time.time() - 8 * 86_400,))
+    return unneeded
 
 
 def only_stages(said: str) -> None:

@@ -15,7 +15,16 @@ import pytest
 from tests.integration.serving import until
 from tests.s3 import S3Server
 from tests.slow_line import SlowLine
-from tests.spark.stored import END, HELD_JOB, note_upkeep, only_stages, require_whole, start_rollup, story
+from tests.spark.stored import (
+    END,
+    HELD_JOB,
+    leave_unneeded,
+    note_upkeep,
+    only_stages,
+    require_whole,
+    start_rollup,
+    story,
+)
 
 
 def rollup(name: str, held: Path) -> subprocess.Popen[str]:
@@ -73,10 +82,12 @@ def test_a_rollup_killed_in_the_middle_is_completed_by_the_next(server: S3Server
             os.killpg(killed.pid, signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL
     assert not (folder / "tables" / "streams").exists()
+    unneeded = leave_unneeded(folder)
     with rollup("killed", held) as completing:
         said, problem = completing.communicate(timeout=280)
     assert completing.returncode == 0, said + problem
     only_stages(said)
+    assert not unneeded.exists()
     require_whole(server, "killed")
 
 

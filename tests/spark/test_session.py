@@ -17,12 +17,13 @@ from exporter.domain import Verdict
 from exporter.history.published import Expectations
 from exporter.storage import files_below, located
 from spark_rollups import job
-from spark_rollups.frames import BY_WORKERS, in_own_process, spread
+from spark_rollups.frames import BY_WORKERS, IN_OWN_PROCESS, in_own_process, spread
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
 from tests.spark.conftest import JAVA, QUICK
-from tests.spark.stored import note_upkeep, only_stages
+from tests.spark.stored import leave_unneeded, note_upkeep, only_stages
 from tests.spark.story import HOUR, World, at, every, moment
+from tests.spark.test_lost_commits import take_in
 
 MEBIBYTE = 2**20
 
@@ -37,8 +38,9 @@ def test_compiled_code_has_room(spark: SparkSession) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("spark")
-def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(tmp_path: Path) -> None:
+def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """As the Spark operator starts it: master and jars come from outside, what a rollup must know by configuration.
 
     The history that it names is beside the folder it runs in. It prints nothing but its stages, also of the upkeep.
@@ -48,7 +50,9 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(2)))
     world.poll(at(0), at(2), every=HOUR)
+    take_in(spark, history)
     note_upkeep(history)
+    unneeded = leave_unneeded(history)
     retired = "overrides: [{topics: orders, retired: true}]"
     config.write_text(f"history: {{folder: ../history}}\n{retired}\n", encoding="utf-8")
     (tmp_path / "jars").mkdir()
@@ -56,7 +60,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
         (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
     submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
     submit += ["--driver-java-options", JAVA]
-    submit += [f"--conf={name}={value}" for name, value in QUICK.items()]
+    submit += [f"--conf={name}={value}" for name, value in {**QUICK, IN_OWN_PROCESS: "true"}.items()]
     submit += [__main__.__file__, "rollup", "--config", config, "--as-of", moment(at(2)).isoformat()]
     done = subprocess.run(
         submit,
@@ -68,8 +72,9 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_DIST_CLASSPATH": f"{tmp_path}/jars/*"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert " on local[1]\n" in done.stdout, done.stdout
+    assert " on local[1], in its own process\n" in done.stdout, done.stdout
     only_stages(done.stdout)
+    assert not unneeded.exists()
     expectations = Expectations(history)
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None

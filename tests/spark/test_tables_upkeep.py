@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -17,8 +19,8 @@ from exporter.domain.retention import KEPT_DAYS
 from spark_rollups import ingest, spool_files
 from spark_rollups.tables import SCHEMAS, Tables
 from spark_rollups.upkeep import Retention, run_upkeep
-from tests.delta import in_order, rows_of
-from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
+from tests.delta import in_order, present, rows_of
+from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 from tests.spark.test_lost_commits import take_in
 
 END = 3.0
@@ -103,6 +105,45 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
     assert run_upkeep(tables, tmp_path, now, kept) == "nothing past its retention"
 
 
+def test_only_tables_in_which_there_is_something_to_do_are_compacted_and_rid_of_files(
+    spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of one file a day and no old file are left alone; the file of a run that was killed is old in a week."""
+    done = list[str]()
+
+    def noted(name: str, made: Callable[..., Any]) -> Callable[..., Any]:
+        def note_and_do(*given: Any) -> Any:
+            done.append(name)
+            return made(*given)
+
+        return note_and_do
+
+    for owner, name in [(DeltaOptimizeBuilder, "executeCompaction"), (DeltaTable, "vacuum")]:
+        monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
+    tables = Tables(spark, history)
+    assert run_upkeep(tables, history, moment(at(END)), Retention()) == "nothing past its retention"
+    assert done == []
+    live = min(history.glob("tables/windows/date=*/*.parquet"))
+    young, old = live.with_name("part-00000-young.parquet"), live.with_name("part-00000-old.parquet")
+    shutil.copy(live, young)
+    shutil.copy(live, old)
+    for left, days in ((young, 6.9), (old, 7.1), (live, 8.0)):
+        os.utime(left, 2 * (time.time() - days * DAY,))
+    tables.append("windows", tables.read("windows").where(f"date = '{live.parent.name.removeprefix('date=')}'"))
+    before = in_order(rows_of(history, "windows"))
+    run_upkeep(tables, history, moment(at(END)), Retention())
+    assert done == ["executeCompaction", "vacuum"]
+    assert young.exists() and not old.exists()
+    assert live.exists(), "the compaction took it out of the table just now"
+    assert len({Path(path).parent for path in in_table(history)}) == len(in_table(history)) == END
+    assert in_order(rows_of(history, "windows")) == before
+
+
+def in_table(history: Path) -> list[str]:
+    """The files that make up the table of windows."""
+    return [str(file["path"]) for file in present(history / "tables" / "windows")]
+
+
 KEPT = Retention({**KEPT_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
 
 
@@ -110,15 +151,18 @@ KEPT = Retention({**KEPT_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0
 def past_retention(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     """Three days of windows, of which two are past their retention, a spool file less, and a stream that is gone.
 
+    The day that is kept is in two files.
+
     Files that no table needs may be removed at once.
     """
     world = World(tmp_path / "past")
     world.write("orders", 0, every(HOUR, at(0), at(END)))
     world.poll(at(0), at(1), every=HOUR)
-    world.poll(at(1), at(END), every=HOUR)
     tables = Tables(spark, world.history)
     windows, *_ = spool_files.SPOOL_TABLES
-    ingest.record(tables, [ingest.ingest_table(tables, world.history, windows)])
+    for since, until in ((1, END - 0.5), (END - 0.5, END)):
+        world.poll(at(since), at(until), every=HOUR)
+        ingest.record(tables, [ingest.ingest_table(tables, world.history, windows)])
     min((world.history / "spool" / "windows").glob("*.parquet")).unlink()
     streams = [stream("gone", 0, moment(at(END - 11)), deleted=True), stream("orders", 0, moment(at(END)))]
     tables.replace("streams", spark.createDataFrame(streams, SCHEMAS["streams"]))
@@ -147,7 +191,7 @@ def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
     """
     stopped_at = Path(shutil.copytree(past_retention, tmp_path / "stopped"))
     before = {path.name for path in past_retention.glob("tables/streams/*.parquet")}
-    assert len(list(past_retention.glob("tables/windows/date=*/*.parquet"))) == END
+    assert len(list(past_retention.glob("tables/windows/date=*/*.parquet"))) == END + 1
     run_upkeep(Tables(spark, past_retention), past_retention, moment(at(END)), KEPT)
     [left] = past_retention.glob("tables/windows/date=*/*.parquet")
     assert left.parent.name == f"date={moment(at(END - 1)).date()}"
