@@ -134,18 +134,17 @@ def _put(answers: Answers, places: Rows, found: Sequence[confluent_kafka.TopicPa
 
     An offset below 0 without an error was never filled in: it is the spec that was asked for.
     """
-    offsets = np.array([each.offset for each in found], dtype=np.int64)
-    answers.epoch[places] = [-1 if (epoch := each.leader_epoch) is None else epoch for each in found]
-    failed = [(at, error) for at, each in enumerate(found) if (error := each.error) is not None]
-    if not failed and offsets.min() >= 0:
-        answers.reason[places], answers.found[places], answers.offset[places] = ANSWERED, True, offsets
-        return {None}
+    count = len(places)
+    offsets = np.fromiter((each.offset for each in found), dtype=np.int64, count=count)
+    epochs = (each.leader_epoch for each in found)
+    answers.epoch[places] = np.fromiter((-1 if epoch is None else epoch for epoch in epochs), np.int32, count=count)
     reasons = np.where(offsets < 0, reason_code(Reason.MISSING_ANSWER), ANSWERED).astype(np.int8)
     told: set[Reason | None] = {Reason.MISSING_ANSWER} if (offsets < 0).any() else {None}
-    for at, error in failed:
-        reason = reason_of(error)
-        reasons[at] = reason_code(reason)
-        told.add(reason)
+    for at, each in enumerate(found):
+        if each.error is not None:
+            reason = reason_of(each.error)
+            reasons[at] = reason_code(reason)
+            told.add(reason)
     answers.reason[places] = reasons
     good = reasons == ANSWERED
     answers.found[places], answers.offset[places] = good, np.where(good, offsets, 0)
