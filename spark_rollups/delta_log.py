@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -35,6 +36,11 @@ class Log(NamedTuple):
     files: Mapping[str, Mapping[str, Any]]
     """The ``add`` of each file that makes up the table, by its path."""
     metadata: Mapping[str, Any]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of these files, without their folders."""
+        return frozenset(PurePosixPath(unquote(path)).name for path in self.files)
 
 
 class Whole(NamedTuple):

@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from pathlib import PurePosixPath
-from urllib.parse import unquote
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Window
@@ -155,8 +153,7 @@ def _has_old_files(tables: Tables, name: str, hours: float) -> bool:
     log = tables.log(name)
     if log is None:
         return True
-    needed = {PurePosixPath(unquote(path)).name for path in log.files}
-    old = time.time() - hours * 3600.0
+    needed, old = log.names, time.time() - hours * 3600.0
     return any(file.written <= old and file.path.name not in needed for file in tables.data_files(name))
 
 
