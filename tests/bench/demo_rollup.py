@@ -19,15 +19,17 @@ from pathlib import Path
 from spark_rollups.frames import IN_OWN_PROCESS, no_rows
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
-from tests.bench.rollup_run import CheckError, Job, Spent, Watch, watched
+from tests.bench.rollup_run import CheckError, Job, Spent, Watch, note_upkeep, watched
 
 _COLUMNS = ("wall s", "CPU s", "queries", "jobs", "stages", "tasks")
 
 
-def measure(source: Path, number: int, options: Sequence[str] = (), *, later: bool = False) -> tuple[list[Job], int]:
+def measure(
+    source: Path, number: int, options: Sequence[str] = (), *, later: bool = False, upkeep: bool = False
+) -> tuple[list[Job], int]:
     """Run the job on what the exporter wrote; return what it took, and the commits of Delta.
 
-    ``later``: and once more, on the tables that are then there.
+    ``later``: and once more, on the tables that are then there; ``upkeep``: that run does the weekly upkeep.
     """
     with tempfile.TemporaryDirectory(prefix="bench-demo-") as folder:
         history = Path(folder, "history")
@@ -35,7 +37,9 @@ def measure(source: Path, number: int, options: Sequence[str] = (), *, later: bo
         job = ("rollup", "--history", str(history), "--report", *options)
         jobs = [watched(f"run {number}", *job)]
         commits = len(list(history.glob("tables/*/_delta_log/*.json")))
-        if later:
+        if upkeep:
+            note_upkeep(history)
+        if later or upkeep:
             jobs.append(watched(f"run {number}, later", *job))
         return jobs, commits
 
@@ -85,6 +89,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--workers", action="store_true", help="have Python workers compute, as with a larger history")
     parser.add_argument("--later", action="store_true", help="also run once more on the tables that each run made")
+    parser.add_argument("--upkeep", action="store_true", help="as --later, and that run does the weekly upkeep")
     parser.add_argument("--floor", action="store_true", help="also print what as many empty tables take")
     parser.add_argument("--write", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -96,7 +101,7 @@ def main() -> int:
     try:
         for number in range(1, options.runs + 1):
             by_workers = ("--conf", f"{IN_OWN_PROCESS}=false") if options.workers else ()
-            jobs, commits = measure(options.history, number, by_workers, later=options.later)
+            jobs, commits = measure(options.history, number, by_workers, later=options.later, upkeep=options.upkeep)
             for job in jobs:
                 print(f"\n{as_text(job)}", flush=True)
             print(f"{commits} commits of Delta by the first", flush=True)

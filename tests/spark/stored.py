@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -75,12 +74,6 @@ def require_whole(server: S3Server, name: str) -> None:
     assert {
         (row.topic, row.partition): (row.verdict, row.last_advance) for row in expectations.published.rows.values()
     } == {("orders", None): last, ("orders", 0): last, ("orders", 1): last}
-
-
-def note_upkeep(folder: Path) -> None:
-    """Let the next rollup do the weekly upkeep, which prints most."""
-    (folder / "tables").mkdir(exist_ok=True)
-    (folder / "tables" / "upkeep.json").write_text(json.dumps({"week": 0}))
 
 
 def leave_unneeded(folder: Path) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.rollup_run import note_upkeep
 from tests.integration.serving import until
 from tests.s3 import S3Server
 from tests.slow_line import SlowLine
@@ -19,7 +20,6 @@ from tests.spark.stored import (
     END,
     HELD_JOB,
     leave_unneeded,
-    note_upkeep,
     only_stages,
     require_whole,
     start_rollup,

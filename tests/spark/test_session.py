@@ -20,8 +20,9 @@ from spark_rollups import job
 from spark_rollups.frames import BY_WORKERS, IN_OWN_PROCESS, in_own_process, spread
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
+from tests.bench.rollup_run import note_upkeep
 from tests.spark.conftest import JAVA, QUICK
-from tests.spark.stored import leave_unneeded, note_upkeep, only_stages
+from tests.spark.stored import leave_unneeded, only_stages
 from tests.spark.story import HOUR, World, at, every, moment
 from tests.spark.test_lost_commits import take_in
 
