@@ -15,6 +15,7 @@ from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.integration.kafka import VERSIONS, Kafka
 from tests.integration.secured import DAY_AGO, Secured, documented_group_rights, documented_rights
 from tests.integration.zookeeper import ZookeeperBroker
+from tests.workers import needs
 
 WITH_RIGHTS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -23,8 +24,28 @@ WITH_RIGHTS = {
 """Of a broker with ZooKeeper: rights count for the topics that have any, and the others are everyone's."""
 
 
+STOPPED_EARLY = pytest.StashKey[list[Broker]]()
+"""Brokers that only some files need, which a worker runs one after the other: an idle one takes CPU until its end."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop them after the last test of these files."""
+    if needs(item.path) == "brokers" and (nextitem is None or needs(nextitem.path) != "brokers"):
+        for each in item.config.stash.get(STOPPED_EARLY, []):
+            each.stop()
+
+
+def stopped_early(request: pytest.FixtureRequest, broker: Broker) -> Broker:
+    """Note a broker to be stopped so, and return it."""
+    request.config.stash.setdefault(STOPPED_EARLY, []).append(broker)
+    return broker
+
+
 @pytest.fixture(scope="session")
-def brokers(broker: Broker, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Broker]]:
+def brokers(
+    broker: Broker, cache: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Mapping[str, Broker]]:
     """The shared broker, and one of each older version; these start side by side."""
     older = {
         version: (ZookeeperBroker if version.startswith("2.") else Broker)(
@@ -37,7 +58,7 @@ def brokers(broker: Broker, cache: Path, tmp_path_factory: pytest.TempPathFactor
     }
     with contextlib.ExitStack() as running, ThreadPoolExecutor(len(older)) as starting:
         for each in older.values():
-            running.callback(each.stop)
+            running.callback(stopped_early(request, each).stop)
         list(starting.map(lambda each: each.start(), older.values()))
         yield older | {KAFKA_VERSION: broker}
 
@@ -50,10 +71,12 @@ def kafka(request: pytest.FixtureRequest, brokers: Mapping[str, Broker]) -> Kafk
 
 
 @pytest.fixture(scope="session")
-def secured_broker(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured_broker(
+    kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Secured]:
     """A broker with every way in, a topic, and a user ``liveness`` who has the documented rights."""
     secured = Secured(tmp_path_factory.mktemp("secured"), kafka_jars)
-    with secured.broker:
+    with stopped_early(request, secured.broker):
         secured.add_user("liveness")
         secured.grant("liveness", documented_rights())
         secured.grant("liveness", documented_group_rights(), ResourceType.GROUP)
