@@ -12,6 +12,9 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
+# Else each of the thousand processes that a run of the tests starts compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-report bench-detection bench-web golden lock image-check tools clean python java
 
 all: $(READY) help
@@ -24,7 +27,7 @@ demo: $(READY) java  ## a real Kafka broker, dead and living topics, and what is
 	$(BIN)/topic-liveness demo $(ARGS)
 
 test: $(READY) java tools  ## lint, type and every test
-	@$(MAKE) --no-print-directory lint type ARGS=
+	@$(BIN)/pytest --collect-only -qq $(ARGS) >/dev/null & $(MAKE) --no-print-directory lint type ARGS=; code=$$?; wait; exit $$code
 	@bash .ci/twice $(BIN)/pytest --numprocesses=4 --durations=20 $(ARGS)
 
 lint: $(READY)  ## ruff: rules and format
