@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
@@ -205,21 +205,38 @@ class Inspector:
         known: Mapping[TopicPartition, _PartitionResults],
         enough: Callable[[], bool],
     ) -> Counter[tuple[str, Reason, int]]:
-        """Ask each broker once for all its replicas. Sums need the answers of all brokers with a replica."""
-        by_broker: dict[int, list[TopicPartition]] = defaultdict(list)
-        for key, info in infos.items():
-            for broker in info.replicas:
-                by_broker[broker].append(key)
-        failures: Counter[tuple[str, Reason, int]] = Counter()
+        """Ask each broker once for all its replicas, and once more for those that were moved to it meanwhile.
+
+        Sums need the answers of all brokers with a replica.
+        """
         told: dict[int, Sizes | Reason] = {}
+        by_broker = _by_replica(infos)
         for broker, keys in sorted(by_broker.items(), key=lambda row: min(known[key].sizes_at for key in row[1])):
             if enough():
                 break
-            told[broker] = sizes = client.log_sizes(keys, broker)
+            told[broker] = client.log_sizes(keys, broker)
+        missing = {key for broker, sizes in told.items() for key in _missing(sizes, by_broker[broker])}
+        if missing and not enough():
+            moved = _moved(infos, client.partitions(missing), lambda info: frozenset(info.replicas))
+            infos = {**infos, **moved}
+            by_broker = _by_replica(infos)
+            for broker, keys in _by_replica(moved).items():
+                before = told.get(broker)
+                if isinstance(before, Reason):
+                    continue
+                found = client.log_sizes(keys, broker)
+                if before is None:
+                    told[broker] = found
+                elif isinstance(found, Sizes):
+                    logs, moving = {**before.logs, **found.logs}, {**before.moving, **found.moving}
+                    told[broker] = replace(before, logs=logs, moving=moving)
+        failures: Counter[tuple[str, Reason, int]] = Counter()
+        for broker, sizes in told.items():
+            keys = by_broker.get(broker, [])
             if isinstance(sizes, Reason):
                 failures[LOG_DIRS, sizes, broker] += len(keys)
-            elif missing := sum(key not in sizes.logs for key in keys):
-                failures[LOG_DIRS, sizes.missing, broker] += missing
+            elif lost := len(_missing(sizes, keys)):
+                failures[LOG_DIRS, sizes.missing, broker] += lost
         now = self._clock.monotonic()
         answered = {broker: sizes for broker, sizes in told.items() if isinstance(sizes, Sizes)}
         with self._lock:
@@ -238,9 +255,26 @@ class Inspector:
         known: Mapping[TopicPartition, _PartitionResults],
         enough: Callable[[], bool],
     ) -> Counter[tuple[str, Reason, int]]:
-        failures: Counter[tuple[str, Reason, int]] = Counter()
+        """Ask the leader of each partition, and once more where it has another one meanwhile."""
+        failed: dict[TopicPartition, tuple[str, Reason, int]] = {}
         gone: dict[int, Reason] = {}
-        for leader, keys in _calls(infos, known):
+        self._ask_leaders(client, _calls(infos, known), failed, gone, enough)
+        refused = [key for key, (_, reason, _) in failed.items() if reason is Reason.NOT_LEADER]
+        if refused and not enough():
+            moved = _moved(infos, client.partitions(refused), lambda info: info.leader)
+            self._ask_leaders(client, _calls(moved, known), failed, gone, enough)
+        return Counter(failed.values())
+
+    def _ask_leaders(
+        self,
+        client: RemoteInspections,
+        calls: Iterable[tuple[int, Sequence[TopicPartition]]],
+        failed: dict[TopicPartition, tuple[str, Reason, int]],
+        gone: dict[int, Reason],
+        enough: Callable[[], bool],
+    ) -> None:
+        """Make these calls; ``failed`` is what failed of those so far, and ``gone`` are the leaders that are."""
+        for leader, keys in calls:
             if enough():
                 break
             if leader in gone:
@@ -250,12 +284,36 @@ class Inspector:
                 reasons = {answer if isinstance(answer, Reason) else None for answer in told.values()}
                 if len(reasons) == 1 and (reason := reasons.pop()) in BROKER_FAILED:
                     gone[leader] = reason
-            failures.update((PRODUCERS, answer, leader) for answer in told.values() if isinstance(answer, Reason))
             now, wall = self._clock.monotonic(), self._clock.now()
             with self._lock:
                 for key, found in told.items():
                     self._known[key] = _with_producers(self._known[key], found, now, wall)
-        return failures
+                    failed.pop(key, None)
+                    if isinstance(found, Reason):
+                        failed[key] = PRODUCERS, found, leader
+
+
+def _by_replica(infos: Mapping[TopicPartition, PartitionInfo]) -> dict[int, list[TopicPartition]]:
+    """Return the partitions of which each broker has a replica."""
+    by_broker: dict[int, list[TopicPartition]] = defaultdict(list)
+    for key, info in infos.items():
+        for broker in info.replicas:
+            by_broker[broker].append(key)
+    return by_broker
+
+
+def _missing(sizes: Sizes | Reason, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return the partitions that a broker does not have, though it answered."""
+    return [] if isinstance(sizes, Reason) else [key for key in keys if key not in sizes.logs]
+
+
+def _moved(
+    infos: Mapping[TopicPartition, PartitionInfo],
+    now: Mapping[TopicPartition, PartitionInfo],
+    where: Callable[[PartitionInfo], object],
+) -> dict[TopicPartition, PartitionInfo]:
+    """Return the partitions that are elsewhere now than a poll saw them."""
+    return {key: info for key, info in now.items() if where(info) != where(infos[key])}
 
 
 def _calls(

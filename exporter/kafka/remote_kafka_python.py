@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from exporter.domain import Answer, TopicPartition
+from exporter.domain import Answer, PartitionInfo, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.domain.readings import Reason
 from exporter.kafka.kafka_python_answers import KafkaPythonError, Producer, Sizes
@@ -74,6 +74,17 @@ class RemoteInspections(_RemoteKafkaPython):
     """``exporter.kafka.producers_log_dirs.InspectionClient`` in a client process."""
 
     kind = "inspections"
+
+    def partitions(self, keys: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
+        """Return leaders and replicas of partitions as a broker knows them now, without partitions that it cannot tell.
+
+        Raises SecondClientError where another process had to connect, and could not.
+        """
+        try:
+            told: dict[TopicPartition, PartitionInfo] = self._ask("partitions", keys)
+        except SourceError:
+            return {}
+        return told
 
     def producers(
         self, keys: Sequence[TopicPartition], broker: int

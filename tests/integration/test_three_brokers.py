@@ -10,9 +10,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import kafka
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin._metadata import PartitionMetadata
+from kafka.admin import KafkaAdminClient
 
 from exporter.cli import run
 from exporter.clock import SystemClock
@@ -333,3 +335,25 @@ def test_sizes_and_producers_of_the_others_are_exact_beside_a_broker_that_is_cut
     assert {reason for _, reason, _ in inspection.failures} <= UNREACHED
     trio.workbench.delete(topic)
     gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a broker that took a connection in silence
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_inspections_follow_partitions_that_are_moved_to_another_broker(trio: Trio) -> None:
+    """The broker before has no replica any more, and no poll has told so: the present one is asked at once."""
+    topic, moved = "reassigned", [TopicPartition("reassigned", number) for number in range(3)]
+    trio.workbench.create_on(topic, [[1]] * 3)
+    trio.workbench.write([(topic, number, 1e9) for number in range(3)])
+    inspecting = Inspecting(topic, **{"bootstrap.servers": trio.bootstrap})
+    assert not inspecting.inspect().failures
+    before = [inspecting.found(topic, key.partition) for key in moved]
+    with closing(KafkaAdminClient(bootstrap_servers=trio.bootstrap)) as admin:
+        admin.alter_partition_reassignments({kafka.TopicPartition(*key): [2] for key in moved})
+
+    def followed() -> bool:
+        inspection = inspecting.inspector.inspect()
+        return not inspection.failures and inspection.asked == {PRODUCERS: 2 * len(moved), LOG_DIRS: 2 * len(moved)}
+
+    await_that(followed, "the broker before is asked, and then the present one")
+    assert [inspecting.found(topic, key.partition) for key in moved] == before
+    inspecting.source.close()
+    gc.collect()  # as above

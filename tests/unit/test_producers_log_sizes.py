@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -42,6 +42,8 @@ class Brokers:
     found: dict[TopicPartition, list[Producer] | Reason] = field(default_factory=dict)
     sizes: dict[int, Mapping[TopicPartition, int] | Reason] = field(default_factory=dict)
     moving: dict[TopicPartition, int] = field(default_factory=dict)
+    replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    """Where partitions are now, the first broker leads."""
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     """What, the broker, and how many partitions."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -55,6 +57,9 @@ class Brokers:
             raise KafkaPythonError(self.problem)
         self.counts = Counter()
         yield self
+
+    def partitions(self, keys: Collection[TopicPartition]) -> Mapping[TopicPartition, PartitionInfo]:
+        return {key: PartitionInfo(now[0], now, now) for key in keys if (now := self.replicas.get(key))}
 
     def producers(
         self, keys: Sequence[TopicPartition], broker: int
@@ -245,3 +250,38 @@ def test_what_is_missing_is_said_once_and_counted_always(brokers: Brokers, caplo
     brokers.found.clear()
     monitor.take_inspection(seen.inspect())
     assert caplog.messages[1].startswith("cluster c: resolved: not answered")
+
+
+def test_what_was_moved_is_asked_where_it_is_now_and_a_failure_counts_there(brokers: Brokers) -> None:
+    """One broker more is asked, of these partitions alone; one that failed before is not asked again."""
+    brokers.sizes = {1: {A: 101}, 2: {B: 102}, 3: Reason.TIMED_OUT}
+    brokers.replicas = {B: (2, 3)}
+    seen = inspector(brokers, producers=False)
+    seen.accept(poll({A: (1,), B: (1,)}))
+    inspection = seen.inspect()
+    assert brokers.asked == [(LOG_DIRS, 1, 2), (LOG_DIRS, 2, 1), (LOG_DIRS, 3, 1)]
+    assert inspection.failures == {(LOG_DIRS, Reason.TIMED_OUT, 3): 1}
+    assert (of(seen, A, "id-1").disk_bytes, of(seen, B, "id-1").log_bytes, of(seen, B, "id-1").disk_bytes) == (
+        101,
+        102,
+        None,
+    )
+    brokers.asked, brokers.sizes, brokers.replicas = [], {1: {}, 3: Reason.TIMED_OUT}, {A: (3,)}
+    seen.accept(poll({A: (1,), B: (3,)}))
+    assert seen.inspect().failures == {(LOG_DIRS, Reason.TIMED_OUT, 3): 2}
+    assert brokers.asked == [(LOG_DIRS, 1, 1), (LOG_DIRS, 3, 1)]
+
+
+def test_a_leader_that_refuses_a_partition_is_no_failure_where_another_one_answers(brokers: Brokers) -> None:
+    """What nobody leads now, or leads as before, stays refused."""
+    brokers.found = {A: Reason.NOT_LEADER, B: Reason.NOT_LEADER}
+    seen = inspector(brokers, log_sizes=False)
+    seen.accept(poll({A: (1,), B: (1,)}))
+    brokers.replicas = {A: (1,)}
+    assert seen.inspect().failures == {(PRODUCERS, Reason.NOT_LEADER, 1): 2}
+    brokers.replicas = {A: (2,)}
+    assert seen.inspect().failures == {
+        (PRODUCERS, Reason.NOT_LEADER, 1): 1,
+        (PRODUCERS, Reason.NOT_LEADER, 2): 1,
+    }
+    assert brokers.asked == [(PRODUCERS, 1, 2), (PRODUCERS, 1, 2), (PRODUCERS, 2, 1)]
