@@ -52,6 +52,7 @@ _SAID_AGAIN_SECONDS = 600.0
 
 _INCIDENTAL = re.compile(
     r"\s*\(after \d+ms in state [A-Z_]+(?:, \d+ identical error\(s\) suppressed)?\)|\[[^]]*#[a-z]+-\d+\] (?=\[thrd:)"
+    r"| after \d+ ms(?=: )"
 )
 _ASKED = re.compile(r"^\w+://\S+?: ")
 

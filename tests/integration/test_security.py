@@ -206,7 +206,7 @@ REFUSALS: dict[str, tuple[Callable[[Secured], Properties], Reason, str]] = {
     "a provider that is down": (
         lambda s: s.by_oidc("http://127.0.0.1:9/token"),
         Reason.AUTHENTICATION_FAILED,
-        "no token for {servers}: .*Failed to connect to 127.0.0.1:9 .*next step: check .*endpoint.url",
+        "no token for {servers}: .*Failed to connect to 127.0.0.1:9: .*next step: check .*endpoint.url",
     ),
     "a token that the broker refuses": (
         lambda s: changed(s.by_own_token(), sasl__oauthbearer__config="principalClaimName=other principal=liveness"),
