@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -64,6 +64,27 @@ class Membership:
         nobody = np.zeros(len(layout) + 1, dtype=np.intp), np.zeros(0, dtype=np.int32)
         return cls(layout, leader, nobody, nobody)
 
+    def with_topics_of(self, before: Membership, names: Collection[str]) -> Membership:
+        """Return these partitions, with those of some topics as they were ``before`` and without a leader.
+
+        Raises KeyError where one of ``names`` is not a topic of both.
+        """
+        here, there = self.layout, before.layout
+        start, count = here.first[:-1].copy(), np.diff(here.first)
+        for name in names:
+            number, rows = here.number_of(name), there.rows_of(name)
+            if number is None:
+                raise KeyError(name)
+            start[number], count[number] = len(here) + rows.start, rows.stop - rows.start
+        wanted = _ranges(start, count)
+        leaderless = np.full(len(there), NO_LEADER, dtype=np.int32)
+        return Membership(
+            Layout(here.topics, count.tolist(), np.concatenate([here.partition, there.partition])[wanted]),
+            np.concatenate([self.leader, leaderless])[wanted],
+            _lists_of(wanted, (self.first_replica, self.replicas), (before.first_replica, before.replicas)),
+            _lists_of(wanted, (self.first_in_sync, self.in_sync), (before.first_in_sync, before.in_sync)),
+        )
+
     def same_as(self, other: Membership) -> bool:
         """Return whether every partition, leader and replica is the same."""
         return self.layout == other.layout and all(
@@ -85,6 +106,22 @@ def ragged(lists: Sequence[Sequence[int]]) -> tuple[Rows, NDArray[np.int32]]:
     """Return n lists of broker ids as (first [n + 1], all ids)."""
     first = np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.intp)
     return first, np.fromiter((number for each in lists for number in each), dtype=np.int32, count=int(first[-1]))
+
+
+def _ranges(start: Rows, count: Rows) -> Rows:
+    """Return the numbers from each ``start`` on, ``count`` of them, one range after the other."""
+    total = np.cumsum(count)
+    return np.repeat(start - (total - count), count) + np.arange(total[-1] if len(total) else 0)
+
+
+def _lists_of(
+    rows: Rows, one: tuple[Rows, NDArray[np.int32]], other: tuple[Rows, NDArray[np.int32]]
+) -> tuple[Rows, NDArray[np.int32]]:
+    """Return some lists of broker ids (see ``ragged``) of ``one`` and, by rows after those, of the ``other``."""
+    start = np.concatenate([one[0][:-1], other[0][:-1] + len(one[1])])[rows]
+    count = np.concatenate([np.diff(one[0]), np.diff(other[0])])[rows]
+    first = np.concatenate([[0], np.cumsum(count)]).astype(np.intp)
+    return first, np.concatenate([one[1], other[1]])[_ranges(start, count)]
 
 
 class PartitionsOf(Mapping[int, PartitionInfo]):
@@ -195,17 +232,19 @@ def with_partitions_known_before(metadata: Metadata, before: Metadata | None) ->
 
     They have no leader then. Without them one failed answer would end their silences and series like a deletion.
     """
-    described = {} if before is None else before.topics
+    if before is None:
+        return metadata
+    names = [name for name, topic in metadata.topics.items() if topic.reason is not None and name in before.topics]
+    if not names:
+        return metadata
+    membership = metadata.membership.with_topics_of(before.membership, names)
     kept = {
         name: replace(
-            described[name],
-            partitions={number: replace(info, leader=None) for number, info in described[name].partitions.items()},
-            reason=topic.reason,
+            before.topics[name], partitions=PartitionsOf(membership, name), reason=metadata.topics[name].reason
         )
-        for name, topic in metadata.topics.items()
-        if topic.reason is not None and name in described
+        for name in names
     }
-    return replace(metadata, topics={**metadata.topics, **kept}, given=None) if kept else metadata
+    return replace(metadata, topics={**metadata.topics, **kept}, given=membership)
 
 
 def unchanged(before: Metadata, now: Metadata) -> bool:

@@ -1,0 +1,56 @@
+"""The partitions of a cluster as columns, where some topics could not be described."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.domain import PartitionInfo, Reason, TopicInfo
+from exporter.domain.metadata import Membership, Metadata, with_partitions_known_before
+
+Topics = Mapping[str, Mapping[int, PartitionInfo]]
+
+BROKERS = st.lists(st.integers(1, 4), max_size=3).map(tuple)
+INFO = st.builds(PartitionInfo, st.none() | st.integers(1, 4), BROKERS, BROKERS)
+TOPICS = st.dictionaries(st.sampled_from("abcdef"), st.dictionaries(st.integers(0, 5), INFO, max_size=4))
+
+
+def described(topics: Topics, failed: frozenset[str] = frozenset()) -> Metadata:
+    """Metadata of topics, of which some could not be described."""
+    told = {name: {} if name in failed else infos for name, infos in topics.items()}
+    infos = {name: TopicInfo(f"id-{name}", told[name], reason=failure(name in failed)) for name in told}
+    return Metadata({1: "one:9092"}, infos, given=Membership.of(told))
+
+
+def failure(failed: bool) -> Reason | None:
+    """Return why a topic could not be described."""
+    return Reason.TIMED_OUT if failed else None
+
+
+@given(TOPICS, TOPICS, st.frozensets(st.sampled_from("abcdef")))
+def test_topics_that_could_not_be_described_keep_their_partitions_without_a_leader(
+    before: Topics, now: Topics, failed: frozenset[str]
+) -> None:
+    """All others are as they were described, whatever came, went or changed beside them."""
+    found = with_partitions_known_before(described(now, failed), described(before))
+    expected = {
+        name: infos
+        if name not in failed
+        else {number: PartitionInfo(None, info.replicas, info.in_sync) for number, info in before.get(name, {}).items()}
+        for name, infos in now.items()
+    }
+    assert found.membership.same_as(Membership.of(expected))
+    assert {name: dict(topic.partitions) for name, topic in found.topics.items()} == expected
+    assert {name for name, topic in found.topics.items() if topic.reason is not None} == failed & now.keys()
+
+
+def test_one_topic_that_cannot_be_described_makes_no_object_of_any_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such metadata is read again at each poll: it costs what all other metadata does."""
+    topics = {name: dict.fromkeys(range(3), PartitionInfo(1, (1, 2), (1,))) for name in "abc"}
+    before, now = described(topics), described(topics, frozenset("b"))
+    monkeypatch.setattr("exporter.domain.metadata.PartitionInfo", None)
+    found = with_partitions_known_before(now, before)
+    assert found.membership.leader.tolist() == [1, 1, 1, -1, -1, -1, 1, 1, 1]
