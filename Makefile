@@ -23,7 +23,7 @@ help:  ## list every verb
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo 'options pass through: make demo ARGS=--exit'
 
-demo: $(READY) java  ## a real Kafka broker, dead and living topics, and what is said of them; Ctrl-C ends it
+demo: $(READY) java  ## start a real Kafka broker with dead and living topics, and show their verdicts; Ctrl-C ends it
 	$(BIN)/topic-liveness demo $(ARGS)
 
 test: $(READY) java tools  ## lint, type and every test
@@ -31,12 +31,12 @@ test: $(READY) java tools  ## lint, type and every test
 	@bash .ci/twice $(BIN)/pytest --numprocesses=4 --durations=20 $(ARGS)
 
 lint: $(READY)  ## ruff: rules and format
-	@$(BIN)/ruff check $(ARGS) . || { echo 'mend: $(BIN)/ruff check --fix .   (the rest by hand)'; exit 1; }
-	@$(BIN)/ruff format --check . || { echo 'mend: $(BIN)/ruff format .'; exit 1; }
+	@$(BIN)/ruff check $(ARGS) . || { echo 'fix: $(BIN)/ruff check --fix .   (the rest by hand)'; exit 1; }
+	@$(BIN)/ruff format --check . || { echo 'fix: $(BIN)/ruff format .'; exit 1; }
 
 type: $(READY)  ## mypy --strict, and who may import whom
-	@$(BIN)/mypy $(ARGS) || { echo 'mend by hand, then: make type'; exit 1; }
-	@$(BIN)/lint-imports --no-logo || { echo 'mend by hand (CONTRIBUTING.md, "Rooms"), then: make type'; exit 1; }
+	@$(BIN)/mypy $(ARGS) || { echo 'fix it by hand, then: make type'; exit 1; }
+	@$(BIN)/lint-imports --no-logo || { echo 'fix it by hand (CONTRIBUTING.md, "Rooms"), then: make type'; exit 1; }
 
 docs: $(READY)  ## build the documentation as a site: open build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
@@ -50,10 +50,10 @@ bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
 bench-scale: $(READY)  ## print what a poll and a scrape cost with 100,000 partitions of a fake cluster (needs Go)
 	$(BIN)/python -m tests.bench.scale $(ARGS)
 
-bench-outage: $(READY) java  ## print what a poll takes with one of three brokers gone, and asks with 1 % of partitions moving
+bench-outage: $(READY) java  ## print how long a poll takes with one of three brokers gone, and how many look-ups it sends
 	$(BIN)/python -m tests.bench.outage $(ARGS)
 
-bench-kills: $(READY) java  ## print what is torn, told twice and lost when serve and rollup are killed, and on full disks
+bench-kills: $(READY) java  ## count torn files, duplicate rows and lost seconds when serve and rollup are killed, and on full disks
 	$(BIN)/python -m tests.bench.kills $(ARGS)
 
 bench-backfill: $(READY) java  ## print what a backfill costs on one real broker, and what a poll notices of it

@@ -230,8 +230,9 @@ def status(
       topic-liveness status --config prod.yaml --format json | jq '.items[].topic'
       topic-liveness status --url https://exporter:9797 --ca-file ca.crt --format nagios
 
-    With --url it asks a running exporter. Without, it reads what the last rollup published:
-    that has no readers and nothing unreadable, and owners come from the configuration.
+    With --url it asks a running exporter. Without --url it reads what the last rollup
+    published, which lists neither consumer groups nor unreadable partitions; owners come
+    from the configuration.
     Exit codes: 0 nothing to list; 1 something is listed, a cluster is not read, or verdicts
     are not known; 2 nothing could be asked. With --format nagios those of monitoring
     plug-ins: 0 OK, 1 WARNING (suspect or unreadable), 2 CRITICAL (dead or an incident),

@@ -71,5 +71,5 @@ def next_step(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return _RIGHTS
     told = str(error)
-    found = next((step for sign, step in _NEXT_STEPS.items() if sign in told), "Mend that and run it again")
+    found = next((step for sign, step in _NEXT_STEPS.items() if sign in told), "Fix that and run it again")
     return _CHECKPOINT if found == _DAMAGED and ".checkpoint." in told else found

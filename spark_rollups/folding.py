@@ -1,7 +1,7 @@
 """Windows, inventory and coverage -> ``daily`` and ``streams``, whole topics at a time.
 
-One pass over what is new: its rows, what is known of each stream, and the days that are made again, which know what
-was known as they began.
+One pass over what is new: its rows, what is known of each stream, and the days that are made again. Each of these days
+starts from what was known when it began.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
     try:
         files = files_below(history, _DATA)
     except OSError as error:
-        raise UnreadHistoryError(f"{history} cannot be read: {error.strerror}. Mend that and run it again") from error
+        raise UnreadHistoryError(f"{history} cannot be read: {error.strerror}. Fix that and run it again") from error
     if not files and not (isinstance(history, Path) and (history / "tables").is_dir()):
         raise click.UsageError(f"the history folder {str(history)!r} holds no spool files and no tables: {advice}")
     yield files

@@ -63,7 +63,7 @@ class RollupRequest:
 def run_rollup(spark: SparkSession, history: Location, asked: RollupRequest, progress: Progress) -> Tables:
     """Run every stage in order; return the tables, with those of a small history in memory.
 
-    Where tables are damaged the next run makes all days again, once they are mended by hand.
+    Where tables are damaged the next run makes all days again, once they are fixed by hand.
     """
     tables = Tables(spark, history)
     tables.guard = progress.guard

@@ -1,7 +1,7 @@
-"""Spool files: which of them are what they should be, and which of their rows can be true.
+"""Checks spool files, and moves invalid files and impossible rows to quarantine.
 
-A file that is not what it should be goes to ``<history>/quarantine/<table>/`` with the reason beside it; of a file with
-some impossible rows only those go there.
+An invalid file goes to ``<history>/quarantine/<table>/`` with the reason beside it. Of a file with some impossible rows
+only these rows go there.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def read_spool_file(path: Location, schema: StructType) -> pa.Table:
         if getattr(error, "errno", None) is not None:
             raise UnreadFileError(
                 f"{path} cannot be read: {getattr(error, 'strerror', error)}. It stays there, and nothing is "
-                "published: mend the storage or the rights and run this again; to go on without the file, move it away"
+                "published: fix the storage or the rights and run this again; to go on without the file, move it away"
             ) from error
         raise RefusedFileError(
             f"{path.name} is not a whole Parquet file ({_first_line(error)}): it was torn or is not from the "

@@ -98,7 +98,7 @@ Each finding says what it costs and how to fix it:
   warning   some data, or a secret, is lost or at risk
   error     a cluster, a broker or the history cannot be used
 
-JSON: an array of cluster (null: this host), check, severity, what, costs, mend.
+JSON: an array of cluster (null: this host), check, severity, what, costs, fix.
 """
 
 

@@ -36,5 +36,5 @@ def alertmanager(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa
     if complaint is None:
         yield Finding(_CHECK, Severity.OK, what)
     else:
-        mend = "name their topics and kafka_cluster by `=`, and no other label"
-        yield Finding(_CHECK, Severity.NOTE, f"{what}; {complaint}", "they count as false alarms", mend)
+        fix = "name their topics and kafka_cluster by `=`, and no other label"
+        yield Finding(_CHECK, Severity.NOTE, f"{what}; {complaint}", "they count as false alarms", fix)

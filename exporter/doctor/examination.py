@@ -36,8 +36,8 @@ def exit_code(findings: Iterable[Finding]) -> ExitCode:
 
 def unusable(error: SettingsError) -> list[Finding]:
     """Return a finding for each problem of a configuration that cannot be used."""
-    costs, mend = "nothing runs, and nothing else was checked", "correct it: `topic-liveness serve --help` shows how"
-    return [Finding("configuration", Severity.ERROR, problem, costs, mend) for problem in error.problems]
+    costs, fix = "nothing runs, and nothing else was checked", "correct it: `topic-liveness serve --help` shows how"
+    return [Finding("configuration", Severity.ERROR, problem, costs, fix) for problem in error.problems]
 
 
 def examine(

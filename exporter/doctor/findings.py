@@ -29,13 +29,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. ``cluster`` None is this host. ``costs`` and ``mend`` are None where nothing is wrong."""
+    """What one check found. ``cluster`` None is this host. ``costs`` and ``fix`` are None where nothing is wrong."""
 
     check: str
     severity: Severity
     what: str
     costs: str | None = None
-    mend: str | None = None
+    fix: str | None = None
     cluster: str | None = None
 
 

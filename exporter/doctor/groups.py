@@ -14,7 +14,7 @@ _GRANT = (
     "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL --operation Describe --group '*' "
     "(docs/security.md), or groups.enabled: false"
 )
-_MENDS = {
+_FIXES = {
     Reason.UNAUTHORIZED: _GRANT,
     Reason.TIMED_OUT: "check that their brokers are up, or raise groups.interval and groups.calls_in_flight",
 }
@@ -39,17 +39,17 @@ def judge(sweep: GroupSweep) -> Iterator[Finding]:
     yield Finding(check, Severity.OK, read)
     for reason, number in sorted(sweep.failures.items()):
         what = f"{plural(number, 'consumer group')} cannot be read: {reason}"
-        mend = _MENDS.get(reason, "check that their coordinators are up, then run `doctor` again")
+        fix = _FIXES.get(reason, "check that their coordinators are up, then run `doctor` again")
         yield Finding(
-            check, Severity.WARNING, what, "their lag and the number of groups that read a topic are unknown", mend
+            check, Severity.WARNING, what, "their lag and the number of groups that read a topic are unknown", fix
         )
     for reason, number in sorted(sweep.unlisted.items()):
         what = f"{plural(number, 'broker')} did not list the groups that they coordinate: {reason}"
-        mend = "check that they are up, then run `doctor` again"
+        fix = "check that they are up, then run `doctor` again"
         if reason is Reason.NO_COORDINATOR:
             what = f"{plural(number, 'partition')} of __consumer_offsets without a leader: no broker lists their groups"
-            mend = "check that the brokers that hold __consumer_offsets are up, then run `doctor` again"
-        yield Finding(check, Severity.WARNING, what, "these groups are not watched", mend)
+            fix = "check that the brokers that hold __consumer_offsets are up, then run `doctor` again"
+        yield Finding(check, Severity.WARNING, what, "these groups are not watched", fix)
     if sweep.all_visible is False:
         costs = "hidden groups are not watched, and the number of groups that read a topic is unknown"
         yield Finding(check, Severity.NOTE, "without Describe on all groups some may be hidden", costs, _GRANT)

@@ -110,22 +110,22 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
     check, limit = "expectations", settings.expectations.max_age
     found = Expectations(settings.history.folder)
     found.refresh()
-    mend = "run `topic-liveness rollup` with this configuration, daily"
+    fix = "run `topic-liveness rollup` with this configuration, daily"
     if found.problem is not None:
-        yield Finding(check, Severity.WARNING, found.problem, "every verdict is learning", mend)
+        yield Finding(check, Severity.WARNING, found.problem, "every verdict is learning", fix)
     elif found.published is None:
         what = f"no rollup has published any in {found.folder}"
-        yield Finding(check, Severity.NOTE, what, "every verdict is learning until one has", mend)
+        yield Finding(check, Severity.NOTE, what, "every verdict is learning until one has", fix)
     else:
         age = clock.now() - found.published.as_of
         what = f"{plural(len(found.published.rows), 'row')} as of {ago(age)}"
         if age < -AHEAD_SECONDS:
             what += " of this host's clock"
-            mend = "correct the clock of this host or of the host that ran the rollup, then run `topic-liveness rollup`"
-            yield Finding(check, Severity.WARNING, what, "they are not used: every verdict is learning", mend)
+            fix = "correct the clock of this host or of the host that ran the rollup, then run `topic-liveness rollup`"
+            yield Finding(check, Severity.WARNING, what, "they are not used: every verdict is learning", fix)
         elif age > limit:
             what += f", past expectations.max_age ({setting_duration(limit)})"
-            yield Finding(check, Severity.WARNING, what, "they are not used: every verdict is learning", mend)
+            yield Finding(check, Severity.WARNING, what, "they are not used: every verdict is learning", fix)
         else:
             yield Finding(check, Severity.OK, what)
 
@@ -139,8 +139,8 @@ def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 
         if _exporter_at(listen):
             yield Finding(check, Severity.OK, f"an exporter is serving on {listen}")
             return
-        what, _, mend = str(error).partition(". ")
-        yield Finding(check, Severity.ERROR, what.rstrip("."), "`serve` does not start (exit code 2)", mend or None)
+        what, _, fix = str(error).partition(". ")
+        yield Finding(check, Severity.ERROR, what.rstrip("."), "`serve` does not start (exit code 2)", fix or None)
     else:
         yield Finding(check, Severity.OK, f"{listen} is free")
 

@@ -11,7 +11,7 @@ from exporter.domain.formatting import named, plural
 from exporter.kafka import LOG_DIRS, PRODUCERS
 
 _ACLS = "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL"
-_MENDS = {
+_FIXES = {
     (PRODUCERS, Reason.UNAUTHORIZED): f"{_ACLS} --operation Read --topic '*', or inspection.producers: false",
     (PRODUCERS, Reason.UNSUPPORTED_VERSION): "upgrade the brokers: they answer from Kafka 2.8 on (KIP-664)",
     (LOG_DIRS, Reason.UNAUTHORIZED): f"{_ACLS} --operation Describe --cluster, or inspection.log_sizes: false",
@@ -54,7 +54,7 @@ def _failed(check: str, result: Inspection) -> list[Finding]:
             f"{spec} {reason}: no answer for {counts[spec, reason]:,} of {result.asked[spec]:,}, "
             f"at {named('broker', sorted(ids))}",
             _COSTS[spec],
-            _MENDS.get((spec, reason), "check that these brokers are up, then run `doctor` again"),
+            _FIXES.get((spec, reason), "check that these brokers are up, then run `doctor` again"),
         )
         for (spec, reason), ids in sorted(brokers.items())
     ]

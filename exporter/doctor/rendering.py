@@ -32,7 +32,7 @@ def _write_text(out: TextIO, findings: Sequence[Finding]) -> None:
             label = f"{finding.severity:<7}"
             painted = click.style(label, fg=_COLOURS[finding.severity]) if colours else label
             out.write(f"  {painted}  {finding.check:<{wide}}  {finding.what}\n")
-            for name, text in (("costs", finding.costs), ("mend", finding.mend)):
+            for name, text in (("costs", finding.costs), ("fix", finding.fix)):
                 if text is not None:
                     out.write(f"{'':{wide + 13}}{name + ':':<7}{text}\n")
         out.write("\n")

@@ -37,7 +37,7 @@ def replicas(settings: Settings, seen: Mapping[str, Mapping[str, TopicInfo]]) ->
             severity = Severity.WARNING if fault.matters else Severity.NOTE
             costs = "their lag behind the source is unknown"
             what = fault.what.removeprefix("replicas: ")
-            found.append(Finding("replicas", severity, what, costs, fault.mend, pair.target))
+            found.append(Finding("replicas", severity, what, costs, fault.fix, pair.target))
         if matching.replicas:
             what = f"{plural(len(matching.replicas), 'topic')} of {pair.source} with a replica"
             if matching.without_replica:

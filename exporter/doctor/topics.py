@@ -37,18 +37,18 @@ def rights(seen: PolledCluster) -> Iterator[Finding]:
     if selected:
         yield Finding(check, Severity.OK, f"Describe on topics: {how_many}; topics without the right are not listed")
     else:
-        mend = _GRANT if not visible else "compare topics.include and topics.exclude with the names of the topics"
+        fix = _GRANT if not visible else "compare topics.include and topics.exclude with the names of the topics"
         what = f"no topic to watch: {how_many}"
-        yield Finding(check, Severity.ERROR, what, "nothing of this cluster is watched", mend)
+        yield Finding(check, Severity.ERROR, what, "nothing of this cluster is watched", fix)
     if forbidden:
         what = f"Describe is missing on {plural(len(forbidden), 'topic')} that topics.include names: {some(forbidden)}"
         yield Finding(check, Severity.ERROR, what, "they are unreadable (reason unauthorized): not watched", _GRANT)
     for pattern in metadata.unmatched if visible else ():
         internal = pattern in metadata.only_internal
         kind = "internal topics only" if internal else "no visible topic"
-        mend = "set topics.internal: true" if internal else f"correct or remove it; where the topic exists: {_GRANT}"
+        fix = "set topics.internal: true" if internal else f"correct or remove it; where the topic exists: {_GRANT}"
         what = f"topics.include {pattern!r} matches {kind}"
-        yield Finding(check, Severity.WARNING, what, "topics that it should select are not watched", mend)
+        yield Finding(check, Severity.WARNING, what, "topics that it should select are not watched", fix)
     yield from _unconfigured(check, metadata.unconfigured)
 
 
@@ -77,10 +77,10 @@ def timestamps(seen: PolledCluster) -> Iterator[Finding]:
         listed = ", ".join(f"{number:,} {kind}" for kind, number in types.most_common())
         by_producers = types.get("CreateTime", 0)
         costs = "staleness and backfilled history of CreateTime topics depend on producers' clocks; silence does not"
-        mend = (
+        fix = (
             "nothing, where producers' clocks are synchronised; else message.timestamp.type=LogAppendTime on the topic"
         )
-        note = (Severity.NOTE, costs, mend) if by_producers else (Severity.OK, None, None)
+        note = (Severity.NOTE, costs, fix) if by_producers else (Severity.OK, None, None)
         yield Finding(check, note[0], f"of {plural(types.total(), 'topic')}: {listed}", note[1], note[2])
     ahead = sorted({key.topic for key, one in seen.snapshot.readings.items() if one.state is State.FUTURE})
     if ahead:

@@ -1,8 +1,8 @@
 """The baseline of each stream's silences, week by week.
 
 The baseline of a week is made of the eight weeks before it and of nothing else, so it is computed once and never
-changes; a silence is measured by that of the week in which it began, and so never enters its own. How it is made is in
-``exporter.domain.learning``.
+changes. A silence is scored with the baseline of the week in which it began, so it never affects its own baseline.
+``exporter.domain.learning`` computes it.
 """
 
 from __future__ import annotations

@@ -231,10 +231,10 @@ def _missing(row: EvidenceFacts) -> str:
     if row.active_slots is None or row.weeks is None:
         return "too little history"
     if slots < ACTIVE_SLOTS_NEEDED:
-        few = f"{slots} active {'hour' if slots == 1 else 'hours'} of {ACTIVE_SLOTS_NEEDED} needed"
+        few = f"{plural(slots, 'active hour')} of {ACTIVE_SLOTS_NEEDED} needed"
         return f"{few}, now empty" if row.state == State.EMPTY else few
     if row.weeks < WEEKS_NEEDED:
-        return f"{row.weeks} whole {'week' if row.weeks == 1 else 'weeks'} of {WEEKS_NEEDED} needed"
+        return f"{plural(row.weeks, 'whole week')} of {WEEKS_NEEDED} needed"
     return "not every partition could be read"
 
 

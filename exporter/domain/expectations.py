@@ -321,7 +321,7 @@ def dead_at_latest(clocks: Clocks, clock: Rows, start: Floats, since: Floats, li
 
 
 def retired_after(dead_after: Floats | float) -> Floats:
-    """Return the seconds of silence past which it is retired, by those past which it is dead; any shape."""
+    """Return after how many seconds of silence a stream is retired, from those after which it is dead; any shape."""
     return np.maximum(RETIRED_AFTER_SECONDS, dead_after + DEAD_BEFORE_RETIRED_SECONDS)
 
 

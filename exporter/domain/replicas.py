@@ -179,7 +179,7 @@ class Fault(NamedTuple):
     """A reason why replicas of a pair of clusters cannot be compared, and what to do about it."""
 
     what: str
-    mend: str
+    fix: str
     matters: bool = True
     """False where all else is compared, and a note is enough."""
 

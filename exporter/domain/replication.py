@@ -139,8 +139,8 @@ def faults(
         wanted = len(matching.without_replica)
         what = f"replicas: no topic of {source} has its replica in {target}"
         what += f": {wanted} are expected with names such as {matching.example!r}" if wanted else ": none is included"
-        mend = "check policy, alias, include and exclude against the topic names, and topics.include of both clusters"
-        found.append(Fault(what, mend))
+        fix = "check policy, alias, include and exclude against the topic names, and topics.include of both clusters"
+        found.append(Fault(what, fix))
     if matching.contested:
         named = [f"{copy} <- {', '.join(topics)}" for copy, topics in matching.contested.items()]
         what = f"replicas: in {target} more than one topic, or pair, maps to {some(named)}"

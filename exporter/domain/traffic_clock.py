@@ -32,7 +32,7 @@ PAUSE_SCORE = 2.0
 """The highest score of a pause like earlier ones of its stream. Up to it no silence is unusual."""
 
 _LONG_PAUSE_WEEKS = 4
-"""Only a pause of more traffic than that of so many weeks may last longer than what is dead at the latest."""
+"""A pause may exceed the latest limit of death only where it spans more traffic than this many weeks."""
 
 PATIENCE = 1.05
 """A silence of no more than so many times the time between active slots on the busiest day of the week has no larger

@@ -145,5 +145,5 @@ def _bits(flags: Flags) -> NDArray[np.uint8]:
 
 
 def _buffer(values: NDArray[Any]) -> pickle.PickleBuffer:
-    """Return the bytes of an array as something that whoever unpickles it needs no numpy for."""
+    """Return the bytes of an array in a form that can be unpickled without numpy."""
     return pickle.PickleBuffer(values.data)

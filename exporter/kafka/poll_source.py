@@ -156,7 +156,7 @@ class PollSource:
         """Close the consumer where a broker refuses it. To be called some seconds after the first questions, too."""
         if self._batched is not None and self._batched.denied():
             log.info(
-                "%s: may not DESCRIBE groups: offsets are asked by calls that cost more (see docs/security.md)",
+                "%s: may not DESCRIBE groups: polls ask offsets by calls that take more CPU (see docs/security.md)",
                 self._source.bootstrap,
             )
             self.refuse_batches(BatchesRefused.DENIED)

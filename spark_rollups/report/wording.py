@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from exporter.domain import State, formatting
 from exporter.domain.calibration import of_weeks, rate
 from exporter.domain.evidence import judged_by, judged_until
-from exporter.domain.formatting import duration
+from exporter.domain.formatting import duration, plural
 from exporter.domain.related import SILENT, readers_line
 from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.verdicts import Verdict
@@ -222,7 +222,7 @@ def alarms(given: Promise) -> str:
     told = "none of its past silences could be judged yet"
     if given.realised is not None and given.realised_low is not None and given.realised_high is not None:
         told = (
-            f"{given.false_alarms:,} false {'alarm' if given.false_alarms == 1 else 'alarms'} in "
+            f"{plural(given.false_alarms, 'false alarm')} in "
             f"{given.topic_weeks:,} topic-weeks, {rate(given.realised)} per 1,000 "
             f"({rate(given.realised_low)} to {rate(given.realised_high)} with 95 % confidence)"
         )

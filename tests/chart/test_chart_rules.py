@@ -32,7 +32,7 @@ from tests.programs import program
 def test_the_chart_carries_the_rules_of_the_dashboards(name: str) -> None:
     """The chart's copy of the rules is the one that promtool tests."""
     source, copy = ROOT / f"dashboards/{name}.yaml", CHART / f"files/{name}.yaml"
-    assert copy.read_text() == source.read_text(), f"mend: cp dashboards/{name}.yaml {copy.relative_to(ROOT)}"
+    assert copy.read_text() == source.read_text(), f"fix: cp dashboards/{name}.yaml {copy.relative_to(ROOT)}"
 
 
 def rules_of_the_files() -> list[Manifest]:
@@ -147,7 +147,7 @@ def test_promtool_checks_what_the_chart_cannot(expr: str, told: str, tmp_path: P
 def test_dashboards_reach_the_sidecar_as_they_are(path: Path) -> None:
     """The chart's copy is the built one; its ConfigMap has the label, the folder and a link to the runbook."""
     copy = CHART / "files/dashboards" / path.name
-    assert copy.read_text() == path.read_text(), f"mend: cp {path.relative_to(ROOT)} {copy.relative_to(ROOT)}"
+    assert copy.read_text() == path.read_text(), f"fix: cp {path.relative_to(ROOT)} {copy.relative_to(ROOT)}"
     manifest = one("rules", "ConfigMap", f"-dashboard-{path.stem}")
     assert manifest["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert manifest["metadata"]["annotations"] == {"grafana_folder": "Kafka"}

@@ -39,7 +39,7 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
 def test_the_committed_dashboards_are_what_the_builder_makes() -> None:
     """``python -m dashboards.build`` would change nothing."""
     committed = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
-    assert committed == build(), "mend: .venv/bin/python -m dashboards.build"
+    assert committed == build(), "fix: .venv/bin/python -m dashboards.build"
 
 
 def linted(path: Path) -> str:

@@ -135,6 +135,14 @@ def test_every_reference_is_on_a_page() -> None:
     } == set(REFERENCES)
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/states-and-verdicts.md"])
+def test_the_evidence_that_pages_quote_is_printed_so(page: str) -> None:
+    """It is a line of the golden file of evidence, and who reads the topic."""
+    quoted = " ".join(re.findall(r"^> (.*)$", (ROOT / page).read_text(), re.MULTILINE))
+    golden = (ROOT / "tests" / "golden" / "evidence.txt").read_text().splitlines()
+    assert quoted.removesuffix("; 3 consumer groups still read it") in {line[19:] for line in golden}
+
+
 def test_the_readme_is_a_door() -> None:
     """At most 200 lines; the first block is two commands."""
     text = README.read_text(encoding="utf-8")

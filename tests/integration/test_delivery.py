@@ -502,7 +502,7 @@ def test_the_exit_code_tells_whether_anything_died(tmp_path: Path, died: int, co
 def test_a_report_that_is_not_delivered_ends_with_1_also_where_something_died(
     tmp_path: Path, folder: Path, hook: Hook, url: Path
 ) -> None:
-    """The failure is told, since somebody has to mend it."""
+    """The failure is told, since somebody has to fix it."""
     hook.answers = [(410, {}, "gone")]
     config = tmp_path / "prod.yaml"
     config.write_text(json.dumps({"delivery": {"recipients": [{"webhook": {"file": str(url)}}]}}))

@@ -169,7 +169,7 @@ def test_offsets_that_consumers_commit_tell_a_brokers_clock(
     assert bounds is not None, differs.what
     assert float(bounds[1]) <= Behind.SECONDS <= float(bounds[2])
     assert differs.severity is Severity.WARNING
-    assert differs.mend is not None and differs.mend.startswith("keep both clocks by NTP")
+    assert differs.fix is not None and differs.fix.startswith("keep both clocks by NTP")
     [(severity, what)] = said(found, "clocks")
     assert severity == "ok"
     assert re.fullmatch(r"the clock of broker 1 is between \S+ s behind and \S+ s ahead of this host's", what)
@@ -192,7 +192,7 @@ def test_what_costs_data_is_said_with_its_price_and_its_mending(workbench: Workb
     [(severity, what), _] = said(found, "listeners")
     assert severity == "warning"
     assert what.startswith("bootstrap.servers names 127.0.0.1:1: no broker of 127.0.0.1:1 answered within 5 s")
-    assert all(each["costs"] and each["mend"] for each in found if each["severity"] in ("warning", "error"))
+    assert all(each["costs"] and each["fix"] for each in found if each["severity"] in ("warning", "error"))
 
 
 def test_what_is_the_future_is_what_is_configured(workbench: Workbench, doctor: Doctor) -> None:
@@ -255,8 +255,8 @@ def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(sec
         ("error", "Describe is missing on 1 topic that topics.include names: hidden"),
         ("warning", "DescribeConfigs is missing on 1 topic: doctored"),
     ]
-    mend = next(each["mend"] for each in found if each["what"].startswith("DescribeConfigs is missing"))
-    assert "--operation Describe --operation DescribeConfigs --topic '*' (docs/security.md)" in mend
+    fix = next(each["fix"] for each in found if each["what"].startswith("DescribeConfigs is missing"))
+    assert "--operation Describe --operation DescribeConfigs --topic '*' (docs/security.md)" in fix
 
 
 def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: Doctor) -> None:
@@ -271,8 +271,8 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     assert [severity for severity, _ in said(found, "rights")] == ["ok"]
     assert [severity for severity, _ in said(found, "poll")] == ["ok"]
     assert [severity for severity, _ in said(found, "groups")] == ["ok", "note"], "the right on groups is another"
-    mend = next(each["mend"] for each in found if each["what"] == "without Describe on all groups some may be hidden")
-    assert "--operation Describe --group '*' (docs/security.md)" in mend
+    fix = next(each["fix"] for each in found if each["what"] == "without Describe on all groups some may be hidden")
+    assert "--operation Describe --group '*' (docs/security.md)" in fix
     secured.grant("entitled", documented_group_rights(), ResourceType.GROUP)
     await_that(lambda: len(said(doctor.findings(properties, "orders"), "groups")) == 1)
 
@@ -291,8 +291,8 @@ def test_what_inspections_need_is_checked_where_they_are_wanted(
         ("warning", "log-dirs unauthorized: no answer for 1 of 1, at broker 1"),
         ("warning", "producers unauthorized: no answer for 1 of 1, at broker 1"),
     ]
-    mends = [each["mend"] for each in found if each["check"] == "inspection"]
-    assert "--operation Describe --cluster, or" in mends[0] and "--operation Read --topic '*', or" in mends[1]
+    fixes = [each["fix"] for each in found if each["check"] == "inspection"]
+    assert "--operation Describe --cluster, or" in fixes[0] and "--operation Read --topic '*', or" in fixes[1]
     topic = "doctored-inspected"
     workbench.create(topic, 3)
     found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, topic)
@@ -321,7 +321,7 @@ def test_a_password_in_a_configuration_that_all_may_read_is_warned_of(secured: S
         ("warning", "sasl.password: its value")
     ]
     assert "which every user of this host can read (mode 0644)" in warned[0]["what"]
-    assert warned[0]["mend"] == "chmod o-r, or {file: PATH} or ${NAME} in its place"
+    assert warned[0]["fix"] == "chmod o-r, or {file: PATH} or ${NAME} in its place"
     assert SECRET not in text
 
 
@@ -338,5 +338,5 @@ def test_a_refused_password_is_told_once_and_not_shown(secured: Secured, doctor:
     assert f"sasl.password: {secret} can be read by every user of this host (mode 0644)" in warned["what"]
     assert (refused["severity"], refused["check"]) == ("error", "connection")
     assert "refused the credentials" in refused["what"]
-    assert refused["mend"].startswith("check security.protocol, sasl.mechanism, sasl.username and sasl.password")
+    assert refused["fix"].startswith("check security.protocol, sasl.mechanism, sasl.username and sasl.password")
     assert WRONG not in text and SECRET not in text

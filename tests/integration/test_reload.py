@@ -224,6 +224,6 @@ def test_a_web_configuration_that_turns_bad_is_told_until_it_is_mended(tmp_path:
         assert exporter.page("/metrics").headers["x-frame-options"] == "deny"
         assert exporter.value(SUCCESS) == 1, "it is not the exporter's own configuration"
         web.write_text("http_server_config: {headers: {X-Frame-Options: sameorigin}}")
-        until(lambda: exporter.value(name) == 1, "the mended file in the metrics")
+        until(lambda: exporter.value(name) == 1, "the fixed file in the metrics")
         assert exporter.page("/metrics").headers["x-frame-options"] == "sameorigin"
         assert exporter.end() == 0

@@ -142,7 +142,7 @@ def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) ->
 
 
 def test_a_newest_time_that_lies_in_the_tier_alone_is_found(tiered: TieredBroker, bench: Bench) -> None:
-    """The local disk holds older times, and MAX_TIMESTAMP tells the newest of those: the sweep mends it."""
+    """The local disk holds older times, and MAX_TIMESTAMP tells the newest of those: the sweep fixes it."""
     times = moments(10, since=DAY_AGO + 3600)
     bench.create("disordered", config=TIERED | GOES)
     bench.fill("disordered", times)

@@ -106,12 +106,12 @@ def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tm
     assert next_step(failed.value).startswith(
         "Move that checkpoint and _last_checkpoint beside it away and run it again"
     )
-    mended = Path(shutil.copytree(table, tmp_path / "mended")) / "_delta_log"
-    for path in mended.glob("*checkpoint*"):
+    fixed = Path(shutil.copytree(table, tmp_path / "fixed")) / "_delta_log"
+    for path in fixed.glob("*checkpoint*"):
         path.unlink()
     if not torn:
-        (mended / "first").rename(mended / f"{0:020}.json")
-    assert spark.read.format("delta").load(str(mended.parent)).count() == 3
+        (fixed / "first").rename(fixed / f"{0:020}.json")
+    assert spark.read.format("delta").load(str(fixed.parent)).count() == 3
 
 
 @pytest.mark.usefixtures("large")

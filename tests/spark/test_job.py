@@ -96,7 +96,7 @@ def published(history: Path) -> None:
     ("verb", "file"), [("rollup", "rollup.lock"), ("rollup", "rollup.log"), ("report", "report.log")]
 )
 def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: str, file: str) -> None:
-    """It ends with 2 and one line with the file, what is wrong with it, and the folder to mend."""
+    """It ends with 2 and one line with the file, what is wrong with it, and the folder to fix."""
     (history / file).mkdir()
     published(history)
     done = job(verb, "--history", history)

@@ -68,7 +68,7 @@ def test_an_empty_commit_is_refused_before_anything_is_published(
     assert ingest.pending_since(Tables(spark, cut)) == FIRST_DAY, "the next plain run makes all days again"
 
 
-def mended(history: Path, table: str) -> Path:
+def fixed(history: Path, table: str) -> Path:
     """The same history after what the message says was done."""
     cut = after_a_power_cut(history, table)
     lost = last_commit(cut, table)
@@ -83,7 +83,7 @@ def test_what_an_empty_commit_had_added_comes_back_from_the_spool(
 ) -> None:
     """Once it is moved away, each row is there once, and from what day on hours are to be made again is noted."""
     whole = in_order(rows_of(history, "windows"))
-    cut = mended(history, table)
+    cut = fixed(history, table)
     (cut / "tables" / "pending.json").unlink()
     windows, *_ = take_in(spark, cut)
     assert in_order(rows_of(cut, "windows")) == whole
@@ -97,7 +97,7 @@ def test_rows_that_the_spool_has_no_longer_are_told_and_nothing_is_published(
     spark: SparkSession, history: Path
 ) -> None:
     """The table is compared with the ledger; with the ledger moved away, as the message says, it goes on."""
-    cut = mended(history, "windows")
+    cut = fixed(history, "windows")
     left = Tables(spark, cut).count("windows")
     whole = Tables(spark, history).count("windows")
     newest = max((cut / "spool" / "windows").glob("*.parquet"))

@@ -92,7 +92,7 @@ def test_a_storage_that_is_not_there_is_named_before_spark_starts(monkeypatch: p
         said, problem = refused.communicate(timeout=120)
     assert (refused.returncode, said) == (2, "")
     cause = "the storage does not answer (NETWORK_CONNECTION)"
-    assert problem == f"Error: s3://history/nowhere cannot be read: {cause}. Mend that and run it again\n"
+    assert problem == f"Error: s3://history/nowhere cannot be read: {cause}. Fix that and run it again\n"
 
 
 def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None:

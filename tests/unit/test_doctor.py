@@ -110,7 +110,7 @@ def test_a_disk_that_is_full_before_the_limit_is_a_warning(tmp_path: Path, monke
     assert found.what.endswith(
         "1.0 GiB free, spool 0 B of at most 10GiB: the disk is full before history.max_bytes is reached"
     )
-    assert found.mend == "free some space, or set history.max_bytes below 1.0 GiB"
+    assert found.fix == "free some space, or set history.max_bytes below 1.0 GiB"
     assert [each.severity for each in host.history(settings(tmp_path, history__max_bytes="100MiB"), At())] == [
         Severity.OK,
         Severity.OK,
@@ -158,8 +158,8 @@ def test_expectations_from_the_future_are_a_warning(tmp_path: Path) -> None:
     publish(tmp_path, by_wall(as_of=At().now() + 3 * DAY))
     [found] = host.expectations(settings(tmp_path), At())
     assert (found.severity, found.what) == (Severity.WARNING, "1 row as of 3 d ahead of this host's clock")
-    assert found.mend is not None
-    assert found.mend.startswith("correct the clock")
+    assert found.fix is not None
+    assert found.fix.startswith("correct the clock")
 
 
 def test_a_web_port_in_use_is_an_error(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_a_web_port_in_use_is_an_error(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         [found] = host.web(settings(tmp_path, web__listen=f"127.0.0.1:{port}"), At())
     assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on 127.0.0.1:{port}: the port is in use")
-    assert found.mend is not None
-    assert f"`ss -ltnp 'sport = :{port}'` shows by whom" in found.mend
+    assert found.fix is not None
+    assert f"`ss -ltnp 'sport = :{port}'` shows by whom" in found.fix
     [found] = host.web(settings(tmp_path, web__listen="127.0.0.1:0"), At())
     assert found.severity is Severity.OK
 
@@ -300,7 +300,7 @@ def test_topics_with_remote_storage_need_kafka_python(tmp_path: Path) -> None:
     [found] = tiers(wanted, cluster, ["archive"])
     assert found.severity is Severity.WARNING
     assert found.what.startswith("1 topic with remote storage: archive; kafka-python is not installed")
-    assert found.mend == "pip install 'topic-liveness[kafka-python]'"
+    assert found.fix == "pip install 'topic-liveness[kafka-python]'"
     [found] = tiers(settings(tmp_path), cluster, ["archive"])
     assert found.severity is Severity.OK
 
@@ -400,7 +400,7 @@ def test_findings_are_printed_by_cluster() -> None:
         "cluster prod\n"
         "  error    rights    no topic\n"
         "                     costs: all of it\n"
-        "                     mend:  grant it\n"
+        "                     fix:   grant it\n"
         "\n"
         "1 error, 1 ok\n"
     )
@@ -409,7 +409,7 @@ def test_findings_are_printed_by_cluster() -> None:
         "severity": "ok",
         "what": "free",
         "costs": None,
-        "mend": None,
+        "fix": None,
         "cluster": None,
     }
 
@@ -440,6 +440,6 @@ def test_a_secret_that_is_missing_is_a_finding_of_its_cluster(
     assert run(["doctor", "--config", "prod.yaml", "--format", "json"]) == 1
     found = {each["cluster"]: each for each in json.loads(capsys.readouterr().out) if each["cluster"]}
     assert "sasl.password: the file /none/here does not exist" in found["a"]["what"]
-    assert found["a"]["mend"] == "check the path, and that the secret is mounted (from prod.yaml:2)"
+    assert found["a"]["fix"] == "check the path, and that the secret is mounted (from prod.yaml:2)"
     assert "no broker of 127.0.0.1:1 answered within 1 s" in found["b"]["what"]
     assert found["b"]["costs"] == "nothing of this cluster is watched"

@@ -71,7 +71,7 @@ def test_faults_name_the_topics_and_the_next_step() -> None:
     naming = default("e")
     [none] = faults("east", "west", naming.match({"a"}, {"x"}), {"a": info(1)}, {"x": info(1)})
     assert none.what == "replicas: no topic of east has its replica in west: 1 are expected with names such as 'e.a'"
-    assert re.match("check policy", none.mend)
+    assert re.match("check policy", none.fix)
     mine, theirs = {"a": info(1), "b": info(3)}, {"e.a": info(1), "e.b": info(2)}
     [uneven] = faults("east", "west", naming.match(mine, theirs), mine, theirs)
     assert "b (3) -> e.b (2)" in uneven.what
