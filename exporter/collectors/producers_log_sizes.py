@@ -119,7 +119,9 @@ class Inspector:
         self._client = client
         self._told = False
         self._lock = threading.Lock()
+        """Held while ``_found`` and ``_shown`` change together; no poll waits for more."""
         self._known: dict[TopicPartition, _PartitionResults] = {}
+        """For the thread that inspects."""
         self._metadata: Metadata | None = None
         self._found = _Found.by(Metadata({}, {}), {})
         self._shown: tuple[Metadata, float, Inspections] | None = None
@@ -188,15 +190,12 @@ class Inspector:
     ) -> tuple[Mapping[TopicPartition, _PartitionResults], Mapping[TopicPartition, PartitionInfo]]:
         """Return the partitions of the last poll with earlier results; those of deleted topics are dropped."""
         infos = {key: metadata.membership.info(row) for row, key in enumerate(metadata.membership.layout)}
-        with self._lock:
-            known: dict[TopicPartition, _PartitionResults] = {}
-            for key in infos:
-                before, topic_id = self._known.get(key), metadata.topics[key.topic].topic_id
-                known[key] = (
-                    before if before is not None and before.topic_id == topic_id else _PartitionResults(topic_id)
-                )
-            self._known = known
-            return dict(known), infos
+        known: dict[TopicPartition, _PartitionResults] = {}
+        for key in infos:
+            before, topic_id = self._known.get(key), metadata.topics[key.topic].topic_id
+            known[key] = before if before is not None and before.topic_id == topic_id else _PartitionResults(topic_id)
+        self._known = known
+        return dict(known), infos
 
     def _ask_sizes(
         self,
@@ -239,13 +238,12 @@ class Inspector:
                 failures[LOG_DIRS, sizes.missing, broker] += lost
         now = self._clock.monotonic()
         answered = {broker: sizes for broker, sizes in told.items() if isinstance(sizes, Sizes)}
-        with self._lock:
-            for key, info in infos.items():
-                if told.keys() >= set(info.replicas):
-                    leader = None if info.leader is None else answered.get(info.leader)
-                    log_bytes = None if leader is None else leader.logs.get(key)
-                    disk_bytes = _on_disk(key, info, answered)
-                    self._known[key] = replace(known[key], log_bytes=log_bytes, disk_bytes=disk_bytes, sizes_at=now)
+        for key, info in infos.items():
+            if told.keys() >= set(info.replicas):
+                leader = None if info.leader is None else answered.get(info.leader)
+                log_bytes = None if leader is None else leader.logs.get(key)
+                disk_bytes = _on_disk(key, info, answered)
+                self._known[key] = replace(known[key], log_bytes=log_bytes, disk_bytes=disk_bytes, sizes_at=now)
         return failures
 
     def _ask_producers(
@@ -285,12 +283,11 @@ class Inspector:
                 if len(reasons) == 1 and (reason := reasons.pop()) in BROKER_FAILED:
                     gone[leader] = reason
             now, wall = self._clock.monotonic(), self._clock.now()
-            with self._lock:
-                for key, found in told.items():
-                    self._known[key] = _with_producers(self._known[key], found, now, wall)
-                    failed.pop(key, None)
-                    if isinstance(found, Reason):
-                        failed[key] = PRODUCERS, found, leader
+            for key, found in told.items():
+                self._known[key] = _with_producers(self._known[key], found, now, wall)
+                failed.pop(key, None)
+                if isinstance(found, Reason):
+                    failed[key] = PRODUCERS, found, leader
 
 
 def _by_replica(infos: Mapping[TopicPartition, PartitionInfo]) -> dict[int, list[TopicPartition]]:
