@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.arrays import Flags, Floats, Rows, ranges
 from exporter.domain.hours import UNKNOWN, Integers
 
 KEY = ("cluster", "topic", "topic_id", "partition")
@@ -160,9 +160,7 @@ def lists(values: NDArray[Any], counts: NDArray[Any], kind: pa.DataType) -> pa.A
 def elements(values: pa.Array, order: Rows) -> NDArray[Any]:
     """Return the elements of lists in the ``order`` of their rows; a null list has none."""
     offsets = values.offsets.to_numpy()
-    counts = np.diff(offsets)[order]
-    lead = np.cumsum(counts) - counts
-    place = np.repeat(offsets[:-1][order] - lead, counts) + np.arange(int(counts.sum()))
+    place = ranges(offsets[:-1][order], np.diff(offsets)[order])
     return np.asarray(values.values.to_numpy(zero_copy_only=False)[place])
 
 

@@ -204,9 +204,36 @@ class Inspector:
         known: Mapping[TopicPartition, _PartitionResults],
         enough: Callable[[], bool],
     ) -> Counter[tuple[str, Reason, int]]:
-        """Ask each broker once for all its replicas, and once more for those that were moved to it meanwhile.
+        """Ask for the sizes of all replicas. Sums need the answers of all brokers with a replica."""
+        told, infos = self._read_sizes(client, infos, known, enough)
+        by_broker = _by_replica(infos)
+        failures: Counter[tuple[str, Reason, int]] = Counter()
+        for broker, sizes in told.items():
+            keys = by_broker.get(broker, [])
+            if isinstance(sizes, Reason):
+                failures[LOG_DIRS, sizes, broker] += len(keys)
+            elif missing := len(_missing(sizes, keys)):
+                failures[LOG_DIRS, sizes.missing, broker] += missing
+        now = self._clock.monotonic()
+        answered = {broker: sizes for broker, sizes in told.items() if isinstance(sizes, Sizes)}
+        for key, info in infos.items():
+            if told.keys() >= set(info.replicas):
+                leader = None if info.leader is None else answered.get(info.leader)
+                log_bytes = None if leader is None else leader.logs.get(key)
+                disk_bytes = _on_disk(key, info, answered)
+                self._known[key] = replace(known[key], log_bytes=log_bytes, disk_bytes=disk_bytes, sizes_at=now)
+        return failures
 
-        Sums need the answers of all brokers with a replica.
+    def _read_sizes(
+        self,
+        client: RemoteInspections,
+        infos: Mapping[TopicPartition, PartitionInfo],
+        known: Mapping[TopicPartition, _PartitionResults],
+        enough: Callable[[], bool],
+    ) -> tuple[Mapping[int, Sizes | Reason], Mapping[TopicPartition, PartitionInfo]]:
+        """Return the answer of each broker, and where the partitions are now.
+
+        It is asked once for all its replicas, and once more for those that were moved to it since the last poll.
         """
         told: dict[int, Sizes | Reason] = {}
         by_broker = _by_replica(infos)
@@ -218,7 +245,6 @@ class Inspector:
         if missing and not enough():
             moved = _moved(infos, client.partitions(missing), lambda info: frozenset(info.replicas))
             infos = {**infos, **moved}
-            by_broker = _by_replica(infos)
             for broker, keys in _by_replica(moved).items():
                 before = told.get(broker)
                 if isinstance(before, Reason):
@@ -229,22 +255,7 @@ class Inspector:
                 elif isinstance(found, Sizes):
                     logs, moving = {**before.logs, **found.logs}, {**before.moving, **found.moving}
                     told[broker] = replace(before, logs=logs, moving=moving)
-        failures: Counter[tuple[str, Reason, int]] = Counter()
-        for broker, sizes in told.items():
-            keys = by_broker.get(broker, [])
-            if isinstance(sizes, Reason):
-                failures[LOG_DIRS, sizes, broker] += len(keys)
-            elif lost := len(_missing(sizes, keys)):
-                failures[LOG_DIRS, sizes.missing, broker] += lost
-        now = self._clock.monotonic()
-        answered = {broker: sizes for broker, sizes in told.items() if isinstance(sizes, Sizes)}
-        for key, info in infos.items():
-            if told.keys() >= set(info.replicas):
-                leader = None if info.leader is None else answered.get(info.leader)
-                log_bytes = None if leader is None else leader.logs.get(key)
-                disk_bytes = _on_disk(key, info, answered)
-                self._known[key] = replace(known[key], log_bytes=log_bytes, disk_bytes=disk_bytes, sizes_at=now)
-        return failures
+        return told, infos
 
     def _ask_producers(
         self,

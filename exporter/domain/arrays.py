@@ -1,6 +1,8 @@
-"""The types of columns: numpy arrays with one element for each row."""
+"""The types of columns: numpy arrays with one element for each row; and rows that are given as ranges."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,3 +19,9 @@ Codes = NDArray[np.int8]
 
 Rows = NDArray[np.intp]
 """Indices of rows."""
+
+
+def ranges(start: NDArray[np.integer[Any]], count: NDArray[np.integer[Any]]) -> Rows:
+    """Return the rows from each ``start`` on, ``count`` of them, one range after the other."""
+    end = np.cumsum(count)
+    return (np.repeat(start - (end - count), count) + np.arange(end[-1] if len(end) else 0)).astype(np.intp)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.answers import reason_code
-from exporter.domain.arrays import Codes, Flags, Rows
+from exporter.domain.arrays import Codes, Flags, Rows, ranges
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.readings import Reason
 
@@ -76,7 +76,7 @@ class Membership:
             if number is None:
                 raise KeyError(name)
             start[number], count[number] = len(here) + rows.start, rows.stop - rows.start
-        wanted = _ranges(start, count)
+        wanted = ranges(start, count)
         leaderless = np.full(len(there), NO_LEADER, dtype=np.int32)
         return Membership(
             Layout(here.topics, count.tolist(), np.concatenate([here.partition, there.partition])[wanted]),
@@ -108,12 +108,6 @@ def ragged(lists: Sequence[Sequence[int]]) -> tuple[Rows, NDArray[np.int32]]:
     return first, np.fromiter((number for each in lists for number in each), dtype=np.int32, count=int(first[-1]))
 
 
-def _ranges(start: Rows, count: Rows) -> Rows:
-    """Return the numbers from each ``start`` on, ``count`` of them, one range after the other."""
-    total = np.cumsum(count)
-    return np.repeat(start - (total - count), count) + np.arange(total[-1] if len(total) else 0)
-
-
 def _lists_of(
     rows: Rows, one: tuple[Rows, NDArray[np.int32]], other: tuple[Rows, NDArray[np.int32]]
 ) -> tuple[Rows, NDArray[np.int32]]:
@@ -121,7 +115,7 @@ def _lists_of(
     start = np.concatenate([one[0][:-1], other[0][:-1] + len(one[1])])[rows]
     count = np.concatenate([np.diff(one[0]), np.diff(other[0])])[rows]
     first = np.concatenate([[0], np.cumsum(count)]).astype(np.intp)
-    return first, np.concatenate([one[1], other[1]])[_ranges(start, count)]
+    return first, np.concatenate([one[1], other[1]])[ranges(start, count)]
 
 
 class PartitionsOf(Mapping[int, PartitionInfo]):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from exporter.domain import PartitionInfo, Reason, TopicPartition
+from exporter.domain import Reason
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python_answers import KafkaPythonError
@@ -121,24 +121,6 @@ class KafkaPythonClient:
     def close(self) -> None:
         """End the connections and the thread that served them."""
         self._admin.close()
-
-    def partitions(self, keys: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
-        """Return leaders and replicas of partitions as a broker knows them now, without partitions that it cannot tell.
-
-        Raises nothing.
-        """
-        try:
-            topics = self._admin.describe_topics(sorted({key.topic for key in keys}))
-        except self._kafka.errors.KafkaError:
-            return {}
-        found = {
-            TopicPartition(topic["name"], one["partition_index"]): PartitionInfo(
-                None if one["leader_id"] < 0 else one["leader_id"], tuple(one["replica_nodes"]), tuple(one["isr_nodes"])
-            )
-            for topic in topics
-            for one in topic["partitions"]
-        }
-        return {key: found[key] for key in keys if key in found}
 
     def _send(self, request: object, broker: int) -> Any:
         """Return one broker's answer to one request of ``kafka.protocol``. Raises KafkaError."""

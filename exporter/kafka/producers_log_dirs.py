@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from exporter.domain.metadata import PartitionInfo
 from exporter.domain.readings import END_OF_TIME, Reason, TopicPartition
 from exporter.kafka.credentials import Property
 from exporter.kafka.error_codes import reason_of_code
@@ -37,6 +38,24 @@ class InspectionClient(KafkaPythonClient):
         """Connect. Raises SecondClientError. Of producers each broker is asked ``lookups_per_second`` at most."""
         super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self._limiter = RateLimiter(lookups_per_second, time)
+
+    def partitions(self, keys: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
+        """Return leaders and replicas of partitions as a broker knows them now, without partitions that it cannot tell.
+
+        Raises nothing.
+        """
+        try:
+            topics = self._admin.describe_topics(sorted({key.topic for key in keys}))
+        except self._kafka.errors.KafkaError:
+            return {}
+        found = {
+            TopicPartition(topic["name"], one["partition_index"]): PartitionInfo(
+                None if one["leader_id"] < 0 else one["leader_id"], tuple(one["replica_nodes"]), tuple(one["isr_nodes"])
+            )
+            for topic in topics
+            for one in topic["partitions"]
+        }
+        return {key: found[key] for key in keys if key in found}
 
     def producers(
         self, keys: Sequence[TopicPartition], broker: int
