@@ -24,11 +24,11 @@ from dashboards.panels import (
     of_topics,
     owned,
     query,
-    standing,
     steps,
     timeline,
     to_topic,
     topics,
+    verdict_numbers,
 )
 
 VERDICTS = ("dead", "suspect", "held", "late", "quiet", "live", "learning", "retired", "muted")
@@ -178,7 +178,7 @@ def _over_time(made: dashboard.Dashboard) -> None:
         timeline(
             "Topics that were suspect, held or dead",
             "The thirty with the worst verdict; a gap is another verdict, or none.",
-            f"topk(30, {owned(standing('kafka_topic_verdict', 'kafka_cluster, topic'))})",
+            f"topk(30, {owned(verdict_numbers('kafka_topic_verdict', 'kafka_cluster, topic'))})",
             _NAME,
             "no topic was suspect, held or dead in this time",
         )

@@ -21,7 +21,7 @@ from grafana_foundation_sdk.builders import (
     table,
     timeseries,
 )
-from grafana_foundation_sdk.models import common as look
+from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
@@ -57,7 +57,7 @@ def of_topics(rows: str, value: str) -> str:
     return f"({rows}) * on (kafka_cluster, topic) group_left () ({value})"
 
 
-def standing(metric: str, labels: str) -> str:
+def verdict_numbers(metric: str, labels: str) -> str:
     """What is remarkable of streams, as a number for timelines: 1 suspect, 2 held, 3 dead."""
     each = " or ".join(
         f'{number} * {metric}{{{TOPIC}, verdict="{verdict}"}}' for number, verdict in enumerate(REMARKABLE, start=1)
@@ -100,7 +100,7 @@ def figure(
         .unit(unit)
         .thresholds(thresholds)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
-        .graph_mode(look.BigValueGraphMode.NONE)
+        .graph_mode(common_models.BigValueGraphMode.NONE)
         .no_value(none)
         .height(4)
         .span(3)
@@ -196,8 +196,8 @@ def longest(
         .with_target(now(f"sort_desc(topk(15, {expr}))", legend))
         .unit(unit)
         .min(0)
-        .orientation(look.VizOrientation.HORIZONTAL)
-        .display_mode(look.BarGaugeDisplayMode.BASIC)
+        .orientation(common_models.VizOrientation.HORIZONTAL)
+        .display_mode(common_models.BarGaugeDisplayMode.BASIC)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .color_scheme(dashboard.FieldColor().mode(model.FieldColorModeId.FIXED).fixed_color(BLUE))
         .no_value(none)
@@ -207,7 +207,7 @@ def longest(
 
 
 def timeline(title: str, description: str, expr: str, legend: str, none: str) -> statetimeline.Panel:
-    """When which stream was suspect, held or dead; ``expr`` is made by ``standing``."""
+    """When which stream was suspect, held or dead; ``expr`` is made by ``verdict_numbers``."""
     verdicts = {
         str(number): model.ValueMappingResult(text=verdict, color=colour)
         for number, (verdict, colour) in enumerate(REMARKABLE.items(), start=1)

@@ -22,9 +22,9 @@ from dashboards.panels import (
     longest,
     newest,
     query,
-    standing,
     steps,
     timeline,
+    verdict_numbers,
 )
 
 _NAME = "{{kafka_cluster}} / {{topic}}"
@@ -50,7 +50,7 @@ def topic() -> dashboard.Dashboard:
         KAFKA_CLUSTER,
         TOPICS,
     )
-    _standing(made)
+    _now(made)
     _silence(made)
     _partitions(made)
     _readers(made)
@@ -58,7 +58,7 @@ def topic() -> dashboard.Dashboard:
     return made
 
 
-def _standing(made: dashboard.Dashboard) -> None:
+def _now(made: dashboard.Dashboard) -> None:
     made.with_row(dashboard.Row("Now"))
     for title, description, expr, unit, thresholds, none in (
         (
@@ -185,7 +185,7 @@ def _partitions(made: dashboard.Dashboard) -> None:
         timeline(
             "Partitions that were suspect, held or dead",
             "A gap is another verdict, or none.",
-            standing("kafka_topic_partition_verdict", _PARTITION_KEYS),
+            verdict_numbers("kafka_topic_partition_verdict", _PARTITION_KEYS),
             _PARTITION,
             f"no partition was suspect, held or dead in this time; {BY_TOPIC}",
         )

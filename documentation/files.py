@@ -14,12 +14,12 @@ from spark_rollups import schemas, spool_schemas
 
 def spool() -> str:
     """The tables of the spool with their columns; the schema version that each file carries."""
-    parts = [f"Schema version {SCHEMA_VERSION}. Times are UTC timestamps in microseconds, durations seconds."]
+    sections = [f"Schema version {SCHEMA_VERSION}. Times are UTC timestamps in microseconds, durations seconds."]
     for row, name in SPOOL.items():
         about = inspect.cleandoc(row.__doc__ or "").replace("``", "`")
         columns = ", ".join(f"`{field.name}`" for field in dataclasses.fields(row))
-        parts.append(f"### `spool/{name}`\n\n{about}\n\nColumns: {columns}.")
-    return "\n\n".join(parts)
+        sections.append(f"### `spool/{name}`\n\n{about}\n\nColumns: {columns}.")
+    return "\n\n".join(sections)
 
 
 def tables() -> str:

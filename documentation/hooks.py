@@ -37,7 +37,7 @@ REFERENCES: Mapping[str, Callable[[], str]] = {
     "api": operations.api,
     "verdicts": operations.verdicts,
 }
-"""What stands in a page for a mark like ``<!-- made from the code: settings -->``."""
+"""What replaces a mark in a page, such as ``<!-- made from the code: settings -->``."""
 
 MARK = re.compile(r"<!-- made from the code: ([a-z ]+) -->")
 _REPOSITORY = re.compile(r"<!-- in the repository only -->\n.*?<!-- to here -->\n\n", re.DOTALL)

@@ -25,16 +25,16 @@ def defaults() -> str:
 
 def reference() -> str:
     """A table of each section: settings, defaults and what they mean."""
-    parts = []
+    sections = []
     for name, field in schema.Settings.model_fields.items():
         meaning = meanings(schema.Settings)[name]
         section = _section_of(field.annotation)
         if section is None:
-            parts.append(f"### `{name}`\n\n{meaning}")
+            sections.append(f"### `{name}`\n\n{meaning}")
             continue
         entries = "A list; each entry has:\n\n" if field.default == () else ""
-        parts.append(f"### `{name}`\n\n{meaning}\n\n{entries}{_table(section)}")
-    return "\n\n".join(parts)
+        sections.append(f"### `{name}`\n\n{meaning}\n\n{entries}{_table(section)}")
+    return "\n\n".join(sections)
 
 
 def settings() -> Iterator[tuple[str, type[BaseModel], str]]:
@@ -52,11 +52,11 @@ def settings() -> Iterator[tuple[str, type[BaseModel], str]]:
 def meanings(section: type[BaseModel]) -> Mapping[str, str]:
     """The docstrings of the fields. Raises KeyError where one has none."""
     [body] = [node for node in ast.parse(inspect.getsource(section)).body if isinstance(node, ast.ClassDef)]
-    told: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for field, after in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
-            told[field.target.id] = inspect.cleandoc(ast.literal_eval(after.value)).replace("\n", " ")
-    return {name: told[name] for name in section.model_fields}
+            docstrings[field.target.id] = inspect.cleandoc(ast.literal_eval(after.value)).replace("\n", " ")
+    return {name: docstrings[name] for name in section.model_fields}
 
 
 def _smallest() -> schema.Settings:
@@ -66,8 +66,8 @@ def _smallest() -> schema.Settings:
 
 
 def _section_of(annotation: object) -> type[BaseModel] | None:
-    parts = (annotation, *getattr(annotation, "__args__", ()))
-    return next((one for one in parts if isinstance(one, type) and issubclass(one, BaseModel)), None)
+    types = (annotation, *getattr(annotation, "__args__", ()))
+    return next((one for one in types if isinstance(one, type) and issubclass(one, BaseModel)), None)
 
 
 def _table(section: type[BaseModel], prefix: str = "") -> str:

@@ -62,7 +62,7 @@ def _section(section: type[BaseModel]) -> Schema:
     for name, field in section.model_fields.items():
         holds = _of(field.annotation, tuple(field.metadata))
         if not field.is_required():
-            holds["type"] = [*_listed(holds["type"]), "null"]
+            holds["type"] = [*_as_list(holds["type"]), "null"]
         properties[name] = holds
     required = [name for name, field in section.model_fields.items() if field.is_required()]
     schema: Schema = {"type": "object", "additionalProperties": False, "properties": properties}
@@ -91,8 +91,8 @@ def _value(annotation: Any, metadata: tuple[object, ...]) -> Schema:
         pattern = DURATION if parse_duration in before else SIZE
         return {"type": ["number", "string"], "minimum": 0, "pattern": _whole(rf"\s*{pattern.pattern}\s*")}
     if typing.get_origin(annotation) is typing.Literal:
-        words = "|".join(typing.get_args(annotation))
-        return {"type": "string", "pattern": _whole(f"(?i:{words})" if to_lower in before else f"({words})")}
+        choices = "|".join(typing.get_args(annotation))
+        return {"type": "string", "pattern": _whole(f"(?i:{choices})" if to_lower in before else f"({choices})")}
     if annotation is bool:
         return {"type": ["boolean", "string"], "pattern": _whole("(?i:true|false|yes|no|on|off|[01tfyn])")}
     if annotation in (int, float):
@@ -108,5 +108,5 @@ def _whole(pattern: str) -> str:
     return f"^{pattern}$|{_VARIABLE}"
 
 
-def _listed(kind: str | list[str]) -> list[str]:
+def _as_list(kind: str | list[str]) -> list[str]:
     return [kind] if isinstance(kind, str) else kind

@@ -42,16 +42,16 @@ def serve(
 ) -> int:
     """Run until SIGTERM or SIGINT; return the exit code. At SIGHUP the settings are ``read`` again, and taken over."""
     woken = threading.Event()
-    asked: set[int] = set()
+    received: set[int] = set()
 
-    def ask(number: int, _: FrameType | None) -> None:
-        asked.add(number)
+    def receive(number: int, _: FrameType | None) -> None:
+        received.add(number)
         woken.set()
         if number != signal.SIGHUP:
             signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, ask)
+        signal.signal(number, receive)
     if settings.history.enabled:
         log.info("reading the history in %s", settings.history.folder)
     try:
@@ -60,11 +60,11 @@ def serve(
     except (HistoryError, WebError, WebConfigError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return ExitCode.NOT_STARTED
-    while not asked - {signal.SIGHUP}:
+    while not received - {signal.SIGHUP}:
         woken.wait()
         woken.clear()
-        if signal.SIGHUP in asked:
-            asked.discard(signal.SIGHUP)
+        if signal.SIGHUP in received:
+            received.discard(signal.SIGHUP)
             service.reload()
     log.info("stopping: writing the open windows")
     try:
@@ -87,25 +87,25 @@ def once(settings: Settings, out: TextIO) -> int:
 
     def poll(cluster: ClusterSettings) -> None:
         known = unchanged.get(cluster.name)
-        with closing(build_cluster(cluster, settings, clock, unchanged=known, after=[monitor, *watches])) as parts:
-            outcome = parts.poller.poll()
-            if (sweep := parts.tier.sweep()).at is not None:
+        with closing(build_cluster(cluster, settings, clock, unchanged=known, after=[monitor, *watches])) as collectors:
+            outcome = collectors.poller.poll()
+            if (sweep := collectors.tier.sweep()).at is not None:
                 monitor.take_tier_sweep(sweep)
-            inspection = None if parts.inspector is None else parts.inspector.inspect()
+            inspection = None if collectors.inspector is None else collectors.inspector.inspect()
             if inspection is not None:
                 monitor.take_inspection(inspection)
             if sweep.at is not None or (inspection is not None and inspection.at is not None):
-                outcome = parts.poller.poll()
-            if parts.groups is not None and not parts.groups.waiting:
-                monitor.take_sweep(parts.groups.sweep())
+                outcome = collectors.poller.poll()
+            if collectors.groups is not None and not collectors.groups.waiting:
+                monitor.take_sweep(collectors.groups.sweep())
             if isinstance(outcome, Snapshot):
                 good.append(cluster.name)
 
     def compare(watch: ReplicaWatch) -> None:
         # The target is polled again: a replica is compared with an earlier state of its source.
         [target] = [cluster for cluster in settings.clusters if cluster.name == watch.target]
-        with closing(build_cluster(target, settings, clock, after=[watch])) as parts, closing(watch):
-            parts.poller.poll()
+        with closing(build_cluster(target, settings, clock, after=[watch])) as collectors, closing(watch):
+            collectors.poller.poll()
             try:
                 comparison = watch.compare()
             except SourceError as error:

@@ -195,14 +195,14 @@ def explain(
     from exporter.commands import explain as explaining
 
     try:
-        asked = explaining.Subject.parse(subject)
+        parsed = explaining.Subject.parse(subject)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="TOPIC[:PARTITION]") from None
     options = [("--history", "history.folder", history)]
     with_brokers = config is not None or bootstrap_server is not None
     settings = client_settings(config, bootstrap_server, options) if with_brokers else job_settings(None, history, None)
     try:
-        explaining.explain_to(sys.stdout, settings, asked, cluster, style=style)
+        explaining.explain_to(sys.stdout, settings, parsed, cluster, style=style)
     except explaining.ExplainError as error:
         click.echo(f"Error: {error}", err=True)
         return ExitCode.FOUND
@@ -242,7 +242,7 @@ def status(
     from exporter.commands.api_client import Access
     from exporter.domain.owners import Owners
 
-    # The error says it; the log would repeat it in the words of an exporter that goes on.
+    # The command prints the error itself; the log would repeat it.
     set_up_logging("critical", "text")
     if url is None and (given := [name for name, value in access.items() if value is not None]):
         raise click.UsageError(f"--{given[0].replace('_', '-')} needs --url: published files are read without it")
@@ -251,9 +251,9 @@ def status(
             with waiting("asking the exporter"):
                 found = listing.from_exporter(url, Access(**access), cluster)
         else:
-            told = job_settings(config, history, None)
-            max_age, owners = told.expectations.max_age, Owners([each.as_owner() for each in told.owners])
-            found = listing.from_published(told.history.folder, cluster, owners, time.time(), max_age)
+            settings = job_settings(config, history, None)
+            max_age, owners = settings.expectations.max_age, Owners([each.as_owner() for each in settings.owners])
+            found = listing.from_published(settings.history.folder, cluster, owners, time.time(), max_age)
     except listing.StatusError as error:
         if style == "nagios":
             click.echo(f"UNKNOWN: {error}")

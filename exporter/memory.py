@@ -68,7 +68,7 @@ def limit() -> int | None:
     """Return how many bytes this process and its neighbours in the cgroup may hold together, None without a limit.
 
     The smallest limit counts, of its own cgroup and those around it. Both versions of cgroups are known. Within a
-    container their folders begin with the container's own, whatever path the kernel tells.
+    container their folders begin with the container's own, whatever path the kernel shows.
     """
     try:
         lines = (ROOT / "proc/self/cgroup").read_text().splitlines()

@@ -124,7 +124,7 @@ def _end_of(code: int) -> str:
 
 
 class _LogLines(logging.Handler):
-    """Keeps log lines for the process that asked."""
+    """Keeps log lines for the calling process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ def _perform(request: _Request) -> _Response:
         return _Response(resolve_name(request.function)(*request.arguments), None, logged.lines)
     except MemoryError:
         return _Response(None, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), logged.lines)
-    except Exception as error:  # noqa: BLE001 - raised again by whoever asked
+    except Exception as error:  # noqa: BLE001 - the caller raises it again
         return _Response(None, _known(error), logged.lines)
 
 

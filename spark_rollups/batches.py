@@ -78,9 +78,9 @@ class Names:
 def _codes(values: pa.Array) -> Integers:
     """Return a number for each text, in the order of the texts; null comes first."""
     encoded = values.dictionary_encode()
-    words = encoded.dictionary.to_pylist()
-    rank = np.zeros(len(words) + 1, np.int64)
-    rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
+    distinct = encoded.dictionary.to_pylist()
+    rank = np.zeros(len(distinct) + 1, np.int64)
+    rank[sorted(range(len(distinct)), key=distinct.__getitem__)] = np.arange(len(distinct))
     rank[-1] = UNKNOWN
     return np.asarray(rank[pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)])
 

@@ -77,7 +77,7 @@ FITTED = StructType(
     ]
 )
 
-PAST = StructType(
+PAST_SCORES = StructType(
     [
         StructField("kind", StringType()),
         StructField("rate", DoubleType()),
@@ -138,12 +138,12 @@ def calibrate(
 
 def units_of(found: DataFrame, now: int, exclusions: Exclusions, shards: int) -> DataFrame:
     """Return rows of UNITS of the weeks before ``now`` that thresholds are fitted to or judged by."""
-    past = found.where(
+    ended = found.where(
         (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
     )
     others = no_rows(found.sparkSession, StructType(found.schema.fields[:2]))  # cluster and topic
     make = functools.partial(units, exclusions=exclusions, schema=arrow_schema(UNITS))
-    return by_shard(past, others, shards, make, UNITS)
+    return by_shard(ended, others, shards, make, UNITS)
 
 
 def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Schema) -> pa.Table:
@@ -161,8 +161,10 @@ def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Sc
     score = floats(column(found, "score"))
     scored = Scored(whole[rows], number[rows], week[rows], ended[rows], score[rows], excused[rows])
     counted, some = (pa.array(rows[chosen]) for chosen in judged_units(scored))
-    told = pa.table({"kind": column(found, "kind"), "cluster": column(found, "cluster"), "week": week.astype(np.int32)})
-    weeks = told.take(counted).group_by(["kind", "cluster", "week"]).aggregate([([], "count_all")])
+    unit_weeks = pa.table(
+        {"kind": column(found, "kind"), "cluster": column(found, "cluster"), "week": week.astype(np.int32)}
+    )
+    weeks = unit_weeks.take(counted).group_by(["kind", "cluster", "week"]).aggregate([([], "count_all")])
     silences = {
         **{name: column(found, name).take(some) for name in ("kind", "cluster", "topic", "topic_id")},
         "week": week[some].astype(np.int32),
@@ -177,13 +179,13 @@ def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Sc
     return pa.concat_tables([table_of(counts, schema), table_of(silences, schema)])
 
 
-def unusual_from(told: pa.Table) -> Unusual:
+def unusual_from(rows: pa.Table) -> Unusual:
     """Return rows of UNITS as thresholds are fitted to them."""
-    count = integers(column(told, "topics"))
+    count = integers(column(rows, "topics"))
     some, weeks = np.flatnonzero(count < 0), np.flatnonzero(count >= 0)
-    names = Names(told)
-    kind, cluster = texts(column(told, "kind")), texts(column(told, "cluster"))
-    week = integers(column(told, "week"))
+    names = Names(rows)
+    kind, cluster = texts(column(rows, "kind")), texts(column(rows, "cluster"))
+    week = integers(column(rows, "week"))
     judged: dict[tuple[str, str, int], int] = {}
     for row in weeks.tolist():
         key = str(kind[row]), str(cluster[row]), int(week[row])
@@ -193,12 +195,12 @@ def unusual_from(told: pa.Table) -> Unusual:
         cluster[some].astype(np.str_),
         names.topic[names.rows[0]][some].astype(np.int64),
         week[some],
-        integers(column(told, "week_ended"))[some],
-        floats(column(told, "score"))[some],
-        floats(column(told, "since"))[some],
-        floats(column(told, "overdue"))[some],
+        integers(column(rows, "week_ended"))[some],
+        floats(column(rows, "score"))[some],
+        floats(column(rows, "since"))[some],
+        floats(column(rows, "overdue"))[some],
         judged,
-        flags(column(told, "labelled"))[some],
+        flags(column(rows, "labelled"))[some],
     )
 
 
@@ -207,14 +209,14 @@ def past_scores(found: DataFrame, as_of: datetime, outages: Sequence[Outage]) ->
     now = week_of(as_of.astimezone(UTC).date())
     shards = spread(found.sparkSession, rows=found.count())
     counted = units_of(found, now, Exclusions(outages, (), as_of.timestamp()), shards)
-    make = functools.partial(_past_scores, now=now, schema=arrow_schema(PAST))
-    rows = in_groups(counted, None, make, PAST).collect()
+    make = functools.partial(_past_scores, now=now, schema=arrow_schema(PAST_SCORES))
+    rows = in_groups(counted, None, make, PAST_SCORES).collect()
     made = {row.kind: PastScores(row.rate, np.array(row.posterior)) for row in rows}
     return made or dict.fromkeys((TOPIC, PARTITION), fit(np.empty(0), 0.0))
 
 
-def _past_scores(told: pa.Table, *, now: int, schema: pa.Schema) -> pa.Table:
-    unusual = unusual_from(told)
+def _past_scores(rows: pa.Table, *, now: int, schema: pa.Schema) -> pa.Table:
+    unusual = unusual_from(rows)
     made = {kind: fit(*evidence(unusual, kind, now)) for kind in (TOPIC, PARTITION)}
     columns = {
         "kind": pa.array(list(made)),
@@ -224,8 +226,8 @@ def _past_scores(told: pa.Table, *, now: int, schema: pa.Schema) -> pa.Table:
     return table_of(columns, schema)
 
 
-def _fit(told: pa.Table, *, now: int, accepted: Accepted, schema: pa.Schema) -> pa.Table:
-    made = calibrations(unusual_from(told), now, accepted)
+def _fit(rows: pa.Table, *, now: int, accepted: Accepted, schema: pa.Schema) -> pa.Table:
+    made = calibrations(unusual_from(rows), now, accepted)
     return table_of(
         {
             "kind": pa.array([one.kind for one in made]),

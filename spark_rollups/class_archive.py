@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 _RECORD = "-XX:+RecordDynamicDumpInfo"
 _QUIET = "-Xlog:cds=off,cds+dynamic=off"
-"""An archive that does not fit any more is passed over, and what Java says of that helps nobody."""
+"""An archive that does not fit any more is passed over, and Java's message about that helps nobody."""
 
 _ROOM_BYTES = 2**30
 """An archive takes 200 MB; a disk with less room than this is left alone."""
@@ -39,8 +39,8 @@ def archive_path(cache: Path, java: str) -> Path:
     """
     jars = Path(pyspark.__file__).with_name("jars")
     program = Path(java).resolve(strict=True)
-    parts = (program, program.stat().st_mtime_ns, jars, jars.stat().st_mtime_ns)
-    return cache / f"spark-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.jsa"
+    identity = (program, program.stat().st_mtime_ns, jars, jars.stat().st_mtime_ns)
+    return cache / f"spark-{hashlib.sha256(repr(identity).encode()).hexdigest()[:16]}.jsa"
 
 
 def java_options(archive: Path) -> str:
@@ -99,6 +99,6 @@ def _dump(spark: SparkSession, to: Path) -> None:
     invoke = java.Class.forName("javax.management.MBeanServer").getMethod("invoke", array(java.Class, *types))
     commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
     wanted = array(java.Object, array(java.String, "dynamic_dump", str(to)))
-    # The server's own class is not public, so Java is asked by reflection.
+    # The server's own class is not public, so it is called by reflection.
     server = java.management.ManagementFactory.getPlatformMBeanServer()
     invoke.invoke(server, array(java.Object, commands, "vmCds", wanted, array(java.String, texts)))

@@ -184,10 +184,10 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
 
 def commented(table: str, schema: StructType) -> StructType:
     """Return the schema of a table with what its columns mean."""
-    told = {**_EVERYWHERE, **_OF_TABLES.get(table, {})}
+    comments = {**_EVERYWHERE, **_OF_TABLES.get(table, {})}
     return StructType(
         [
-            StructField(one.name, one.dataType, one.nullable, {"comment": told.get(one.name, "")})
+            StructField(one.name, one.dataType, one.nullable, {"comment": comments.get(one.name, "")})
             for one in schema.fields
         ]
     )

@@ -17,7 +17,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.contradictions import (
     CALENDARS,
-    LOOKED_BACK_WEEKS,
+    LOOKBACK_WEEKS,
     MOST_HOLIDAYS,
     OUTAGES,
     QUIET_WEEKS,
@@ -61,8 +61,8 @@ class ConfiguredSpans:
     @classmethod
     def before(cls, calendars: Sequence[Calendar], outages: Sequence[Outage], as_of: float) -> ConfiguredSpans:
         """Return what is over, and not for too long, at a moment (Unix seconds)."""
-        oldest = as_of - LOOKED_BACK_WEEKS * _WEEK
-        past = [
+        oldest = as_of - LOOKBACK_WEEKS * _WEEK
+        past_calendars = [
             Calendar(
                 one.topics,
                 one.calendar,
@@ -71,7 +71,7 @@ class ConfiguredSpans:
             )
             for one in calendars
         ]
-        return cls(past, [one for one in outages if one.since >= oldest and one.until <= as_of])
+        return cls(past_calendars, [one for one in outages if one.since >= oldest and one.until <= as_of])
 
     def days(self) -> list[date]:
         """Return the UTC days to check."""

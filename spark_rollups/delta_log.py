@@ -31,7 +31,7 @@ _AT_A_TIME = 16
 
 
 class Log(NamedTuple):
-    """What the log of a table tells as of its newest commit, in the words of the Delta protocol."""
+    """The content of a table's log as of its newest commit, by the names of the Delta protocol."""
 
     files: Mapping[str, Mapping[str, Any]]
     """The ``add`` of each file that makes up the table, by its path."""
@@ -66,17 +66,17 @@ def read_whole(table: Location) -> Whole | None:
 
 
 def read_log(table: Location) -> Log | None:
-    """Return what the log of a table tells, None where Delta itself must read it. Raises as ``read_whole``."""
+    """Return the content of a table's log, None where Delta itself must read it. Raises as ``read_whole``."""
     actions = _actions(table / "_delta_log")
     if actions is None:
         return None
     files, metadata, protocol = dict[str, Mapping[str, Any]](), dict[str, Any](), dict[str, Any]()
     for action in actions:
-        if told := action.get("remove"):
-            files.pop(told["path"], None)
-        if told := action.get("add"):
+        if removed := action.get("remove"):
+            files.pop(removed["path"], None)
+        if added := action.get("add"):
             # In a checkpoint it is pairs.
-            files[told["path"]] = told | {"partitionValues": dict(told["partitionValues"])}
+            files[added["path"]] = added | {"partitionValues": dict(added["partitionValues"])}
         metadata = action.get("metaData") or metadata
         protocol = action.get("protocol") or protocol
     plain = metadata and protocol.get("minReaderVersion") == _PLAIN_READER

@@ -39,8 +39,8 @@ if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
 RECHECKED_DAYS = 3
 """Days checked in each run, because a day may have ended since the last run without a record."""
 
-LOOKED_BACK = timedelta(weeks=53)
-"""So far back an earlier drop is looked for: last year's holiday is the likeliest to be alike."""
+LOOKBACK = timedelta(weeks=53)
+"""How far back an earlier drop is searched: last year's holiday is the likeliest to be alike."""
 
 COVERED = 0.8
 """A day with a lower share of hours polled is not judged for drops."""
@@ -67,8 +67,8 @@ def update_drops(tables: Tables, since: date, today: date) -> str:
     days_found = found.select("date", "judged", F.size("topics").alias("low")).orderBy("date").collect()
     if days_found or tables.exists("drops"):
         tables.replace_where("drops", found.coalesce(1), f"date >= '{since.isoformat()}'")
-    told = [f"{row['date']}: {row['low']} of {row['judged']} topics" for row in days_found]
-    return "; ".join(told) if told else "none"
+    summaries = [f"{row['date']}: {row['low']} of {row['judged']} topics" for row in days_found]
+    return "; ".join(summaries) if summaries else "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +93,21 @@ def drops_before(tables: Tables, day: date) -> PastDrops:
     # A silence that is longer is dead, whatever rested in it.
     since = _number(day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1))
     met = [one for one in drops if one.day >= since]
-    asked = [run for run in runs(met) if run[-1].day + 1 == _number(day) or len(run) > MOST_DAYS]
-    earlier = alike(known, drops, asked)
+    candidates = [run for run in runs(met) if run[-1].day + 1 == _number(day) or len(run) > MOST_DAYS]
+    earlier = alike(known, drops, candidates)
     measures = [range(round(one.since / DAY), round(one.until / DAY)) for one in earlier.values()]
     of = {(cluster, day) for (cluster, _), days in zip(earlier, measures, strict=True) for day in days}
     return PastDrops([one for one in drops if one.day >= since or (one.cluster, one.day) in of], earlier)
 
 
 def alike(
-    known: DataFrame, drops: Sequence[Drop], asked: Sequence[Sequence[Drop]]
+    known: DataFrame, drops: Sequence[Drop], requested: Sequence[Sequence[Drop]]
 ) -> Mapping[tuple[str, int], EarlierDrop]:
-    """Return the drop before each of those asked for that it is like, by its cluster and first day.
+    """Return for each requested drop the earlier one that it is like, by its cluster and first day.
 
-    ``known`` are rows of the table, ``drops`` the same without topics.
+    ``known`` are rows of the table, ``drops`` the same without topics, ``requested`` the days of each drop.
     """
-    largest = [largest_day(run) for run in asked if any(one.day < run[0].day for one in drops)]
+    largest = [largest_day(run) for run in requested if any(one.day < run[0].day for one in drops)]
     if not largest:
         return {}
     mine = _of_days(known, largest).select("cluster", F.unix_date("date").alias("day"), "topics")
@@ -119,7 +119,7 @@ def alike(
         (run[0].cluster, run[0].day): earlier_drop(
             run, drops, lambda day, one: common.get((day.cluster, day.day, one.day), 0)
         )
-        for run in asked
+        for run in requested
     }
     return {key: one for key, one in found.items() if one is not None}
 
@@ -131,8 +131,8 @@ def low_before(tables: Tables, drops: Sequence[Drop]) -> DataFrame:
 
 
 def _known(tables: Tables, day: date) -> DataFrame:
-    """Return the drops before a day back to where the last one like a later one is looked for."""
-    return tables.read("drops").where((F.col("date") >= F.lit(day - LOOKED_BACK)) & (F.col("date") < F.lit(day)))
+    """Return the drops before a day back to the oldest one that is compared with later ones."""
+    return tables.read("drops").where((F.col("date") >= F.lit(day - LOOKBACK)) & (F.col("date") < F.lit(day)))
 
 
 def _of_days(rows: DataFrame, drops: Sequence[Drop]) -> DataFrame:

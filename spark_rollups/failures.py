@@ -70,6 +70,6 @@ def next_step(error: Exception) -> str:
     """Return what to do about it."""
     if isinstance(error, PermissionError):
         return _RIGHTS
-    told = str(error)
-    found = next((step for sign, step in _NEXT_STEPS.items() if sign in told), "Fix that and run it again")
-    return _CHECKPOINT if found == _DAMAGED and ".checkpoint." in told else found
+    message = str(error)
+    found = next((step for sign, step in _NEXT_STEPS.items() if sign in message), "Fix that and run it again")
+    return _CHECKPOINT if found == _DAMAGED and ".checkpoint." in message else found

@@ -50,7 +50,7 @@ class Span:
     """Rows later than ``until`` are known, so that the present state of streams is not written."""
     from_nothing: bool = False
     """Everything is rebuilt, without what was known before."""
-    kept: date | None = None
+    windows_from: date | None = None
     """Of topics that were known before this UTC day only the days from then on are made."""
 
 
@@ -72,21 +72,21 @@ def updated(history: History, span: Span, shards: int) -> DataFrame:
     if span.of_the_past:
         windows, coverage = (rows.where(F.col("window_end") <= until) for rows in (windows, coverage))
         inventory = inventory.where(F.col("observed_at") <= until)
-    # What was known before is kept where a part of the past is looked at, and else made again of all of it.
-    looked_at = None if span.of_the_past or span.from_nothing else span.since
-    events = _events(windows, inventory, span, looked_at)
+    # Only rows from this day on are read, and what was known before is kept; None: all is made again of all rows.
+    read_from = None if span.of_the_past or span.from_nothing else span.since
+    events = _events(windows, inventory, span, read_from)
     if span.of_the_past:
         later = (F.col("observed_at") > until) & (F.col("source") == Source.BACKFILL.value)
-        looks = _looks(history.inventory.where(later)).withColumn("kind", F.lit(LATER_INVENTORY))
-        events = events.unionByName(looks, allowMissingColumns=True)
+        later_events = _inventory_events(history.inventory.where(later)).withColumn("kind", F.lit(LATER_INVENTORY))
+        events = events.unionByName(later_events, allowMissingColumns=True)
     task = Task(
         since=None if span.since is None else (span.since - _EPOCH).days,
         until=round(span.until.timestamp() * 1e6),
         of_the_past=span.of_the_past,
         from_nothing=span.from_nothing,
-        observers=_observers(coverage, inventory, looked_at, history.coverage if span.of_the_past else None),
+        observers=_observers(coverage, inventory, read_from, history.coverage if span.of_the_past else None),
         schema=arrow_schema(UPDATED),
-        kept=None if span.kept is None else (span.kept - _EPOCH).days,
+        windows_from=None if span.windows_from is None else (span.windows_from - _EPOCH).days,
     )
     oldest = min(one for one in ((span.until - RECENT).date(), span.since) if one is not None)
     days = history.daily.where(F.col("date") >= F.lit(oldest)).select(
@@ -102,7 +102,7 @@ def updated(history: History, span: Span, shards: int) -> DataFrame:
     return by_shard(events, state, shards, functools.partial(update, task=task), UPDATED)
 
 
-def _events(windows: DataFrame, inventory: DataFrame, span: Span, looked_at: date | None) -> DataFrame:
+def _events(windows: DataFrame, inventory: DataFrame, span: Span, read_from: date | None) -> DataFrame:
     """The rows to take into account, as one kind of row."""
     happened = (
         F.col("first_advance").isNotNull()
@@ -118,14 +118,14 @@ def _events(windows: DataFrame, inventory: DataFrame, span: Span, looked_at: dat
     elif not span.from_nothing:
         begin = F.lit(span.since).cast("timestamp")
         happened = happened & ((F.col("date") >= F.lit(span.since)) | (F.col("window_end") > begin))
-        if looked_at is not None:
+        if read_from is not None:
             # So Delta sees by its statistics, which are exact to a millisecond, which files it need not read.
             of_late = F.col("window_end") > begin + F.expr("interval 1 millisecond")
             # A window is an hour at most. Where statistics are not used, folders of earlier days are skipped by this.
             near = F.col("date") >= F.lit(span.since - timedelta(days=1))
             windows = windows.where(near & ((F.col("window_start") >= begin) | of_late))
-        failed = failed if looked_at is None else failed & (F.col("date") >= F.lit(looked_at))
-    told = windows.where(happened | failed).select(
+        failed = failed if read_from is None else failed & (F.col("date") >= F.lit(read_from))
+    window_events = windows.where(happened | failed).select(
         *KEY,
         F.when(F.col("source") == Source.BACKFILL.value, BACKFILLED).otherwise(POLLED).alias("kind"),
         "exporter",
@@ -143,15 +143,15 @@ def _events(windows: DataFrame, inventory: DataFrame, span: Span, looked_at: dat
         failed.alias("failed"),
         "reason",
     )
-    listed = inventory
-    if looked_at is not None:
-        listed = inventory.where(F.col("date") >= F.lit(looked_at - INVENTORY_SPAN))
+    inventory_rows = inventory
+    if read_from is not None:
+        inventory_rows = inventory.where(F.col("date") >= F.lit(read_from - INVENTORY_SPAN))
     elif span.since is None and not span.of_the_past:
-        listed = inventory.where(F.lit(False))
-    return told.unionByName(_looks(listed), allowMissingColumns=True)
+        inventory_rows = inventory.where(F.lit(False))
+    return window_events.unionByName(_inventory_events(inventory_rows), allowMissingColumns=True)
 
 
-def _looks(inventory: DataFrame) -> DataFrame:
+def _inventory_events(inventory: DataFrame) -> DataFrame:
     """Inventory rows: where the offsets stood at a moment."""
     return inventory.select(
         *KEY,
@@ -174,14 +174,14 @@ def _looks(inventory: DataFrame) -> DataFrame:
 def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None, whole: DataFrame | None) -> Observers:
     """Read who polled when, from the UTC day ``since`` on: a row for each interval, whatever the partitions.
 
-    ``whole`` is the coverage with what was told later, where that matters.
+    ``whole`` is the coverage with rows that were written later, where they matter.
     """
     listings = inventory.where(F.col("source") == Source.POLL.value)
     if since is not None:
         coverage = coverage.where(F.col("date") >= F.lit(since - INVENTORY_SPAN))
         listings = listings.where(F.col("date") >= F.lit(since - INVENTORY_SPAN))
     moments = listings.select("cluster", "exporter", F.unix_micros("observed_at")).distinct().collect()
-    listed = set(map(tuple, moments))
+    listing_moments = set(map(tuple, moments))
     table = (
         coverage.where(F.col("last_good_poll").isNotNull())
         .select(
@@ -198,7 +198,7 @@ def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None, wh
     start, last = (integers(column(table, name)) for name in ("window_start", "last_good_poll"))
     polls, vouches = (flags(column(table, name)) for name in ("polls", "vouches"))
     keys = zip(cluster.tolist(), exporter.tolist(), start.tolist(), strict=True)
-    starting = np.fromiter((key in listed for key in keys), np.bool_, len(start))
+    starting = np.fromiter((key in listing_moments for key in keys), np.bool_, len(start))
     found: dict[tuple[str, str], Polls] = {}
     for key in set(zip(cluster.tolist(), exporter.tolist(), strict=True)):
         mine = np.flatnonzero((cluster == key[0]) & (exporter == key[1]) & polls)
@@ -232,11 +232,13 @@ def streams_of(daily: DataFrame) -> DataFrame:
     return no_rows(daily.sparkSession, STREAMS).unionByName(advances, allowMissingColumns=True)
 
 
-def beside(days: DataFrame, before: DataFrame, kept: date) -> DataFrame:
+def beside(days: DataFrame, before: DataFrame, windows_from: date) -> DataFrame:
     """Return ``days`` that were made, and of those ``before`` a day the ones of topics that were made from it on."""
     key = ("cluster", "topic", "topic_id")
     made = (
-        days.where(F.col("date") < F.lit(kept)).select(*(F.col(name).alias(f"made_{name}") for name in key)).distinct()
+        days.where(F.col("date") < F.lit(windows_from))
+        .select(*(F.col(name).alias(f"made_{name}") for name in key))
+        .distinct()
     )
     same = [F.col(name).eqNullSafe(F.col(f"made_{name}")) for name in key]
     return days.unionByName(before.join(made, same, "left_anti").select(*days.columns))

@@ -31,7 +31,7 @@ _ROWS_A_CORE, _STREAMS_A_CORE = 50_000, 500
 """With fewer a task costs more than what it does."""
 
 _ROWS_ALONE, _STREAMS_ALONE = 200_000, 2_000
-"""So much this process computes in a second or two. Bytes do not tell: a million rows alike take few."""
+"""So much this process computes in a second or two. Bytes are no measure: a million rows alike take few."""
 
 BY_WORKERS = {
     IN_OWN_PROCESS: "false",

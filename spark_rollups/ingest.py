@@ -1,9 +1,9 @@
 """Spool files -> the tables ``windows``, ``coverage`` and ``inventory``: each row once, however often it runs.
 
-A file that cannot be read stays where it is, and ends the rollup: what it tells may be what proves that something
-lives. The ledger ``ingested_files`` is written after the rows: after a crash between the two only rows are added that
-the table has not. ``windows``, ``inventory`` and ``relations`` hold what the files tell, a row told by two files twice;
-what is made of them counts each once.
+A file that cannot be read stays where it is, and ends the rollup: its rows may prove that something lives. The ledger
+``ingested_files`` is written after the rows: after a crash between the two only rows are added that the table has not.
+``windows``, ``inventory`` and ``relations`` hold the rows of all files, a row of two files twice; what is made of them
+counts each once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Ingested:
     """What one ingest of one table took in: file -> its rows, between the UTC days ``first`` and ``last``."""
 
     table: str
-    listed: list[Location] = field(default_factory=list)
+    ingested_paths: list[Location] = field(default_factory=list)
     """The files in the spool that are in the tables, by this ingest or an earlier one."""
     files: dict[Location, int] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
@@ -93,7 +93,7 @@ def ingest_table(
     with _Batch(tables.folder / f"new-{table.name}.parquet") as batch:
         for path in spooled(history / "spool" / table.name):
             if path.name in known:
-                done.listed.append(path)
+                done.ingested_paths.append(path)
                 continue
             try:
                 rows, refusal = sound_rows(path, table, quarantine, now)
@@ -104,7 +104,7 @@ def ingest_table(
                 continue  # the exporter deleted it since it was listed
             if refusal is not None:
                 done.refusals.append(refusal)
-            done.listed.append(path)
+            done.ingested_paths.append(path)
             done.files[path] = rows.num_rows
             if rows.num_rows:
                 batch.add(rows)
@@ -132,8 +132,8 @@ def record(tables: Tables, taken: Sequence[Ingested]) -> None:
         (done.table, path.name, count, done.table_rows) for done in taken for path, count in sorted(done.files.items())
     ]
     if rows:
-        listed = from_rows(tables.spark, rows, spool_schemas.INGESTED_FILES)
-        tables.append("ingested_files", listed)
+        ledger_rows = from_rows(tables.spark, rows, spool_schemas.INGESTED_FILES)
+        tables.append("ingested_files", ledger_rows)
 
 
 def note_pending(tables: Tables, first: date | None) -> None:
@@ -154,8 +154,8 @@ def pending_since(tables: Tables) -> date | None:
     A note that cannot be read stands for all days.
     """
     try:
-        noted = json.loads(read_text(tables.folder / "pending.json"))
-        return date.fromisoformat(noted["from"])
+        pending = json.loads(read_text(tables.folder / "pending.json"))
+        return date.fromisoformat(pending["from"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -177,7 +177,7 @@ def publish_ingested(history: Location, taken: Sequence[Ingested], listed_at: da
     sync_tree(history / "tables", changed_since=watermark.timestamp())
     published = history / "published"
     make_folder(published)
-    names = [f"{done.table}/{path.name}\n" for done in taken for path in done.listed]
+    names = [f"{done.table}/{path.name}\n" for done in taken for path in done.ingested_paths]
     write_whole(published / "ingested.txt", "".join(names))
     content = {"schema_version": SCHEMA_VERSION, "watermark": watermark.isoformat().replace("+00:00", "Z")}
     write_whole(published / "ingest.json", json.dumps(content) + "\n")
@@ -251,10 +251,12 @@ def once_each(rows: DataFrame, there: DataFrame | None, table: SpoolTable, *, fe
     so they are written too.
     """
     key = (*table.key, "date")
-    told = rows.withColumn("old", F.lit(False))
+    candidates = rows.withColumn("old", F.lit(False))
     if there is not None:
-        told = told.unionByName(there.select(*key, F.lit(True).alias("old")), allowMissingColumns=True)
-    told = told.coalesce(1) if few else told.repartition("date")
+        candidates = candidates.unionByName(there.select(*key, F.lit(True).alias("old")), allowMissingColumns=True)
+    candidates = candidates.coalesce(1) if few else candidates.repartition("date")
     others: list[Column] = [F.col(name).desc_nulls_last() for name in rows.columns if name not in key]
     order = Window.partitionBy("date", *table.key).orderBy(F.col("old").desc(), *others)
-    return told.withColumn("place", F.row_number().over(order)).where("place = 1 and not old").drop("place", "old")
+    return (
+        candidates.withColumn("place", F.row_number().over(order)).where("place = 1 and not old").drop("place", "old")
+    )

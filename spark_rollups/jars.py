@@ -37,7 +37,7 @@ def locked_jars(
 ) -> Sequence[Path]:
     """Return the jars in ``<ivy>/jars``, each as it was locked; what is missing there is downloaded.
 
-    ``settings`` is a file of Ivy's, for repositories of one's own. What Ivy says goes to ``log``. Raises JarsError,
+    ``settings`` is a file of Ivy's, for repositories of one's own. Ivy's output goes to ``log``. Raises JarsError,
     and OSError where the folder cannot be written.
     """
     folder = ivy / "jars"

@@ -28,7 +28,7 @@ from exporter.domain.calibration import FALSE_ALARMS, Accepted
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.links import Links
 from exporter.domain.rests import Calendar
-from exporter.domain.retention import KEPT_DAYS
+from exporter.domain.retention import RETENTION_DAYS
 from exporter.storage import Location, Stored, file_info, files_below, files_in
 from spark_rollups import spool_files
 from spark_rollups.class_archive import is_recorded
@@ -45,7 +45,7 @@ from spark_rollups.options import (
     RetentionOption,
     SparkSetting,
     Zone,
-    kept_as_text,
+    retention_text,
 )
 from spark_rollups.overrides import parse, parse_acknowledgements, parse_calendars, parse_outages, parse_withdrawn
 from spark_rollups.progress import Progress
@@ -145,7 +145,7 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
     "--keep",
     type=RetentionOption(),
     multiple=True,
-    help=f"For how many days rows of a table are kept; repeatable. Default: {kept_as_text()}.",
+    help=f"For how many days rows of a table are kept; repeatable. Default: {retention_text()}.",
 )
 @click.option("--report", "and_report", is_flag=True, help="Then write the weekly report, in the same session.")
 @_zone
@@ -177,17 +177,17 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         only_one(history) as progress.guard,
         _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,
     ):
-        retention = Retention({**KEPT_DAYS, **dict(keep)})
+        retention = Retention({**RETENTION_DAYS, **dict(keep)})
         accepted = Accepted(false_alarms, false_alarms_a_week)
-        told = overrides, outages, acknowledged, withdrawn, calendars
-        asked = RollupRequest(as_of, rebuild, *told, accepted, retention)
-        tables = run_rollup(spark, history, asked, progress)
+        configured = overrides, outages, acknowledged, withdrawn, calendars
+        request = RollupRequest(as_of, rebuild, *configured, accepted, retention)
+        tables = run_rollup(spark, history, request, progress)
         if and_report:
             write = partial(write_report, tables, as_of=as_of, output=None, zone=zone)
             _report(progress, partial(write, links=links, outages=outages))
         if is_recorded(spark):
-            with progress.stage("classes") as said:
-                said.append(keep_classes(spark))
+            with progress.stage("classes") as details:
+                details.append(keep_classes(spark))
 
 
 @main.command(epilog=EXIT_CODES)
@@ -223,9 +223,9 @@ def report(
 
 
 def _report(progress: Progress, write: Callable[[], ReportPaths]) -> None:
-    with progress.stage("report") as said:
+    with progress.stage("report") as details:
         paths = write()
-        said.append(f"as of {_text(paths.as_of)}")
+        details.append(f"as of {_text(paths.as_of)}")
     for path in (paths.html, paths.markdown, paths.json):
         click.echo(path)
 
@@ -241,7 +241,7 @@ def _session(
     *,
     again: bool = True,
 ) -> Iterator[SparkSession]:
-    with progress.stage("spark") as said:
+    with progress.stage("spark") as details:
         require_java()
         spark = start_session(
             f"topic-liveness {name}",
@@ -254,13 +254,13 @@ def _session(
         )
         # Spark's own handler calls the JVM from within whatever call it interrupts, and sometimes fails there.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        said.append(f"{spark.version} on {spark.sparkContext.master}")
+        details.append(f"{spark.version} on {spark.sparkContext.master}")
         if in_own_process(spark):
-            said.append("in its own process")
+            details.append("in its own process")
     try:
         yield spark
     except (KeyboardInterrupt, SystemExit):
-        # The interrupted call's answer is still under way, so nothing more can be asked of the JVM. It
+        # The interrupted call's answer is still under way, so the JVM takes no more calls. It
         # ends by itself when this process does.
         raise
     except Exception as error:
@@ -275,7 +275,7 @@ def _session(
 
 
 def _log(history: Location, name: str) -> Path:
-    """Return where Spark says what it has to say: beside the history, or on this host where that lies elsewhere.
+    """Return where Spark's log is: beside the history, or on this host where that lies elsewhere.
 
     The cache of an image has the jars and is read-only there: then it is the folder of temporary files.
     """
@@ -335,7 +335,7 @@ def _verdicts_of(history: Location) -> Iterator[None]:
 def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iterator[None]:
     """Turn every ending into its exit code and, unless all is well, one line on standard error.
 
-    What nobody foresaw is told whole in ``log`` only: most of it is pages of Java.
+    An unforeseen error is whole in ``log`` only: most of it is pages of Java.
     """
     take_signals()
     # The bridge to the JVM logs a stack of its own for every call that is interrupted.

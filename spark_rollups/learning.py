@@ -103,11 +103,11 @@ def learn_batch(days: pa.Table, before: pa.Table, *, weeks: Sequence[int], schem
     found = maxima(hours, Baselines.joined(in_force), [week - 1 for week in weeks])
     whole = names.partition == UNKNOWN
     rows = table_of(_maxima_columns(names, found, whole), _part(schema, "maximum"))
-    parts = [_structs(schema, None, rows)]
-    parts += [
+    tables = [_structs(schema, None, rows)]
+    tables += [
         _structs(schema, table_of(_baseline_columns(names, one), _part(schema, "baseline")), None) for one in made
     ]
-    return pa.concat_tables(parts)
+    return pa.concat_tables(tables)
 
 
 def _part(schema: pa.Schema, name: str) -> pa.Schema:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from exporter.domain.links import Links
-from exporter.domain.retention import KEPT_DAYS
+from exporter.domain.retention import RETENTION_DAYS
 from exporter.storage import Location, ObjectPath, located
 
 _T = TypeVar("_T")
@@ -52,9 +52,9 @@ class Moment(click.ParamType[datetime]):
         return moment.astimezone(UTC)
 
 
-def kept_as_text() -> str:
+def retention_text() -> str:
     """Return for how long tables are kept, as an option names it."""
-    return ", ".join(f"{name}={days:g}" for name, days in KEPT_DAYS.items())
+    return ", ".join(f"{name}={days:g}" for name, days in RETENTION_DAYS.items())
 
 
 class RetentionOption(click.ParamType[tuple[str, float]]):
@@ -69,8 +69,8 @@ class RetentionOption(click.ParamType[tuple[str, float]]):
             number = float(days)
         except ValueError:
             number = math.nan
-        if table not in KEPT_DAYS or not number >= 1.0:
-            tables = ", ".join(KEPT_DAYS)
+        if table not in RETENTION_DAYS or not number >= 1.0:
+            tables = ", ".join(RETENTION_DAYS)
             self.fail(f"must be TABLE=DAYS with one day or more, of {tables}; got {value!r}", param, ctx)
         return table, number
 

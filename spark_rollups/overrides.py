@@ -46,10 +46,10 @@ def parse_outages(text: str) -> tuple[Outage, ...]:
 
 def parse_withdrawn(text: str) -> tuple[str, ...]:
     """Return the ids that ``topic-liveness rollup`` hands over: a JSON list of texts. Raises ValueError."""
-    told = json.loads(text)
-    if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
+    ids = json.loads(text)
+    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
         raise ValueError("must be a JSON list of ids of silences")
-    return tuple(told)
+    return tuple(ids)
 
 
 def parse_acknowledgements(text: str) -> tuple[Acknowledgement, ...]:

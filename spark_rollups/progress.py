@@ -29,26 +29,26 @@ class Progress:
     def stage(self, name: str) -> Iterator[list[str]]:
         """Time a stage; what is appended to the list is printed with it."""
         self.guard()
-        began, said, self.at = time.monotonic(), list[str](), name
+        began, details, self.at = time.monotonic(), list[str](), name
         with waiting(name) if sys.stderr.isatty() else self._going_on(name, began):
-            yield said
-        _say(name, began, ", ".join(said))
+            yield details
+        _print_line(name, began, ", ".join(details))
 
     @contextmanager
     def _going_on(self, name: str, began: float) -> Iterator[None]:
         over = threading.Event()
 
-        def tell() -> None:
+        def print_status() -> None:
             while not over.wait(self._status_seconds):
-                _say(name, began, "so far")
+                _print_line(name, began, "so far")
 
-        teller = threading.Thread(target=tell, name="progress", daemon=True)
-        teller.start()
+        printer = threading.Thread(target=print_status, name="progress", daemon=True)
+        printer.start()
         try:
             yield
         finally:
             over.set()
-            teller.join()
+            printer.join()
 
     def note(self, text: str) -> None:
         """Say something of the run as a whole."""
@@ -56,8 +56,8 @@ class Progress:
 
     def done(self, text: str) -> None:
         """Say that all is done, and how long it took in all."""
-        _say("done", self._began, text)
+        _print_line("done", self._began, text)
 
 
-def _say(name: str, began: float, text: str) -> None:
+def _print_line(name: str, began: float, text: str) -> None:
     click.echo(f"{name:<10} {time.monotonic() - began:6.1f} s  {text}")

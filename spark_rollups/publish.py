@@ -19,7 +19,7 @@ from spark_rollups.conform import conform
 from spark_rollups.durable import sync_tree, write_whole
 from spark_rollups.schemas import EXPECTATIONS
 
-KEPT = 5
+KEPT_SETS = 5
 """So many published sets stay, for whoever is reading one and for a look back."""
 
 _PREFIX = "expectations-"
@@ -133,7 +133,7 @@ def published_as_of(folder: Location) -> datetime | None:
 def _clear_old(folder: Location, keep: str) -> None:
     sets = {file.path.parent: file.written for file in sorted(files_below(folder, _DATA))}
     published = sorted((at, path.name) for path, at in sets.items() if path.name.startswith(_PREFIX))
-    for _, name in published[:-KEPT]:
+    for _, name in published[:-KEPT_SETS]:
         if name != keep:
             delete_folder(folder / name)
     for draft in {path for path in sets if path.name.startswith(f".{_PREFIX}")}:

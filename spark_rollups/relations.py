@@ -40,9 +40,9 @@ def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> 
     """Return verdict rows whose evidence ends with who reads the topic, and its state compared with its source.
 
     ``relations`` are those of ``relations_at``, ``newest`` those of ``newest_at``: a topic is not taken for unneeded
-    because nobody could look at its copy of late. Rows also tell which topics are candidates for deletion. The line is
-    said of topics, and of partitions that are silent; how a copy stands is known of the worst partition of a topic, so
-    that of one partition it is said of some.
+    because its copy could not be read of late. Rows also mark the candidates for deletion. Topics and silent partitions
+    have the line. The state of a copy is known of the worst partition of a topic alone, so only some partitions have
+    it.
     """
     known = relations.select(
         *(F.col(name).alias(f"of_{name}") for name in _TOPIC),
@@ -72,8 +72,8 @@ def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> 
 def _with_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield verdict rows with what their relations add to them."""
     for batch in batches:
-        kept = {name: batch.column(name) for name in schema.names}
-        yield pa.RecordBatch.from_pydict(kept | _lines(batch) | {"deletion_candidate": _candidates(batch)}, schema)
+        columns = {name: batch.column(name) for name in schema.names}
+        yield pa.RecordBatch.from_pydict(columns | _lines(batch) | {"deletion_candidate": _candidates(batch)}, schema)
 
 
 def _lines(batch: pa.RecordBatch) -> dict[str, list[str | None]]:

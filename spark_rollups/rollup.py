@@ -1,6 +1,6 @@
 """The stages of a rollup: ingest, days and streams, baselines, thresholds, verdicts, expectations.
 
-Whatever it was interrupted at, the next run ends with the same tables: what is to be made again is noted before
+Whatever it was interrupted at, the next run ends with the same tables: what must be made again is recorded before
 anything is written, and each table is written once, in an order in which any prefix can be gone on from.
 """
 
@@ -45,7 +45,7 @@ FIRST_DAY = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class RollupRequest:
-    """What a run was asked for."""
+    """The options of a run."""
 
     as_of: datetime | None = None
     """Judge by what was known at this moment; None: now."""
@@ -60,7 +60,7 @@ class RollupRequest:
     retention: Retention = field(default_factory=Retention)
 
 
-def run_rollup(spark: SparkSession, history: Location, asked: RollupRequest, progress: Progress) -> Tables:
+def run_rollup(spark: SparkSession, history: Location, request: RollupRequest, progress: Progress) -> Tables:
     """Run every stage in order; return the tables, with those of a small history in memory.
 
     Where tables are damaged the next run makes all days again, once they are fixed by hand.
@@ -70,7 +70,7 @@ def run_rollup(spark: SparkSession, history: Location, asked: RollupRequest, pro
     tables.layout()  # raises where a newer release made them, which finds them as they are
     try:
         with tables.named_commits():
-            _Run(tables, asked, progress).run()
+            _Run(tables, request, progress).run()
     except TablesError:
         ingest.note_pending(tables, FIRST_DAY)
         raise
@@ -80,17 +80,17 @@ def run_rollup(spark: SparkSession, history: Location, asked: RollupRequest, pro
 
 
 class _Run:
-    def __init__(self, tables: Tables, asked: RollupRequest, progress: Progress) -> None:
-        self._tables, self._history, self._asked, self._progress = tables, tables.history, asked, progress
+    def __init__(self, tables: Tables, request: RollupRequest, progress: Progress) -> None:
+        self._tables, self._history, self._request, self._progress = tables, tables.history, request, progress
         self._began = datetime.now(UTC)
-        self._moment = asked.as_of or self._began.replace(microsecond=0)
+        self._moment = request.as_of or self._began.replace(microsecond=0)
         self._shards = 1
         self._contradictions: list[Contradiction] = []
 
     def run(self) -> None:
         tables, progress = self._tables, self._progress
         tables.names()  # raises where one lost a commit, before anything is taken in or published
-        kept = windows_kept_from(tables, self._began)
+        windows_from = windows_kept_from(tables, self._began)
         if earlier := tables.of_earlier_layout():
             progress.note("the tables are of an earlier layout: what is made of windows is made again")
             ingest.note_pending(tables, FIRST_DAY)
@@ -99,31 +99,31 @@ class _Run:
                     delete_folder(folder)
         elif tables.exists("streams") != tables.exists("daily"):
             ingest.note_pending(tables, FIRST_DAY)  # the folder of one was moved away
-        tables.note_layout(kept)
+        tables.note_layout(windows_from)
         taken = self._ingested()
         tables.guard()
         watermark = ingest.publish_ingested(self._history, taken, self._began)
-        since = FIRST_DAY if self._asked.rebuild else ingest.pending_since(tables)
-        if since is not None and kept is not None and since < kept:
-            since = self._before(kept, since)
+        since = FIRST_DAY if self._request.rebuild else ingest.pending_since(tables)
+        if since is not None and windows_from is not None and since < windows_from:
+            since = self._before(windows_from, since)
         if since is not None:
             ingest.note_pending(tables, since)
         self._shards = spread(tables.spark, rows=sum(done.rows for done in taken), streams=tables.count("streams"))
-        streams = self._streams(since, kept)
+        streams = self._streams(since, windows_from)
         rests, streams = self._rests(since, streams)
-        with progress.stage("baselines") as said:
-            said.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
+        with progress.stage("baselines") as details:
+            details.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
         if since is not None:
             ingest.clear_pending(tables)
         calibrated = self._calibrated()
         rows = self._judged(streams, {one.kind: one.threshold for one in calibrated}, rests)
         self._published(rows, calibrated, watermark)
         if is_due(tables, self._moment, self._began):
-            with progress.stage("upkeep") as said:
+            with progress.stage("upkeep") as details:
                 if refused := clock_ahead(tables, self._moment):
-                    said.append(refused)
+                    details.append(refused)
                 else:
-                    said.append(run_upkeep(tables, self._history, self._moment, self._asked.retention))
+                    details.append(run_upkeep(tables, self._history, self._moment, self._request.retention))
                     note(tables, self._moment)
         refusals = [refusal for done in taken for refusal in done.refusals]
         for refusal in refusals:
@@ -135,54 +135,54 @@ class _Run:
         taken = []
         ledger = ingest.read_ledger(self._tables)
         for table in spool_files.SPOOL_TABLES:
-            with self._progress.stage(table.name) as said:
+            with self._progress.stage(table.name) as details:
                 done = ingest.ingest_table(self._tables, self._history, table, ledger)
                 taken.append(done)
-                said.append(f"{done.rows} rows from {len(done.files)} new files")
+                details.append(f"{done.rows} rows from {len(done.files)} new files")
                 if done.again:
-                    said.append("the table had lost rows: all of the spool was taken in again")
+                    details.append("the table had lost rows: all of the spool was taken in again")
                 if done.refusals:
-                    said.append(f"{len(done.refusals)} put into quarantine")
+                    details.append(f"{len(done.refusals)} put into quarantine")
         ingest.record(self._tables, taken)
         return taken
 
-    def _before(self, kept: date, since: date) -> date:
+    def _before(self, windows_from: date, since: date) -> date:
         """Return from which day on days are made where some from ``since`` on lie before those whose windows are kept.
 
         A backfill may contain topics that were not known then. They are judged by that past too, for as long as days
         and baselines are kept that it is compared with.
         """
-        days = self._asked.retention.days
-        reach = min(days["baselines"], days["daily"] - 7.0 * (PAUSE_WEEKS + 1))
-        since = max(since, (self._moment - timedelta(days=reach)).astimezone(UTC).date())
-        made_before = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(kept))
-        if since < kept and not self._tables.read("windows").where(made_before).isEmpty():
+        days = self._request.retention.days
+        days_back = min(days["baselines"], days["daily"] - 7.0 * (PAUSE_WEEKS + 1))
+        since = max(since, (self._moment - timedelta(days=days_back)).astimezone(UTC).date())
+        made_before = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(windows_from))
+        if since < windows_from and not self._tables.read("windows").where(made_before).isEmpty():
             self._progress.note(
-                f"days before {kept} are made of topics that were not known then; others stay as they are"
+                f"days before {windows_from} are made of topics that were not known then; others stay as they are"
             )
             return since
-        self._progress.note(f"days before {kept} stay as they are: their windows are past their retention")
-        return kept
+        self._progress.note(f"days before {windows_from} stay as they are: their windows are past their retention")
+        return windows_from
 
-    def _streams(self, since: date | None, kept: date | None) -> DataFrame:
+    def _streams(self, since: date | None, windows_from: date | None) -> DataFrame:
         """Rebuild days from ``since`` on, and return the state of streams at the moment that is judged."""
         tables, of_the_past = self._tables, self._of_the_past()
         known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
         if since not in (None, FIRST_DAY) and tables.exists("daily") and not tables.exists("streams"):
             self._progress.note("the table streams is not there: it is made again, of daily where windows are gone")
             known = replace(known, streams=streams_of(known.daily))
-        kept = None if since is None or kept is None or since >= kept else kept
+        windows_from = None if since is None or windows_from is None or since >= windows_from else windows_from
         until = self._began if of_the_past else self._moment
-        span = Span(since, until, from_nothing=since == FIRST_DAY, kept=kept)
-        with self._progress.stage("days") as said:
-            said.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
+        span = Span(since, until, from_nothing=since == FIRST_DAY, windows_from=windows_from)
+        with self._progress.stage("days") as details:
+            details.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
             rows = computed_once(updated(known, span, self._shards), also_after_writes=True)
             streams = rows.where("stream is not null").select("stream.*")
             if since is not None:
                 days = rows.where("day is not null").select("day.*")
-                if kept is not None:
-                    before = known.daily.where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(kept)))
-                    days = beside(days, before, kept)
+                if windows_from is not None:
+                    before = known.daily.where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(windows_from)))
+                    days = beside(days, before, windows_from)
                 few = since >= self._began.date() - timedelta(days=3)
                 days = in_one(days, self._shards) if few or self._shards == 1 else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.
@@ -190,8 +190,8 @@ class _Run:
                 tables.replace("streams", streams.coalesce(1))
         if not of_the_past:
             return streams
-        with self._progress.stage("as of") as said:
-            said.append(_text(self._moment))
+        with self._progress.stage("as of") as details:
+            details.append(_text(self._moment))
             known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
             span = Span(not_over(known.windows, self._moment), self._moment, of_the_past=True)
             then = updated(known, span, self._shards).where("stream is not null").select("stream.*")
@@ -204,27 +204,27 @@ class _Run:
         """
         tables, today = self._tables, self._moment.astimezone(UTC).date()
         oldest = today - timedelta(days=RECHECKED_DAYS)
-        with self._progress.stage("drops") as said:
-            said.append(update_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
+        with self._progress.stage("drops") as details:
+            details.append(update_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
         self._contradictions, worked = self._contradicted()
         known = drops_before(tables, today)
         streams = with_rests(streams, low_before(tables, known.days) if known.days else None, worked)
         number = (today - FIRST_DAY).days
-        return Rests(self._asked.calendars, known.days, number, earlier=known.earlier), streams
+        return Rests(self._request.calendars, known.days, number, earlier=known.earlier), streams
 
     def _contradicted(self) -> tuple[list[Contradiction], DataFrame | None]:
         """Find holidays and outages of the configuration that the history contradicts."""
-        said = ConfiguredSpans.before(self._asked.calendars, self._asked.outages, self._moment.timestamp())
-        if not said.days():
+        spans = ConfiguredSpans.before(self._request.calendars, self._request.outages, self._moment.timestamp())
+        if not spans.days():
             return [], None
         with self._progress.stage("settings") as lines:
-            found, worked = contradicted(self._tables, said, self._shards)
+            found, worked = contradicted(self._tables, spans, self._shards)
             lines.append(f"{len(found)} contradictions" if found else "none")
         return found, worked
 
     def _of_the_past(self) -> bool:
         """Whether more is known than up to the moment that is judged."""
-        if self._asked.as_of is None:
+        if self._request.as_of is None:
             return False
         day = F.lit(self._moment.astimezone(UTC).date())
         later = (
@@ -235,32 +235,32 @@ class _Run:
         return any(not rows.isEmpty() for rows in later)
 
     def _calibrated(self) -> Sequence[Calibration]:
-        asked = self._asked
-        with self._progress.stage("thresholds") as said:
-            if gone := withdraw(self._tables, asked.withdrawn):
-                said.append(f"{gone} acknowledgements taken back")
-            if new := add_acknowledgements(self._tables, asked.acknowledged):
-                said.append(f"{new} newly acknowledged alerts")
+        request = self._request
+        with self._progress.stage("thresholds") as details:
+            if gone := withdraw(self._tables, request.withdrawn):
+                details.append(f"{gone} acknowledgements taken back")
+            if new := add_acknowledgements(self._tables, request.acknowledged):
+                details.append(f"{new} newly acknowledged alerts")
             maxima = self._tables.read("maxima")
-            outages = [*asked.outages, *acknowledged_outages(self._tables, self._moment)]
-            made = calibrate(maxima, self._moment, asked.accepted, outages, asked.overrides, shards=self._shards)
+            outages = [*request.outages, *acknowledged_outages(self._tables, self._moment)]
+            made = calibrate(maxima, self._moment, request.accepted, outages, request.overrides, shards=self._shards)
             keep(self._tables, made, self._moment)
-            said.extend(map(str, made))
+            details.extend(map(str, made))
         return made
 
     def _judged(self, streams: DataFrame, thresholds: Mapping[str, Threshold], rests: Rests) -> DataFrame:
-        with self._progress.stage("verdicts") as said:
-            outages = [*self._asked.outages, *acknowledged_outages(self._tables, self._moment)]
-            rule = Rule(self._moment.timestamp(), thresholds, tuple(self._asked.overrides), {}, rests, tuple(outages))
+        with self._progress.stage("verdicts") as details:
+            outages = [*self._request.outages, *acknowledged_outages(self._tables, self._moment)]
+            rule = Rule(self._moment.timestamp(), thresholds, tuple(self._request.overrides), {}, rests, tuple(outages))
             rows = computed_once(judge(self._tables, streams, self._moment, rule, self._shards))
-            kept = in_one(rows, self._shards)
-            self._tables.put_as_of("verdicts", kept, self._moment)
+            coalesced = in_one(rows, self._shards)
+            self._tables.put_as_of("verdicts", coalesced, self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
-            said.append(f"as of {_text(self._moment)}")
-            said.extend(f"{row['count']} {row['verdict']}" for row in tally)
+            details.append(f"as of {_text(self._moment)}")
+            details.extend(f"{row['count']} {row['verdict']}" for row in tally)
             if not tally:
-                said.append("nothing to judge: the history lists no partition at that moment")
-            against = of_overrides(rows, self._asked.overrides, self._moment.timestamp())
+                details.append("nothing to judge: the history lists no partition at that moment")
+            against = of_overrides(rows, self._request.overrides, self._moment.timestamp())
             found = [*self._contradictions, *against][:MOST]
             keep_contradictions(self._tables, found, self._moment)
         for line in summary_lines(found):
@@ -268,7 +268,7 @@ class _Run:
         return rows
 
     def _published(self, rows: DataFrame, calibrated: Sequence[Calibration], watermark: datetime | None) -> None:
-        with self._progress.stage("publish") as said:
+        with self._progress.stage("publish") as details:
             now = datetime.now(UTC)
             wrong = ahead(self._history, now)
             name = publish(
@@ -280,9 +280,9 @@ class _Run:
                 watermark=watermark,
                 guard=self._tables.guard,
             )
-            said.append(name or "a later one is published already: left in force")
+            details.append(name or "a later one is published already: left in force")
             if wrong is not None:
-                said.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
+                details.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
 
 
 def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
@@ -307,14 +307,14 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     made = rows.where("baseline is not null").select("baseline.*")
     # First, so that a week whose baselines are there has its maxima too.
     over = [week - 1 for week in wanted]
-    tables.replace_where("maxima", in_one(maxima, shards), f"week_ended in ({_listed(over)})")
+    tables.replace_where("maxima", in_one(maxima, shards), f"week_ended in ({_date_literals(over)})")
     made = in_one(made, shards) if few else made.repartition("week")
-    tables.replace_where("baselines", made, f"week in ({_listed(wanted)})")
+    tables.replace_where("baselines", made, f"week in ({_date_literals(wanted)})")
     rows.unpersist()
     return f"of {len(wanted)} weeks"
 
 
-def _listed(weeks: Sequence[int]) -> str:
+def _date_literals(weeks: Sequence[int]) -> str:
     return ", ".join(f"date'{monday(week)}'" for week in weeks)
 
 

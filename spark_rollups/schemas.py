@@ -65,7 +65,7 @@ DAILY = StructType(
 ``active``, ``unknown`` and ``counted`` have a bit for each hour: of which an advance is known, around which records
 were written at unknown moments, and of which records are counted. ``first_ms``, ``last_ms`` and ``fives`` have an
 element for each active hour: its first and last advance in milliseconds within it, and a bit for each slot of five
-minutes with one, 0 where the windows do not tell so finely; ``hour_records`` one for each counted hour.
+minutes with one, 0 where the windows are too coarse for that; ``hour_records`` one for each counted hour.
 ``offset_before``, ``advance_before`` and ``slots_before`` are what was known as the day began: so it is made again
 without the days before it. ``source`` is ``poll`` as soon as a poll contributed. The view ``hourly`` has a row for each
 hour.
@@ -228,8 +228,8 @@ MAXIMA = StructType(
 """The largest score of each stream's silences, by the week in which they began and that in which they ended.
 
 ``kind`` is ``topic`` or ``partition``. There is a row for each week in which a stream with a clock advanced; ``score``
-is null where it was never silent. When that silence was is told where it was unusual: past the score from which an
-incident may hold.
+is null where it was never silent. Its moments are known where it was unusual: past the score from which an incident
+may hold.
 """
 
 CALIBRATION = StructType(
@@ -307,7 +307,7 @@ VERDICTS = StructType(
 ``partitions`` and ``partitions_live`` speak of the whole topic on every row; a partition counts as
 live when its verdict is ``live`` or ``quiet``. It is silent since ``last_advance``, and
 ``dead_since`` is when the silence passed its limit. ``incident`` names the one by which it is held; all of its topics
-have the same, and ``evidence`` says which they are. ``deletion_candidate`` is told of topics whose readers are known
+have the same, and ``evidence`` says which they are. ``deletion_candidate`` is set for topics whose readers are known
 (``spark_rollups.relations``).
 """
 

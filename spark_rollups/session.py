@@ -60,12 +60,12 @@ def require_java() -> None:
     try:
         if java is None:
             raise FileNotFoundError
-        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        completed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         raise SessionError(
             f"Spark needs Java {JAVA_REQUIRED} or later, and none was found by {place}: {advice}"
         ) from None
-    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', completed.stderr + completed.stdout)
     if found is None or int(found[1]) < JAVA_REQUIRED:
         version = found[1] if found else "an unknown version"
         raise SessionError(f"Spark needs Java {JAVA_REQUIRED} or later, {java} is {version}: {advice}")
@@ -92,14 +92,15 @@ def start_session(
     is set up for ``data_bytes`` of Parquet, of which ``new_bytes`` (None: all) are worked through: with little data it
     is mostly planning and compiling.
 
-    The jars come from the cache folder and are downloaded there once. What the JVM says goes to the file
+    The jars come from the cache folder and are downloaded there once. The JVM's output goes to the file
     ``log``. Where the history lies in S3 (``storage``) the connector to it is among them. Raises SessionError when it
     does not start.
     """
-    given, said = dict(conf or {}), _opened(log)
+    given, log_file = dict(conf or {}), _opened(log)
     locks = (DELTA, S3) if _is_s3(storage) else (DELTA,)
-    kept = (_ivy() / "jars").is_dir()  # in a cache that does not last, an archive would be written at each start
-    own = _jars(said, given.get("spark.jars.ivySettings"), locks)
+    # In a cache that does not last, an archive would be written at each start.
+    cache_exists = (_ivy() / "jars").is_dir()
+    own = _jars(log_file, given.get("spark.jars.ivySettings"), locks)
     jars = [*map(str, own), *filter(None, [given.pop("spark.jars", "")])]
     # Short of memory, a JVM collects garbage for minutes before one of its threads fails, and others wait for that one.
     java = "-XX:+ExitOnOutOfMemoryError -XX:+DisplayVMOutputToStderr"
@@ -133,14 +134,14 @@ def start_session(
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
-            archive = _class_archive() if kept else None
+            archive = _class_archive() if cache_exists else None
             java += "" if archive is None else class_archive.java_options(archive)
             settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes, java)
     settings |= given
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(said):
+        with _stderr_to(log_file):
             if submitted:
                 _load(own)
             session = builder.getOrCreate()
@@ -163,7 +164,7 @@ def _keep_off_stdout(session: SparkSession) -> None:
 
 
 def _load(jars: Sequence[Path]) -> None:
-    """Let a JVM that runs already load classes of ``jars``: of spark.jars it then tells its executors only."""
+    """Let a JVM that runs already load classes of ``jars``: by spark.jars only its executors then get them."""
     SparkContext._ensure_initialized()  # noqa: SLF001 - there is no other way to the JVM before there is a session
     jvm = SparkContext._jvm  # noqa: SLF001
     assert jvm is not None
@@ -262,7 +263,7 @@ def _class_archive() -> Path | None:
 
 
 def keep_classes(session: SparkSession) -> str:
-    """Write the archive of Spark's classes, and return what to say of it."""
+    """Write the archive of Spark's classes, and return its size or why there is none, as text."""
     archive = _class_archive()
     if archive is None:
         return "not kept: Java or pyspark has moved"
@@ -273,12 +274,12 @@ def keep_classes(session: SparkSession) -> str:
     return f"{size >> 20} MiB in {archive}: later runs start sooner"
 
 
-def _jars(said: BinaryIO, settings: str | None, locks: Sequence[str]) -> Sequence[Path]:
+def _jars(log_file: BinaryIO, settings: str | None, locks: Sequence[str]) -> Sequence[Path]:
     ivy = _ivy()
     try:
-        return locked_jars(ivy, _java() or "java", said, settings, locks)
+        return locked_jars(ivy, _java() or "java", log_file, settings, locks)
     except JarsError as error:
-        raise SessionError(f"{error}; details in {said.name}") from error
+        raise SessionError(f"{error}; details in {log_file.name}") from error
     except OSError as error:
         raise SessionError(
             f"Spark's jars cannot be kept in {ivy}: {error.strerror}; "
@@ -332,12 +333,12 @@ def _opened(log: Path) -> BinaryIO:
 def _stderr_to(log: BinaryIO) -> Iterator[None]:
     """Let processes started meanwhile write their standard error to ``log``: Ivy and the JVM are talkative."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved_stderr = os.dup(2)
     try:
         with log:
             os.dup2(log.fileno(), 2)
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved_stderr, 2)
+        os.close(saved_stderr)

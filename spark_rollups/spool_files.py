@@ -147,7 +147,10 @@ def _opened(path: Location) -> IO[bytes]:
 def _read(path: Location, file: IO[bytes], schema: StructType) -> pa.Table:
     parquet = pq.ParquetFile(file, page_checksum_verification=True)
     there, footer = parquet.schema_arrow, parquet.metadata
-    told, size = footer.num_rows, sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
+    row_count, size = (
+        footer.num_rows,
+        sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups)),
+    )
     stated = (there.metadata or {}).get(VERSION_KEY)
     if stated is None:
         raise RefusedFileError(
@@ -166,8 +169,8 @@ def _read(path: Location, file: IO[bytes], schema: StructType) -> pa.Table:
     ]
     if len(found) != len(there):
         problems.append("a column name occurs twice")
-    if told > FILE_ROWS:
-        problems.append(f"it must hold at most {FILE_ROWS:,} rows, got {told:,}")
+    if row_count > FILE_ROWS:
+        problems.append(f"it must hold at most {FILE_ROWS:,} rows, got {row_count:,}")
     if size > FILE_BYTES:
         problems.append(f"it must hold at most {FILE_BYTES:,} bytes uncompressed, got {size:,}")
     if problems:
@@ -180,8 +183,8 @@ def _read(path: Location, file: IO[bytes], schema: StructType) -> pa.Table:
     coded = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True, read_dictionary=texts)
     rows = coded.read(list(wanted))
     # Pages have checksums; of the footer only its counts can contradict each other.
-    if rows.num_rows != told:
-        raise pa.ArrowInvalid(f"its footer tells of {told} rows, got {rows.num_rows}")
+    if rows.num_rows != row_count:
+        raise pa.ArrowInvalid(f"its footer tells of {row_count} rows, got {rows.num_rows}")
     rows.validate(full=True)
     written_out = sum(map(_text_bytes, (rows.column(name) for name in texts)))
     if written_out > FILE_BYTES:
@@ -222,19 +225,19 @@ def sound_rows(
     if any(fault.later is not None and pc.any(fault.later).as_py() for fault in faults):
         _require_clock(path, now)
     bad = pc.fill_null(_any_of([fault.rows for fault in faults]), False)
-    refused, kept = rows.filter(bad), rows.filter(pc.invert(bad))
+    refused, sound = rows.filter(bad), rows.filter(pc.invert(bad))
     aside = quarantine / f"{path.stem}.rows.parquet"
-    told = "; ".join(f"{fault.rule}, got {_first_value(rows, fault)}" for fault in faults)
+    violations = "; ".join(f"{fault.rule}, got {_first_value(rows, fault)}" for fault in faults)
     reason = (
-        f"{refused.num_rows} of {rows.num_rows} rows of {path.name} cannot be true: {told}. "
+        f"{refused.num_rows} of {rows.num_rows} rows of {path.name} cannot be true: {violations}. "
         f"They are kept in {aside}: find out who wrote them; moved into the spool that file is looked at again"
     )
     make_folder(quarantine)
     _write_parquet(aside, refused)
     write_whole(quarantine / f"{path.name}.reason.txt", f"{reason}\n")
     # From here on the file holds what Spark may read; its age stays that of the exporter's write.
-    _write_parquet(path, kept, as_old=True)
-    return kept, Refusal(path, reason, refused.num_rows)
+    _write_parquet(path, sound, as_old=True)
+    return sound, Refusal(path, reason, refused.num_rows)
 
 
 def _require_clock(path: Location, now: datetime) -> None:

@@ -65,7 +65,7 @@ _MADE = ("hourly", "yardsticks", "daily", "streams", "drops", "baselines", "maxi
 _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
 """Beside those with a ``date``, which are partitioned by it."""
 
-_LOOKED_FOR_BY = {"windows": "window_start,window_end"}
+_STATISTICS_COLUMNS = {"windows": "window_start,window_end"}
 """The columns of which Delta keeps the range in each file, so that a day need not read the others' windows."""
 
 _COMMIT = re.compile(r"[0-9].*\.json")
@@ -143,12 +143,12 @@ class Tables:
         return self.spark.read.format("delta").load(self.path(name))
 
     def _by_log(self, name: str) -> DataFrame | None:
-        """Return the table as this process reads it itself, None where Delta must, also to say what is wrong."""
+        """Return the table as this process reads it itself, None where Delta must, also to name an error."""
         whole = self._read_here(name, read_whole)
         return None if whole is None else held_here(self.spark, *whole)
 
     def log(self, name: str) -> Log | None:
-        """Return what the log of a small table tells, None where it is left to Delta."""
+        """Return the content of a small table's log, None where it is left to Delta."""
         return self._read_here(name, read_log) if in_own_process(self.spark) else None
 
     def _read_here(self, name: str, read: Callable[[Location], _Found | None]) -> _Found | None:
@@ -188,8 +188,8 @@ class Tables:
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
         if first := not self.exists(name):
             self._begin(name)
-            if name in _LOOKED_FOR_BY:
-                writer = writer.option("delta.dataSkippingStatsColumns", _LOOKED_FOR_BY[name])
+            if name in _STATISTICS_COLUMNS:
+                writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
         if where is not None:
             writer = writer.option("replaceWhere", where)
         by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)
@@ -322,14 +322,14 @@ class Tables:
     def note_layout(self, windows_from: date | None) -> None:
         """Keep on disk which layout the tables have, and from which UTC day on windows are kept."""
         make_folder(self.folder)
-        told = {"layout": LAYOUT, **({} if windows_from is None else {"windows_from": windows_from.isoformat()})}
-        write_whole(self.folder / "layout.json", json.dumps(told) + "\n")
+        content = {"layout": LAYOUT, **({} if windows_from is None else {"windows_from": windows_from.isoformat()})}
+        write_whole(self.folder / "layout.json", json.dumps(content) + "\n")
 
     def windows_from(self) -> date | None:
-        """Return the UTC day that is noted, from which windows are kept; None where no note has one."""
+        """Return the recorded UTC day from which windows are kept, None where none is recorded."""
         try:
-            told = json.loads(read_text(self.folder / "layout.json")).get("windows_from")
-            return None if told is None else date.fromisoformat(told)
+            day = json.loads(read_text(self.folder / "layout.json")).get("windows_from")
+            return None if day is None else date.fromisoformat(day)
         except (OSError, ValueError, AttributeError, TypeError):
             return None
 

@@ -43,15 +43,17 @@ _LISTING = ("state", "reason", "timestamp_type", "leader", "owner", "deleted")
 def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
     """Return the days and the streams of a batch, as rows of either."""
     names = Names(events, state)
-    told, kept = NewRows(events, names), _KnownStreams(state, names, task, events.num_rows)
-    polled_from, polled_offset = told.first_poll(kept.polled_from, kept.polled_offset)
-    rows = told.moments(kept.known, kept.since, task)
+    new_rows, known_streams = NewRows(events, names), _KnownStreams(state, names, task, events.num_rows)
+    polled_from, polled_offset = new_rows.first_poll(known_streams.polled_from, known_streams.polled_offset)
+    rows = new_rows.moments(known_streams.known, known_streams.since, task)
     folded = fold(before_first_poll(rows, polled_from, polled_offset) if task.since is not None else rows[:0])
     if task.since is not None and not task.from_nothing:
-        folded = folded[folded.hours.hour >= kept.since[folded.hours.stream] * DAY_HOURS]
-    days, now = days_of(folded.with_topics(names.topic, names.partitions), kept.known)
-    proved = observed(len(names), told.listings(), told.failures(), told.polls(task.observers)).after(kept.observed)
-    listing = _StreamColumns(told, kept, now, proved, task)
+        folded = folded[folded.hours.hour >= known_streams.since[folded.hours.stream] * DAY_HOURS]
+    days, now = days_of(folded.with_topics(names.topic, names.partitions), known_streams.known)
+    proved = observed(len(names), new_rows.listings(), new_rows.failures(), new_rows.polls(task.observers)).after(
+        known_streams.observed
+    )
+    listing = _StreamColumns(new_rows, known_streams, now, proved, task)
     streams = {
         **names.keys,
         "last_advance": nullable_integers(now.last_advance, MICROS),
@@ -60,7 +62,7 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
         "end_offset": nullable_integers(now.end_offset, pa.int64()),
         "polled_from": nullable_integers(polled_from, MICROS),
         "polled_offset": nullable_integers(polled_offset, pa.int64()),
-        "records_7d": kept.records + _recent(days, len(names), task),
+        "records_7d": known_streams.records + _recent(days, len(names), task),
         **listing.columns(),
     }
     return _either(
@@ -133,10 +135,10 @@ class _KnownStreams:
 
     def _begins(self, names: Names, task: Task) -> Integers:
         since = np.full(len(names), np.iinfo(np.int32).max if task.since is None else task.since, np.int64)
-        if task.kept is not None:
+        if task.windows_from is not None:
             known_since = self._column("known_since")
-            before = (known_since >= 0) & (known_since < task.kept * DAY_HOURS * HOUR_MICROS)
-            since[np.isin(names.topic, names.topic[before])] = task.kept
+            before = (known_since >= 0) & (known_since < task.windows_from * DAY_HOURS * HOUR_MICROS)
+            since[np.isin(names.topic, names.topic[before])] = task.windows_from
         return since
 
     def _count_records(self, rows: Rows, stream: Rows, day: Integers, task: Task) -> None:
@@ -191,17 +193,19 @@ def _recent(days: Days, streams: int, task: Task) -> Integers:
 class _StreamColumns:
     """How each stream is listed, and how far it is proved."""
 
-    def __init__(self, told: NewRows, kept: _KnownStreams, now: StreamTotals, proved: Observed, task: Task) -> None:
-        count = len(kept.row)
-        self._told, self._kept, self._proved = told, kept, proved
-        newest = told.newest(count)
-        at = np.where(newest >= 0, told.at[newest] if len(told.at) else UNKNOWN, UNKNOWN)
-        self._at = np.maximum(at, kept.listed_at)
-        self._from = np.where(kept.listed_at > at, kept.after + kept.row, newest)
+    def __init__(
+        self, new_rows: NewRows, known_streams: _KnownStreams, now: StreamTotals, proved: Observed, task: Task
+    ) -> None:
+        count = len(known_streams.row)
+        self._new_rows, self._known_streams, self._proved = new_rows, known_streams, proved
+        newest = new_rows.newest(count)
+        at = np.where(newest >= 0, new_rows.at[newest] if len(new_rows.at) else UNKNOWN, UNKNOWN)
+        self._at = np.maximum(at, known_streams.listed_at)
+        self._from = np.where(known_streams.listed_at > at, known_streams.after + known_streams.row, newest)
         self._until = proved.until
         self._later = np.zeros(count, np.bool_)
         if task.of_the_past:
-            later = told.later(count, task)
+            later = new_rows.later(count, task)
             self._later = (later >= 0) & (self._at < 0) & (now.last_advance >= 0)
             self._from = np.where(self._later, later, self._from)
             self._at = np.where(self._later, task.until, self._at)
@@ -229,7 +233,7 @@ class _StreamColumns:
         }
 
     def _taken(self, of_events: str, of_state: str, rows: Rows) -> pa.Array:
-        both = pa.concat_arrays([column(self._told.events, of_events), column(self._kept.state, of_state)])
+        both = pa.concat_arrays([column(self._new_rows.events, of_events), column(self._known_streams.state, of_state)])
         return both.take(pa.array(rows, pa.int64(), mask=rows < 0))
 
 

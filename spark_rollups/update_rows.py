@@ -53,14 +53,14 @@ class Task:
     """Everything is rebuilt, without what was known before."""
     observers: Observers
     schema: pa.Schema
-    kept: int | None = None
+    windows_from: int | None = None
     """Of topics that were known before this day only those from then on are made: older windows are gone."""
 
 
 def _moments_of(columns: Mapping[str, NDArray[Any]], stream: Rows) -> Moments:
     count = len(stream)
     unknown, nothing = np.full(count, UNKNOWN, np.int64), np.zeros(count, np.int64)
-    told: dict[str, NDArray[Any]] = {
+    filled: dict[str, NDArray[Any]] = {
         "kind": nothing.astype(np.int8),
         "records": nothing,
         "regressions": nothing,
@@ -70,7 +70,7 @@ def _moments_of(columns: Mapping[str, NDArray[Any]], stream: Rows) -> Moments:
         **dict.fromkeys(("at", "until", "start_offset", "end_offset", "first", "last", "polled_before"), unknown),
         **columns,
     }
-    return Moments(stream=stream, **told)
+    return Moments(stream=stream, **filled)
 
 
 class NewRows:
@@ -99,12 +99,12 @@ class NewRows:
     def moments(self, before: StreamTotals, since: Integers, task: Task) -> Moments:
         """Return the rows to fold, with what was known before them; days are made from ``since`` on [streams]."""
         begin = (since if task.since is not None else since * 0) * DAY_HOURS * HOUR_MICROS
-        look = (self.kind == INVENTORY) & ~self.deleted & (self.end_offset >= 0)
-        window = np.isin(self.kind, (BACKFILLED, POLLED)) & flags(column(self.events, "happened"))
+        is_inventory = (self.kind == INVENTORY) & ~self.deleted & (self.end_offset >= 0)
+        is_window = np.isin(self.kind, (BACKFILLED, POLLED)) & flags(column(self.events, "happened"))
         if not task.from_nothing:
-            look &= self.at >= begin[self.stream]
-            window &= self.until > begin[self.stream]
-        rows = np.flatnonzero(look | window)
+            is_inventory &= self.at >= begin[self.stream]
+            is_window &= self.until > begin[self.stream]
+        rows = np.flatnonzero(is_inventory | is_window)
         chosen = self.events.take(pa.array(rows))
         columns: dict[str, NDArray[Any]] = {
             name: integers(column(chosen, name))
@@ -117,7 +117,7 @@ class NewRows:
         columns["resolution"] = np.nan_to_num(floats(column(chosen, "resolution")))
         columns["polled"], columns["exporter"] = self.polled[rows], self.exporter[rows].astype(np.int32)
         columns["polled_before"] = self._polled_before(rows, task.observers)
-        told = _moments_of(columns, self.stream[rows])
+        new_moments = _moments_of(columns, self.stream[rows])
         carried = np.flatnonzero(before.end_offset >= 0)
         then = begin[carried]
         ends: dict[str, NDArray[Any]] = {
@@ -126,14 +126,14 @@ class NewRows:
             "until": then,
             "end_offset": before.end_offset[carried],
         }
-        return Moments.joined([told, _moments_of(ends, carried)])
+        return Moments.joined([new_moments, _moments_of(ends, carried)])
 
     def _polled_before(self, rows: Rows, observers: Observers) -> Integers:
         found = np.full(len(rows), UNKNOWN, np.int64)
-        looks = self.kind[rows] == INVENTORY
+        is_inventory = self.kind[rows] == INVENTORY
         for number, name in enumerate(self._clusters):
             polls = observers.polled.get(name)
-            mine = np.flatnonzero(looks & (self.cluster[rows] == number))
+            mine = np.flatnonzero(is_inventory & (self.cluster[rows] == number))
             if polls is not None and len(polls) and len(mine):
                 place = np.searchsorted(polls, self.at[rows[mine]]) - 1
                 found[mine] = np.where(place >= 0, polls[place], UNKNOWN)
@@ -189,9 +189,9 @@ class NewRows:
 def _numbered(values: pa.Array) -> tuple[list[str], Rows]:
     """Return the texts in order, and the number of each row's."""
     encoded = values.dictionary_encode()
-    words = encoded.dictionary.to_pylist()
-    order = sorted(range(len(words)), key=words.__getitem__)
-    rank = np.zeros(len(words), np.intp)
-    rank[order] = np.arange(len(words))
+    distinct = encoded.dictionary.to_pylist()
+    order = sorted(range(len(distinct)), key=distinct.__getitem__)
+    rank = np.zeros(len(distinct), np.intp)
+    rank[order] = np.arange(len(distinct))
     codes = encoded.indices.to_numpy(zero_copy_only=False)
-    return [words[place] for place in order], rank[codes] if len(words) else np.zeros(0, np.intp)
+    return [distinct[place] for place in order], rank[codes] if len(distinct) else np.zeros(0, np.intp)

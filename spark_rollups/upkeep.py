@@ -17,7 +17,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain.retention import KEPT_DAYS
+from exporter.domain.retention import RETENTION_DAYS
 from exporter.storage import Location, files_in
 from spark_rollups.batches import KEY
 from spark_rollups.durable import read_text, write_whole
@@ -43,14 +43,14 @@ _SPOOLED = ("windows", "coverage", "inventory", "relations")
 class Retention:
     """For how many days rows are kept, by table, and for how many hours files that no table needs any more."""
 
-    days: Mapping[str, float] = field(default_factory=lambda: dict(KEPT_DAYS))
+    days: Mapping[str, float] = field(default_factory=lambda: dict(RETENTION_DAYS))
     file_hours: float = 7 * 24.0
 
 
 def is_due(tables: Tables, moment: datetime, now: datetime) -> bool:
     """Tell whether a week has begun since the last time; the first run only notes its week.
 
-    A last time that is still to come was noted by a clock that was ahead, and counts for nothing.
+    A last time that is still to come was recorded by a clock that was ahead, and counts for nothing.
     """
     week = week_of(moment.astimezone(UTC).date())
     path = tables.folder / "upkeep.json"
@@ -80,19 +80,19 @@ def clock_ahead(tables: Tables, moment: datetime) -> str | None:
 def windows_kept_from(tables: Tables, now: datetime) -> date | None:
     """Return the UTC day from which windows are kept, None where none was ever deleted.
 
-    Where the note of it is lost, torn or of a clock that was ahead, the tables tell: a stream advanced before the
+    Where the note of it is lost, torn or of a clock that was ahead, the tables show it: a stream advanced before the
     first window.
     """
-    noted = tables.windows_from()
-    if noted is None and tables.layout() == LAYOUT:
+    windows_from = tables.windows_from()
+    if windows_from is None and tables.layout() == LAYOUT:
         return None
-    if noted is not None and noted <= now.astimezone(UTC).date():
-        return noted
+    if windows_from is not None and windows_from <= now.astimezone(UTC).date():
+        return windows_from
     # Either may be lost, and is made again of the other one.
-    told, since = ("streams", "known_since") if tables.exists("streams") else ("daily", "first_advance")
-    if not tables.exists(told):
+    table, since = ("streams", "known_since") if tables.exists("streams") else ("daily", "first_advance")
+    if not tables.exists(table):
         return None
-    known = tables.read(told).agg(F.min(F.to_date(since))).collect()[0][0]
+    known = tables.read(table).agg(F.min(F.to_date(since))).collect()[0][0]
     first = tables.read("windows").agg(F.min("date")).collect()[0][0]
     if first is None:
         first = tables.read("daily").agg(F.max("date")).collect()[0][0]
@@ -112,19 +112,25 @@ def note(tables: Tables, moment: datetime) -> None:
 def run_upkeep(tables: Tables, history: Location, moment: datetime, retention: Retention) -> str:
     """Delete, put together and remove; return what was done, in words."""
     cutoffs = {name: (moment - timedelta(days=days)).astimezone(UTC).date() for name, days in retention.days.items()}
-    past = {name: cutoff for name, cutoff in cutoffs.items() if tables.exists(name) and _is_past(tables, name, cutoff)}
+    expired = {
+        name: cutoff
+        for name, cutoff in cutoffs.items()
+        if tables.exists(name) and _has_expired_rows(tables, name, cutoff)
+    }
     staying = {
-        name: tables.read(name).where(_dated(name) >= F.lit(past[name])).count() for name in _SPOOLED if name in past
+        name: tables.read(name).where(_dated(name) >= F.lit(expired[name])).count()
+        for name in _SPOOLED
+        if name in expired
     }
     _cut_ledger(tables, history, staying)
-    for name, cutoff in past.items():
+    for name, cutoff in expired.items():
         if name == "windows":
             tables.note_layout(cutoff)
         if name == "baselines":
             tables.replace_where(name, _in_force(tables, cutoff), f"week < date'{cutoff}'")
         else:
             _table(tables, name).delete(_dated(name) < F.lit(cutoff))
-    deleted = [*past, *(["streams"] if _drop_streams(tables, retention) else [])]
+    deleted = [*expired, *(["streams"] if _drop_streams(tables, retention) else [])]
     for name in _APPENDED:
         if tables.exists(name) and _is_in_pieces(tables, name):
             _table(tables, name).optimize().executeCompaction()
@@ -161,7 +167,7 @@ def _dated(name: str) -> Column:
     return F.to_date(_DATED_BY.get(name, "date"))
 
 
-def _is_past(tables: Tables, name: str, cutoff: date) -> bool:
+def _has_expired_rows(tables: Tables, name: str, cutoff: date) -> bool:
     """Tell whether any row that no verdict rests on is dated before a UTC day."""
     rows = tables.read(name).where(_dated(name) < F.lit(cutoff))
     if name == "baselines":
@@ -204,20 +210,20 @@ def _cut_ledger(tables: Tables, history: Location, staying: Mapping[str, int]) -
 def _drop_streams(tables: Tables, retention: Retention) -> bool:
     """Forget partitions that are gone, and topics without any left; return whether there were any.
 
-    A deleted one is gone once the inventory, which is looked at as of the past, has no row of it; any other once
-    nothing was heard of it for as long as days are kept. Time counts up to the last listing of its cluster: where
+    A deleted one is gone once the inventory, which is also read as of the past, has no row of it. Any other is gone
+    once it was not seen for as long as days are kept. Time counts up to the last listing of its cluster: where
     nobody lists anything, all stays.
     """
     rows, now = tables.read("streams"), F.max("listed_at").over(Window.partitionBy("cluster"))
     inventory, daily = (now - F.lit(timedelta(days=retention.days[name])) for name in ("inventory", "daily"))
-    heard_of = F.greatest("listed_at", "last_advance", "polled_from")
-    gone = F.when(F.col("deleted"), F.col("listed_at") < inventory).otherwise(heard_of < daily)
-    told = rows.withColumn("gone", F.col("partition").isNotNull() & F.coalesce(gone, F.lit(False)))
-    if told.where("gone").isEmpty():
+    last_seen = F.greatest("listed_at", "last_advance", "polled_from")
+    gone = F.when(F.col("deleted"), F.col("listed_at") < inventory).otherwise(last_seen < daily)
+    marked = rows.withColumn("gone", F.col("partition").isNotNull() & F.coalesce(gone, F.lit(False)))
+    if marked.where("gone").isEmpty():
         return False
     left = F.bool_or(F.col("partition").isNotNull() & ~F.col("gone")).over(
         Window.partitionBy("cluster", "topic", "topic_id")
     )
-    stays = told.withColumn("left", left).where("not gone and left").drop("gone", "left")
+    stays = marked.withColumn("left", left).where("not gone and left").drop("gone", "left")
     tables.replace("streams", stays.coalesce(1))
     return True

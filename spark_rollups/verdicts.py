@@ -23,7 +23,7 @@ from exporter.domain.hours import UNKNOWN
 from exporter.domain.incidents import Silent, hold
 from exporter.domain.incidents import Streams as Together
 from exporter.domain.layout import NO_LEADER
-from exporter.domain.observation import listed_streams
+from exporter.domain.observation import existing_streams
 from exporter.domain.overrides import Entries
 from exporter.domain.readings import State
 from exporter.domain.rests import Rest, Rests
@@ -104,12 +104,12 @@ def with_rests(streams: DataFrame, low: DataFrame | None, worked: DataFrame | No
     ``low_on`` are the days (since 1970) of drops in which the topic took part, rows of ``low`` (cluster, topic, day);
     ``worked`` is whether it worked through a holiday, as those of ``worked`` (cluster, topic) did.
     """
-    parts = [] if low is None else [low.withColumn("worked", F.lit(False))]
+    frames = [] if low is None else [low.withColumn("worked", F.lit(False))]
     if worked is not None:
-        parts.append(worked.withColumns({"day": F.lit(None).cast("int"), "worked": F.lit(True)}))
-    if not parts:
+        frames.append(worked.withColumns({"day": F.lit(None).cast("int"), "worked": F.lit(True)}))
+    if not frames:
         return streams
-    by_topic = functools.reduce(DataFrame.unionByName, parts).groupBy("cluster", "topic")
+    by_topic = functools.reduce(DataFrame.unionByName, frames).groupBy("cluster", "topic")
     of_topics = by_topic.agg(F.collect_list("day").alias("low_on"), F.bool_or("worked").alias("worked"))
     return streams.join(of_topics, ["cluster", "topic"], "left")
 
@@ -150,7 +150,7 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
     row = np.full(len(names), UNKNOWN, np.intp)
     row[names.rows[0]] = np.arange(streams.num_rows)
     rule = replace(rule, rests=_rests_of(streams, rule.rests, Entries(rule.outages)))
-    there = _listed(streams, names, row, rule)
+    there = _existing(streams, names, row, rule)
     if not there.any():
         return schema.empty_table()
     numbers_of_topics = np.unique(names.topic[there], return_inverse=True)
@@ -189,12 +189,12 @@ def _rests_of(streams: pa.Table, rests: Rests, outages: Entries[Outage]) -> Rest
     return rests.of_topics(low, worked, repaired)
 
 
-def _listed(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
+def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
     """Tell of each stream whether it is a partition that exists."""
     cluster = names.keys["cluster"].to_pylist()
     listed_at = values_at(integers(column(streams, "listed_at")), row, UNKNOWN)
     deleted = values_at(flags(column(streams, "deleted")), row, False)
-    there = listed_streams(cluster, names.name, names.topic_id, listed_at, deleted, rule.polled)
+    there = existing_streams(cluster, names.name, names.topic_id, listed_at, deleted, rule.polled)
     return there & (np.arange(len(names)) < names.partitions)
 
 
@@ -203,17 +203,17 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     keys = names.of(chosen)
     row = row[chosen]
 
-    def told(name: str, read: Any, otherwise: Any) -> Any:
+    def values_of(name: str, read: Any, otherwise: Any) -> Any:
         return values_at(read(column(streams, name)), row, otherwise)
 
-    last, until = told("last_advance", seconds, np.nan), told("observed_until", seconds, np.nan)
+    last, until = values_of("last_advance", seconds, np.nan), values_of("observed_until", seconds, np.nan)
     # Nothing later than the moment that is judged is proof of a silence at it.
     until = np.where(until > rule.as_of, np.fmax(last, rule.as_of), until)
-    since = told("unreadable_since", seconds, np.nan)
+    since = values_of("unreadable_since", seconds, np.nan)
     with np.errstate(invalid="ignore"):
         unread = ~np.isnan(since) & ~(since < until)
-    end = told("end_offset", floats, np.nan)
-    state = told("state", texts, None)
+    end = values_of("end_offset", floats, np.nan)
+    state = values_of("state", texts, None)
     cluster, name = texts(keys["cluster"]), texts(keys["topic"])
     resting = np.empty(len(chosen), object)
     resting[:] = [rule.rests.of(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
@@ -225,17 +225,17 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         name=name,
         topic_id=texts(keys["topic_id"]),
         partition=names.partition[chosen].astype(np.int32),
-        leader=told("leader", integers, NO_LEADER).astype(np.int32),
+        leader=values_of("leader", integers, NO_LEADER).astype(np.int32),
         state=np.where(unread, State.UNREADABLE.value, state),
-        reason=np.where(unread, told("unreadable_reason", texts, None), told("reason", texts, None)),
-        timestamp_type=told("timestamp_type", texts, None),
+        reason=np.where(unread, values_of("unreadable_reason", texts, None), values_of("reason", texts, None)),
+        timestamp_type=values_of("timestamp_type", texts, None),
         observed_until=until,
         unreadable_since=np.where(unread, since, np.nan),
         last_advance=last,
-        known_since=told("known_since", seconds, np.nan),
-        known_slots=told("known_slots", integers, 0),
-        end_offset=np.where(np.isnan(end), told("latest_offset", floats, np.nan), end),
-        records_7d=np.maximum(told("records_7d", integers, 0), 0),
+        known_since=values_of("known_since", seconds, np.nan),
+        known_slots=values_of("known_slots", integers, 0),
+        end_offset=np.where(np.isnan(end), values_of("latest_offset", floats, np.nan), end),
+        records_7d=np.maximum(values_of("records_7d", integers, 0), 0),
         rests=resting,
         falling=falling,
     )

@@ -48,7 +48,7 @@ class Checkpoint:
         self._cluster = cluster
         self._lock: IO[str] | Lease | None = None
         self._log: IO[str] | None = None
-        self._parts = 0
+        self._part_number = 0
 
     def __enter__(self) -> Self:
         try:
@@ -112,8 +112,8 @@ class Checkpoint:
             raise HistoryError(
                 f"a backfill of cluster {self._cluster} by {error} took over; wait until it ends, then run this again"
             ) from None
-        self._parts += 1
-        part = self.path.with_name(f"{self.path.name}.{self._parts:08d}")
+        self._part_number += 1
+        part = self.path.with_name(f"{self.path.name}.{self._part_number:08d}")
         put(part, lambda file: file.write(text.encode()))
 
     def _text(self) -> str:
@@ -122,12 +122,12 @@ class Checkpoint:
                 texts = [file.read()]
         except FileNotFoundError:
             return ""
-        for part in self._listed_parts():
+        for part in self._part_files():
             with opened(part) as file:
                 texts.append(file.read())
         return b"".join(texts).decode()
 
-    def _listed_parts(self) -> list[Location]:
+    def _part_files(self) -> list[Location]:
         """Return the lines that were added in object storage, in the order in which they were written."""
         if isinstance(self.path, Path):
             return []
@@ -180,7 +180,7 @@ class Checkpoint:
             lines += [_batch(WrittenStreams(streams[some], spans[some]), None), {"written": None}]
         put(self.path, lambda file: file.writelines(f"{json.dumps(line)}\n".encode() for line in lines))
         # Oldest first: an older line that outlived a newer one would take its place.
-        for part in self._listed_parts():
+        for part in self._part_files():
             delete(part)
         return self.path.open("a", encoding="utf-8") if isinstance(self.path, Path) else None
 

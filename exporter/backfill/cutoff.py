@@ -84,13 +84,13 @@ class Batch:
     def retention(self) -> Floats:
         """[n]: seconds after which records are deleted."""
         configs = [info.config for info in self.infos]
-        kept = [
+        seconds = [
             config.retention_seconds or math.inf
             if config is not None and "delete" in (config.cleanup_policy or "")
             else math.inf
             for config in configs
         ]
-        return np.array(kept, dtype=np.float64)[self.layout.topic]
+        return np.array(seconds, dtype=np.float64)[self.layout.topic]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +143,7 @@ class CutoffReader:
         """Look up EARLIEST, LATEST and MAX_TIMESTAMP once; no record written later belongs to this backfill.
 
         The look-ups of the whole batch must take little time. If LATEST came a minute after the moment of the cutoff,
-        records of that minute would seem to be from the future. Brokers that are ``gone`` are not asked.
+        records of that minute would seem to be from the future. Brokers that are ``gone`` get no request.
         """
         ends = self._ask(batch, gone)
         first, last = ends.earliest, ends.latest
@@ -186,9 +186,9 @@ class CutoffReader:
         led = np.flatnonzero((batch.leader != NO_LEADER) & ~np.isin(batch.leader, list(gone)))
         keys, leaders = list(batch.layout), batch.leader.tolist()
         # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
-        asked = {keys[row]: leaders[row] for row in led.tolist()}
-        earliest = self._source.earliest(asked)
-        first = _by_row(len(batch), led, (earliest.get(key) for key in asked))
+        leader_of = {keys[row]: leaders[row] for row in led.tolist()}
+        earliest = self._source.earliest(leader_of)
+        first = _by_row(len(batch), led, (earliest.get(key) for key in leader_of))
         now = self._clock.now()
         begun = led[first.found[led]]
         latest = self._source.latest({keys[row]: leaders[row] for row in begun.tolist()})

@@ -91,7 +91,7 @@ def backfill(
     dated more than the slack after the cutoff hides every slot that follows the record before it. These slots become
     one window with ``future_timestamps`` 1 and no times.
 
-    ``progress`` is called after every few thousand look-ups. Raises SourceError when the cluster cannot be asked. A
+    ``progress`` is called after every few thousand look-ups. Raises SourceError when the cluster cannot be queried. A
     partition or broker that fails costs only itself, and is tried once more at the end.
     """
     before = WrittenStreams.none() if written is None else written

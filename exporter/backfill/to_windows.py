@@ -119,10 +119,10 @@ class WindowBuilder:
         newest = np.full(len(slots), np.nan)
         newest[last] = np.where(hidden[some], np.nan, self._newest(cutoffs, stretches[some], slots[last]))
         found = self._of_slots(stretches, slots, newest)
-        kept = np.ones(len(slots), dtype=np.bool_)
-        kept[last[shared]] = False
+        keep = np.ones(len(slots), dtype=np.bool_)
+        keep[last[shared]] = False
         rest = np.flatnonzero(hidden)
-        begun, found = slots.stretch[kept], found[kept]
+        begun, found = slots.stretch[keep], found[keep]
         alone = ~np.isin(rest, begun)
         return Windows.joined([found, self._of_hidden(stretches[rest], hidden_from[rest], hidden_at[rest], alone)])
 

@@ -57,10 +57,10 @@ class Ends(Protocol):
     def groups(self) -> Groups:
         """The interface for groups."""
 
-    def starts(self, asked: Membership) -> Answers:
+    def starts(self, membership: Membership) -> Answers:
         """EARLIEST (KIP-79) of partitions, which have leaders."""
 
-    def ends(self, asked: Membership) -> Answers:
+    def ends(self, membership: Membership) -> Answers:
         """LATEST (KIP-79) of partitions, which have leaders."""
 
     def lookups(self) -> Mapping[str, int]:
@@ -83,8 +83,8 @@ class _Tally:
     failures: Counter[Reason] = field(default_factory=Counter)
     groups: dict[str, Group] = field(default_factory=dict)
     """Each group without its partitions; ``topics`` are those assigned to a member."""
-    parts: list[Positions] = field(default_factory=list)
-    kept: set[str] = field(default_factory=set)
+    positions: list[Positions] = field(default_factory=list)
+    missed: set[str] = field(default_factory=set)
     """Groups that could not be read, and keep their last values."""
     read: int = 0
 
@@ -169,7 +169,7 @@ class GroupWatch:
             listing = self._source.groups.list_groups()
         except SourceError as error:
             problem, reason = error.detail, error.reason
-            tally.kept.update(self._groups)
+            tally.missed.update(self._groups)
         else:
             unlisted, all_visible = listing.unlisted, listing.all_visible
             names = sorted(filter(self._in_scope, listing.names))
@@ -178,11 +178,11 @@ class GroupWatch:
             for at in range(0, len(names), GROUPS_AT_A_TIME):
                 if stop() or self._clock.monotonic() - started >= self.interval:
                     tally.failures[Reason.TIMED_OUT] += len(names) - at
-                    tally.kept.update(names[at:])
+                    tally.missed.update(names[at:])
                     break
                 self._read(names[at : at + GROUPS_AT_A_TIME], tally)
             if unlisted:
-                tally.kept.update(self._groups.keys() - listing.names)
+                tally.missed.update(self._groups.keys() - listing.names)
         snapshot = self._snapshot
         positions = self._joined(tally, _NO_LAYOUT if snapshot is None else snapshot.table.layout)
         time_lags: Mapping[str, int] = {}
@@ -225,25 +225,27 @@ class GroupWatch:
 
     def _joined(self, tally: _Tally, layout: Layout) -> Positions:
         """Return the positions of all groups; those missed too often are left out."""
-        kept = {name for name in tally.kept if self._missed.get(name, self._missed_sweeps) < self._missed_sweeps}
-        tally.groups |= {name: self._groups[name] for name in kept}
-        return Positions.joined([*tally.parts, self._positions.missed_again(kept)], layout)
+        retained = {name for name in tally.missed if self._missed.get(name, self._missed_sweeps) < self._missed_sweeps}
+        tally.groups |= {name: self._groups[name] for name in retained}
+        return Positions.joined([*tally.positions, self._positions.missed_again(retained)], layout)
 
     def _read(self, names: Sequence[str], tally: _Tally) -> None:
         # Before the offsets: a later poll proves nothing about them.
         table = Table.empty(_NO_LAYOUT) if self._snapshot is None else self._snapshot.table
         described = self._source.groups.describe(names)
         # Wait for a coordinator that does not answer only once.
-        silent = {name: said for name, said in described.items() if isinstance(said, Reason) and said in _NO_ANSWER}
+        silent = {
+            name: answer for name, answer in described.items() if isinstance(answer, Reason) and answer in _NO_ANSWER
+        }
         committed = self._source.groups.committed([name for name in described if name not in silent])
         failed = {**silent, **committed.failed}
         tally.failures.update(failed.values())
-        tally.kept.update(failed)
+        tally.missed.update(failed)
         rows, offsets = _laid_out(committed, table.layout)
         ends, lag = self._compared(table, rows.partition, offsets)
         lost, known = self._lost(table, rows.partition, offsets, ends == ANSWERED)
         now = self._clock.now()
-        tally.parts.append(Positions.read(rows, now, offsets, ends, lag, lost, known))
+        tally.positions.append(Positions.read(rows, now, offsets, ends, lag, lost, known))
         for name in rows.names:
             description = described[name]
             if isinstance(description, Reason):
@@ -261,11 +263,11 @@ class GroupWatch:
         polled = table.reason_now[rows]
         unled = np.where(silent, reason_code(Reason.LEADER_UNREACHABLE), reason_code(Reason.NO_LEADER))
         reason, lag = np.where(polled > ANSWERED, polled, unled).astype(np.int8), np.zeros(len(rows), dtype=np.int64)
-        asked = np.flatnonzero((leader != NO_LEADER) & ~silent)
-        ends, place = self._ask_once(self._source.ends, table, rows[asked])
-        self._silent.update(leader[asked][rows_with(ends.reason, list(_NO_ANSWER))[place]].tolist())
-        reason[asked] = _why_unknown(ends)[place]
-        lag[asked] = np.maximum(0, ends.offset[place] - offsets[asked])
+        wanted = np.flatnonzero((leader != NO_LEADER) & ~silent)
+        ends, place = self._ask_once(self._source.ends, table, rows[wanted])
+        self._silent.update(leader[wanted][rows_with(ends.reason, list(_NO_ANSWER))[place]].tolist())
+        reason[wanted] = _why_unknown(ends)[place]
+        lag[wanted] = np.maximum(0, ends.offset[place] - offsets[wanted])
         return reason, lag
 
     def _lost(self, table: Table, rows: Rows, offsets: Offsets, readable: Flags) -> tuple[Offsets, Flags]:
@@ -298,8 +300,8 @@ def _laid_out(committed: Committed, layout: Layout) -> tuple[GroupRows, Offsets]
     numbers = {name: number for number, name in enumerate(names)}
     given = np.array([numbers[name] for name in committed.names], dtype=np.intp)
     group = np.repeat(given, np.diff(committed.first))
-    kept = np.flatnonzero(partition >= 0)
-    order = kept[np.lexsort((partition[kept], group[kept]))]
+    watched = np.flatnonzero(partition >= 0)
+    order = watched[np.lexsort((partition[watched], group[watched]))]
     return GroupRows(names, layout, group[order], partition[order]), committed.offset[order]
 
 

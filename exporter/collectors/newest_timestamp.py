@@ -58,43 +58,43 @@ class Search:
         A record from before the requested time, and too many answers, end the search with ``Reason.OTHER``. A timeout
         is retried once: a broker sometimes drops a look-up in its remote tier (seen on 4.3.1).
         """
-        asked = self.target
-        assert asked is not None
+        target = self.target
+        assert target is not None
         self._left -= 1
         if answer.reason is Reason.TIMED_OUT and not self._timed_out:
             self._timed_out = True
         elif answer.reason is not None:
             self._fail(answer.reason)
         else:
-            self._learn(asked, answer)
+            self._learn(target, answer)
         if self.target is not None and not self._left:
             self._fail(Reason.OTHER)
 
-    def _learn(self, asked: int, answer: Answer) -> None:
+    def _learn(self, target: int, answer: Answer) -> None:
         if answer.offset is None or answer.timestamp is None or answer.offset >= self._latest:
             # A record at or past ``latest`` was written since, and no earlier record is as late.
-            self._not_there = asked
-        elif (there := round(answer.timestamp * 1000)) < asked:
+            self._not_there = target
+        elif (there := round(answer.timestamp * 1000)) < target:
             self._fail(Reason.OTHER)
             return
         else:
             self._there, self._offset = there, answer.offset
-        self.target = self._next(asked, last=answer.offset == self._latest - 1)
+        self.target = self._next(target, last=answer.offset == self._latest - 1)
 
     def _fail(self, reason: Reason) -> None:
         self.target, self.reason, self._there = None, reason, None
 
-    def _next(self, asked: int, *, last: bool) -> int | None:
-        """Return the next time after ``asked``; ``last``: the record found is the last one."""
+    def _next(self, target: int, *, last: bool) -> int | None:
+        """Return the time to look up after ``target``; ``last``: the record found is the last one."""
         if self._there is None:
             # The guess is gone: start from the beginning, unless that was looked up already.
-            return 0 if asked else None
+            return 0 if target else None
         if self._there >= _END_MS or (self._not_there is not None and self._not_there <= self._there + 1):
             return None
-        if last or (self._not_there is None and asked == self._there == self._guess):
+        if last or (self._not_there is None and target == self._there == self._guess):
             return self._there + 1
         if self._not_there is None:
-            return max(self._now, self._there + 1) if asked < self._now else _END_MS
+            return max(self._now, self._there + 1) if target < self._now else _END_MS
         return (self._there + self._not_there + 1) // 2
 
 

@@ -162,12 +162,12 @@ class Poller:
         )
         seen = ends.sightings()
         table = self._restored(observe(table, seen, taken_at), table, metadata)
-        asked = np.union1d(unsettled(table), self._undecided(table))
+        wanted = np.union1d(unsettled(table), self._undecided(table))
         newest = Answers.none(0)
-        if len(asked):
-            newest = self._source.max_timestamp(asked, table.earliest[asked], table.latest[asked])
+        if len(wanted):
+            newest = self._source.max_timestamp(wanted, table.earliest[wanted], table.latest[wanted])
         supported = self._source.max_timestamp_supported()
-        self._table = self._concluded(table, asked, newest, metadata, supported, taken_at)
+        self._table = self._concluded(table, wanted, newest, metadata, supported, taken_at)
         set_by, self._clock_set = self._clock_set, 0.0
         self._started = started
         with_records = int(np.count_nonzero(table.read & (table.latest > table.earliest)))
@@ -179,29 +179,29 @@ class Poller:
             table=self._table,
             max_timestamp_supported=dict(supported),
             lookups=self._new_lookups(),
-            lookups_saved=with_records - len(asked),
+            lookups_saved=with_records - len(wanted),
             clock_set=set_by,
             inspected=NO_INSPECTIONS if self._inspections is None else self._inspections.results(metadata),
         )
 
     def _restored(self, table: Table, before: Table, metadata: Metadata) -> Table:
         """Restore silences from before a restart, for partitions that are read for the first time."""
-        told = self._unchanged
-        rows = told.rows_in(table.layout)
+        unchanged = self._unchanged
+        rows = unchanged.rows_in(table.layout)
         read = np.zeros(len(rows), dtype=np.bool_)
         read[rows >= 0] = table.read[rows[rows >= 0]]
         if not read.any():
             return table
-        self._unchanged = told.part(np.flatnonzero(~read))
+        self._unchanged = unchanged.part(np.flatnonzero(~read))
         first = np.flatnonzero(read)
         first = first[np.isnan(before.last_good_poll[rows[first]])]
-        first = first[told.is_of(first, {name: info.topic_id for name, info in metadata.topics.items()})]
-        return stood(table, rows[first], told.end_offset[first], told.since[first])
+        first = first[unchanged.is_of(first, {name: info.topic_id for name, info in metadata.topics.items()})]
+        return stood(table, rows[first], unchanged.end_offset[first], unchanged.since[first])
 
     def _concluded(
         self,
         table: Table,
-        asked: Rows,
+        wanted: Rows,
         newest: Answers,
         metadata: Metadata,
         supported: Mapping[int, bool],
@@ -211,7 +211,7 @@ class Poller:
         unable = [broker for broker, known in supported.items() if not known]
         latest_allowed = taken_at + self._future_slack
         given = Circumstances(tiered, np.isin(table.led_by, unable), latest_allowed, taken_at)
-        table = conclude(table, asked, newest, given)
+        table = conclude(table, wanted, newest, given)
         rows = np.flatnonzero(tiered & table.read)
         if self._tier is None or not len(rows):
             return table
@@ -305,8 +305,8 @@ class _Ends:
             self._earliest.put(fell, source.earliest(fell))
 
     def _fell(self) -> Flags:
-        told = (self._latest.reason == ANSWERED) & self._latest.found
-        fell: Flags = self._known & told & (self._latest.offset < self.table.latest)
+        answered = (self._latest.reason == ANSWERED) & self._latest.found
+        fell: Flags = self._known & answered & (self._latest.offset < self.table.latest)
         return fell
 
     def outdated(self) -> bool:
@@ -350,21 +350,21 @@ class _Ends:
 
     def due_next(self, now: float, interval: float) -> Floats:
         """Return when EARLIEST is due again (monotonic), after the first time spread evenly over the ``interval``."""
-        told = (self._earliest.reason == ANSWERED) & self._earliest.found
+        answered = (self._earliest.reason == ANSWERED) & self._earliest.found
         # Without it all would be due at once: after a start, and after a pause as long as the interval.
         together = ~self._known | (self.table.earliest_due < now - interval)
-        spread = np.where(together, np.arange(len(told)) * _SPREAD % 1.0, 1.0)
-        return np.where(told, now + interval * spread, self.table.earliest_due)
+        spread = np.where(together, np.arange(len(answered)) * _SPREAD % 1.0, 1.0)
+        return np.where(answered, now + interval * spread, self.table.earliest_due)
 
     def sightings(self) -> Sightings:
         """Return the readings of the poll."""
-        asked = self._earliest.reason == ANSWERED
+        answered = self._earliest.reason == ANSWERED
         return Sightings(
             good=self._good(),
             topic_id=self._topic_id,
             leader=self.leader,
             epoch=self._latest.epoch,
-            earliest=np.where(asked, self._earliest.offset, self.table.earliest),
+            earliest=np.where(answered, self._earliest.offset, self.table.earliest),
             latest=self._latest.offset,
         )
 

@@ -21,9 +21,9 @@ from exporter.domain.metadata import Metadata
 from exporter.domain.ports import Clock
 from exporter.domain.readings import BROKER_FAILED
 from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError, RemoteInspections
-from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL, Producer, Sizes, tell_left_out
+from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL, Producer, Sizes, log_ignored_properties
 
-INSPECTIONS_KEPT = 3
+MAX_FAILED_INSPECTIONS = 3
 """How many inspections may fail before earlier results are dropped."""
 
 
@@ -34,7 +34,7 @@ class Inspection:
     cluster: str
     at: float | None
     """Unix seconds; None where there was nothing to inspect."""
-    asked: Mapping[str, int] = field(default_factory=dict)
+    lookups: Mapping[str, int] = field(default_factory=dict)
     """By kind: PRODUCERS, LOG_DIRS; of log directories each replica counts."""
     failures: Mapping[tuple[str, Reason, int], int] = field(default_factory=dict)
     """By kind, reason and broker id."""
@@ -113,11 +113,11 @@ class Inspector:
         self._cluster = cluster
         self._clock = clock
         self._interval = interval
-        self._lasts = (INSPECTIONS_KEPT + 1) * interval
+        self._lasts = (MAX_FAILED_INSPECTIONS + 1) * interval
         self._producers = producers
         self._log_sizes = log_sizes
         self._client = client
-        self._told = False
+        self._ignored_logged = False
         self._lock = threading.Lock()
         """Held while ``_found`` and ``_shown`` change together; no poll waits for more."""
         self._known: dict[TopicPartition, _PartitionResults] = {}
@@ -170,14 +170,14 @@ class Inspector:
         failures: Counter[tuple[str, Reason, int]] = Counter()
         try:
             with self._client() as client:
-                if not self._told:
-                    tell_left_out(self._cluster, "producers and log sizes", client.left_out)
-                    self._told = True
+                if not self._ignored_logged:
+                    log_ignored_properties(self._cluster, "producers and log sizes", client.left_out)
+                    self._ignored_logged = True
                 if self._log_sizes:
                     failures.update(self._ask_sizes(client, infos, known, enough))
                 if self._producers:
                     failures.update(self._ask_producers(client, infos, known, enough))
-                return replace(inspection, asked=dict(client.counts), failures=failures)
+                return replace(inspection, lookups=dict(client.counts), failures=failures)
         except KafkaPythonError as error:
             return replace(inspection, problem=str(error))
         finally:
@@ -205,22 +205,22 @@ class Inspector:
         enough: Callable[[], bool],
     ) -> Counter[tuple[str, Reason, int]]:
         """Ask for the sizes of all replicas. Sums need the answers of all brokers with a replica."""
-        told, infos = self._read_sizes(client, infos, known, enough)
+        answers, infos = self._read_sizes(client, infos, known, enough)
         by_broker = _by_replica(infos)
         failures: Counter[tuple[str, Reason, int]] = Counter()
-        for broker, sizes in told.items():
+        for broker, sizes in answers.items():
             keys = by_broker.get(broker, [])
             if isinstance(sizes, Reason):
                 failures[LOG_DIRS, sizes, broker] += len(keys)
             elif missing := len(_missing(sizes, keys)):
                 failures[LOG_DIRS, sizes.missing, broker] += missing
         now = self._clock.monotonic()
-        answered = {broker: sizes for broker, sizes in told.items() if isinstance(sizes, Sizes)}
+        sizes_by_broker = {broker: sizes for broker, sizes in answers.items() if isinstance(sizes, Sizes)}
         for key, info in infos.items():
-            if told.keys() >= set(info.replicas):
-                leader = None if info.leader is None else answered.get(info.leader)
+            if answers.keys() >= set(info.replicas):
+                leader = None if info.leader is None else sizes_by_broker.get(info.leader)
                 log_bytes = None if leader is None else leader.logs.get(key)
-                disk_bytes = _on_disk(key, info, answered)
+                disk_bytes = _on_disk(key, info, sizes_by_broker)
                 self._known[key] = replace(known[key], log_bytes=log_bytes, disk_bytes=disk_bytes, sizes_at=now)
         return failures
 
@@ -233,29 +233,29 @@ class Inspector:
     ) -> tuple[Mapping[int, Sizes | Reason], Mapping[TopicPartition, PartitionInfo]]:
         """Return the answer of each broker, and where the partitions are now.
 
-        It is asked once for all its replicas, and once more for those that were moved to it since the last poll.
+        A broker gets one request for all its replicas, and one more for those that moved to it since the last poll.
         """
-        told: dict[int, Sizes | Reason] = {}
+        answers: dict[int, Sizes | Reason] = {}
         by_broker = _by_replica(infos)
         for broker, keys in sorted(by_broker.items(), key=lambda row: min(known[key].sizes_at for key in row[1])):
             if enough():
                 break
-            told[broker] = client.log_sizes(keys, broker)
-        missing = {key for broker, sizes in told.items() for key in _missing(sizes, by_broker[broker])}
+            answers[broker] = client.log_sizes(keys, broker)
+        missing = {key for broker, sizes in answers.items() for key in _missing(sizes, by_broker[broker])}
         if missing and not enough():
             moved = _moved(infos, client.partitions(missing), lambda info: frozenset(info.replicas))
             infos = {**infos, **moved}
             for broker, keys in _by_replica(moved).items():
-                before = told.get(broker)
+                before = answers.get(broker)
                 if isinstance(before, Reason):
                     continue
                 found = client.log_sizes(keys, broker)
                 if before is None:
-                    told[broker] = found
+                    answers[broker] = found
                 elif isinstance(found, Sizes):
                     logs, moving = {**before.logs, **found.logs}, {**before.moving, **found.moving}
-                    told[broker] = replace(before, logs=logs, moving=moving)
-        return told, infos
+                    answers[broker] = replace(before, logs=logs, moving=moving)
+        return answers, infos
 
     def _ask_producers(
         self,
@@ -264,7 +264,7 @@ class Inspector:
         known: Mapping[TopicPartition, _PartitionResults],
         enough: Callable[[], bool],
     ) -> Counter[tuple[str, Reason, int]]:
-        """Ask the leader of each partition, and once more where it has another one meanwhile."""
+        """Ask the leader of each partition, and the new leader where there is another one meanwhile."""
         failed: dict[TopicPartition, tuple[str, Reason, int]] = {}
         gone: dict[int, Reason] = {}
         self._ask_leaders(client, _calls(infos, known), failed, gone, enough)
@@ -287,14 +287,14 @@ class Inspector:
             if enough():
                 break
             if leader in gone:
-                told: Mapping[TopicPartition, list[Producer] | Reason] = dict.fromkeys(keys, gone[leader])
+                answers: Mapping[TopicPartition, list[Producer] | Reason] = dict.fromkeys(keys, gone[leader])
             else:
-                told = client.producers(keys, leader)
-                reasons = {answer if isinstance(answer, Reason) else None for answer in told.values()}
+                answers = client.producers(keys, leader)
+                reasons = {answer if isinstance(answer, Reason) else None for answer in answers.values()}
                 if len(reasons) == 1 and (reason := reasons.pop()) in BROKER_FAILED:
                     gone[leader] = reason
             now, wall = self._clock.monotonic(), self._clock.now()
-            for key, found in told.items():
+            for key, found in answers.items():
                 self._known[key] = _with_producers(self._known[key], found, now, wall)
                 failed.pop(key, None)
                 if isinstance(found, Reason):
@@ -358,11 +358,11 @@ def _with_producers(
     return replace(before, producers=producers, producers_at=now, opened=opened)
 
 
-def _on_disk(key: TopicPartition, info: PartitionInfo, told: Mapping[int, Sizes]) -> int | None:
+def _on_disk(key: TopicPartition, info: PartitionInfo, sizes_by_broker: Mapping[int, Sizes]) -> int | None:
     """Return the bytes of all replicas, None where one is unknown."""
     total = 0
     for broker in info.replicas:
-        if broker not in told or key not in told[broker].logs:
+        if broker not in sizes_by_broker or key not in sizes_by_broker[broker].logs:
             return None
-        total += told[broker].logs[key] + told[broker].moving.get(key, 0)
+        total += sizes_by_broker[broker].logs[key] + sizes_by_broker[broker].moving.get(key, 0)
     return total if info.replicas else None

@@ -24,19 +24,19 @@ from exporter.domain.metadata import Metadata
 from exporter.domain.ports import ByTime, Clock
 from exporter.domain.table import STATE_CODES, Table
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, RemoteTiers
-from exporter.kafka.kafka_python_answers import tell_left_out
+from exporter.kafka.kafka_python_answers import log_ignored_properties
 
-SWEEPS_KEPT = 3
+MAX_FAILED_SWEEPS = 3
 """How many rounds may fail before earlier results are dropped."""
 
 BY_TIME = "by-time"
 
-_TOLD = (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER)
+_NEWEST_KNOWN = (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER)
 """States whose newest timestamp is that of the present end offset."""
 
-_TOLD_CODES = [STATE_CODES[state] for state in _TOLD]
+_NEWEST_KNOWN_CODES = [STATE_CODES[state] for state in _NEWEST_KNOWN]
 
-_SOUGHT_CODES = [*_TOLD_CODES, STATE_CODES[State.PENDING]]
+_SOUGHT_CODES = [*_NEWEST_KNOWN_CODES, STATE_CODES[State.PENDING]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class TierSweep:
     cluster: str
     at: float | None
     """Unix seconds; None where no topic has remote storage."""
-    asked: Mapping[str, int] = field(default_factory=dict)
+    lookups: Mapping[str, int] = field(default_factory=dict)
     failures: Mapping[tuple[str, Reason], int] = field(default_factory=dict)
     problem: str = ""
     """Why tiers could not be looked up at all; for a log line."""
@@ -71,8 +71,8 @@ class _Results:
     """The end offset then."""
     earliest_local: Floats
     latest_tiered: Floats
-    told_at: Floats
-    """Monotonic time of these two offsets; -inf where they were never told."""
+    answered_at: Floats
+    """When these two offsets were last read (monotonic); -inf where they never were."""
 
     @classmethod
     def nothing(cls, metadata: Metadata) -> _Results:
@@ -94,9 +94,9 @@ class _Results:
         here, there = moved.layout.moves_from(self.layout)
         before = [self.layout.number_of(name) for name in moved.layout.topics]
         same = [number is not None and self.ids[number] == of for number, of in zip(before, moved.ids, strict=True)]
-        kept = (moved.tiered & np.array(same, dtype=np.bool_))[moved.layout.topic[here]]
+        keep = (moved.tiered & np.array(same, dtype=np.bool_))[moved.layout.topic[here]]
         for name in _NOTHING:
-            getattr(moved, name)[here[kept]] = getattr(self, name)[there[kept]]
+            getattr(moved, name)[here[keep]] = getattr(self, name)[there[keep]]
         return moved
 
     def row(self, key: TopicPartition, topic_id: str | None) -> int | None:
@@ -115,7 +115,7 @@ _NOTHING: Mapping[str, tuple[float, type]] = {
     "searched_to": (-1, np.int64),
     "earliest_local": (math.nan, np.float64),
     "latest_tiered": (math.nan, np.float64),
-    "told_at": (-math.inf, np.float64),
+    "answered_at": (-math.inf, np.float64),
 }
 """Each column with what stands in it where nothing was looked up, and its kind."""
 
@@ -130,8 +130,8 @@ class _Wanted:
     """Those with remote storage that the poll read."""
 
     def longest_ago(self) -> Rows:
-        """Return the rows in the order in which their offsets in tiers were told, the oldest first."""
-        order: Rows = np.argsort(self.known.told_at[self.rows], kind="stable")
+        """Return the rows by the age of their offsets in tiers, the oldest first."""
+        order: Rows = np.argsort(self.known.answered_at[self.rows], kind="stable")
         return self.rows[order]
 
     def unsure(self) -> Rows:
@@ -188,7 +188,7 @@ class TierWatch:
         self._times = times
         self._tiers = tiers
         self._specs = [spec for spec in (EARLIEST_LOCAL, LATEST_TIERED) if spec in specs]
-        self._told = False
+        self._ignored_logged = False
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._metadata = Metadata({}, {})
@@ -204,9 +204,9 @@ class TierWatch:
         table = snapshot.table
         with self._lock:
             known = self._follow(snapshot.metadata)
-            told = known.tiered[table.layout.topic] & table.read & np.isin(table.state, _TOLD_CODES)
-            told &= ~np.isnan(table.newest)
-            known.newest[told], known.newest_at[told] = table.newest[told], table.latest[told]
+            has_newest = known.tiered[table.layout.topic] & table.read & np.isin(table.state, _NEWEST_KNOWN_CODES)
+            has_newest &= ~np.isnan(table.newest)
+            known.newest[has_newest], known.newest_at[has_newest] = table.newest[has_newest], table.latest[has_newest]
             self._snapshot = snapshot
 
     def missed(self, failure: PollFailure) -> None:
@@ -214,10 +214,10 @@ class TierWatch:
 
     def facts(self, metadata: Metadata, rows: Rows, latest: Offsets) -> TierFacts:
         """Return what is known of rows that end at ``latest`` now, in their order. Sends no request."""
-        oldest = self._clock.monotonic() - (SWEEPS_KEPT + 1) * self._interval
+        oldest = self._clock.monotonic() - (MAX_FAILED_SWEEPS + 1) * self._interval
         with self._lock:
             known = self._follow(metadata)
-            recent = known.told_at[rows] >= oldest
+            recent = known.answered_at[rows] >= oldest
             return TierFacts(
                 np.where(recent, known.earliest_local[rows], np.nan),
                 np.where(recent, known.latest_tiered[rows], np.nan),
@@ -262,16 +262,16 @@ class TierWatch:
         failures: Counter[tuple[str, Reason]] = Counter()
         try:
             with self._tiers() as client:
-                if not self._told:
-                    tell_left_out(self._cluster, "the offsets of the remote tier", client.left_out)
-                    self._told = True
+                if not self._ignored_logged:
+                    log_ignored_properties(self._cluster, "the offsets of the remote tier", client.left_out)
+                    self._ignored_logged = True
                 for rows in self._batches(wanted.longest_ago(), enough):
                     leaders = wanted.leaders(rows)
-                    told = {spec: client.tier(spec, leaders) for spec in self._specs}
-                    for spec, answers in told.items():
+                    by_spec = {spec: client.tier(spec, leaders) for spec in self._specs}
+                    for spec, answers in by_spec.items():
                         failures.update((spec, answer.reason) for answer in answers.values() if answer.reason)
-                    self._keep_offsets(rows, wanted, told)
-                return replace(sweep, asked=dict(client.counts), failures=failures)
+                    self._keep_offsets(rows, wanted, by_spec)
+                return replace(sweep, lookups=dict(client.counts), failures=failures)
         except KafkaPythonError as error:
             return replace(sweep, problem=str(error))
 
@@ -286,7 +286,7 @@ class TierWatch:
         self,
         rows: Rows,
         wanted: _Wanted,
-        told: Mapping[str, Mapping[TopicPartition, Answer]],
+        by_spec: Mapping[str, Mapping[TopicPartition, Answer]],
     ) -> None:
         """Keep the results, except for a topic that was created again meanwhile."""
         with self._lock:
@@ -294,15 +294,15 @@ class TierWatch:
             for at in rows.tolist():
                 key = wanted.table.layout.key(at)
                 if (row := known.row(key, wanted.topic_id(at))) is not None:
-                    known.earliest_local[row] = _offset(told, EARLIEST_LOCAL, key)
-                    known.latest_tiered[row] = _offset(told, LATEST_TIERED, key)
-                    known.told_at[row] = self._clock.monotonic()
+                    known.earliest_local[row] = _offset(by_spec, EARLIEST_LOCAL, key)
+                    known.latest_tiered[row] = _offset(by_spec, LATEST_TIERED, key)
+                    known.answered_at[row] = self._clock.monotonic()
 
     def _ask_times(self, wanted: _Wanted, sweep: TierSweep, enough: Callable[[], bool]) -> TierSweep:
         unsure = wanted.unsure()
         if not len(unsure) or enough():
             return sweep
-        asked, failures = Counter(sweep.asked), Counter(sweep.failures)
+        lookups, failures = Counter(sweep.lookups), Counter(sweep.failures)
         try:
             connected = self._times()
         except ValueError as error:
@@ -312,10 +312,10 @@ class TierWatch:
                 leaders, now = wanted.leaders(rows), self._clock.now()
                 searches = {wanted.table.layout.key(row): wanted.search(row, now) for row in rows.tolist()}
                 while not enough() and (count := ask_next(searches, source, leaders)):
-                    asked[BY_TIME] += count
+                    lookups[BY_TIME] += count
                 failures.update((BY_TIME, search.reason) for search in searches.values() if search.reason)
                 self._keep_times(rows, wanted, searches)
-        return replace(sweep, asked=asked, failures=failures)
+        return replace(sweep, lookups=lookups, failures=failures)
 
     def _keep_times(self, rows: Rows, wanted: _Wanted, searches: Mapping[TopicPartition, Search]) -> None:
         """Keep the results, except for partitions where a poll saw something newer meanwhile."""
@@ -332,7 +332,7 @@ class TierWatch:
                 known.searched_from[row] = table.earliest[at]
 
 
-def _offset(told: Mapping[str, Mapping[TopicPartition, Answer]], spec: str, key: TopicPartition) -> float:
+def _offset(by_spec: Mapping[str, Mapping[TopicPartition, Answer]], spec: str, key: TopicPartition) -> float:
     """Return the offset in an answer, NaN where there is none."""
-    answer = told.get(spec, {}).get(key)
+    answer = by_spec.get(spec, {}).get(key)
     return math.nan if answer is None or answer.offset is None else answer.offset

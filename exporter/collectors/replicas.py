@@ -55,7 +55,7 @@ CONNECTED_SECONDS = 600.0
 """How long a connection is used: a new one reads secrets that have changed."""
 
 _PARTITIONS_AT_ONCE = 1_000
-_SNAPSHOTS_KEPT = 4
+_MAX_SNAPSHOTS = 4
 
 
 _LOOKUP_FAILED = NOT_COMPARED_CODES[NotCompared.LOOKUP_FAILED]
@@ -145,9 +145,9 @@ class _Results:
         here, there = pairs.rows.layout.moves_from(before.rows.layout)
         ids = dict(before.topics())
         same = np.array([ids.get(topics) == both for topics, both in pairs.topics()], dtype=np.bool_)
-        kept = same[pairs.rows.layout.topic[here]]
-        kept &= (pairs.rows.reason[here] == COMPARED) & (before.rows.reason[there] == COMPARED)
-        here, there = here[kept], there[kept]
+        keep = same[pairs.rows.layout.topic[here]]
+        keep &= (pairs.rows.reason[here] == COMPARED) & (before.rows.reason[there] == COMPARED)
+        here, there = here[keep], there[keep]
         moved.standstill.put(here, self.standstill, there)
         moved.newest[here], moved.seen[here] = self.newest[there], self.seen[there]
         moved.found.put(here, self.found[there])
@@ -222,7 +222,7 @@ class ReplicaWatch:
             if self._target is not None and side.taken_at <= self._target.taken_at:
                 self._next, self._sources = (side, self._target), []
             self._sources.append(side)
-            if len(self._sources) > _SNAPSHOTS_KEPT:
+            if len(self._sources) > _MAX_SNAPSHOTS:
                 del self._sources[1]  # a rarely polled target needs the first one
 
     def _accept_target(self, snapshot: Snapshot) -> None:
@@ -252,24 +252,24 @@ class ReplicaWatch:
         known, times = self._compare_ends(pairs, mine, copy, source.taken_at, target.taken_at)
         # From here on ``found`` is filled in place: after a failure the others are looked up again.
         self._known = known
-        asked, failures, waiting = 0, Counter[Reason](), np.flatnonzero(~np.isnan(times.first))
+        lookups, failures, waiting = 0, Counter[Reason](), np.flatnonzero(~np.isnan(times.first))
         for at in range(0, len(waiting), _PARTITIONS_AT_ONCE):
             if stop():
                 return None
             rows = waiting[at : at + _PARTITIONS_AT_ONCE]
-            wanted = Times(times.first[rows], times.second[rows])
-            first, second = self._ask(pairs.rows, rows, wanted, source.table)
-            for codes in (first.reason, second.reason[~np.isnan(wanted.second)]):
-                asked += len(codes)
+            wanted = Times(times.first[rows], times.later[rows])
+            first, later = self._ask(pairs.rows, rows, wanted, source.table)
+            for codes in (first.reason, later.reason[~np.isnan(wanted.later)]):
+                lookups += len(codes)
                 for code, count in zip(*(each.tolist() for each in np.unique(codes, return_counts=True)), strict=True):
                     if (reason := reason_of_code(code)) is not None:
                         failures[reason] += count
             compacted = pairs.compacted[rows]
-            found = missing(mine[rows], known.newest[rows], first, second, compacted=compacted, markers=self._markers)
+            found = missing(mine[rows], known.newest[rows], first, later, compacted=compacted, markers=self._markers)
             known.found.put(rows, found)
         table = self._judge(known, mine, copy, target.taken_at)
         return Comparison(
-            self.source, self.target, target.taken_at, pairs.matching, table, pairs.faults, asked, failures
+            self.source, self.target, target.taken_at, pairs.matching, table, pairs.faults, lookups, failures
         )
 
     def _pairs(self, source: _Side, target: _Side) -> _Pairs:
@@ -330,7 +330,7 @@ class ReplicaWatch:
         )
 
     def _ask(self, pairing: Pairing, rows: Rows, times: Times, source: Table) -> tuple[Answers, Answers]:
-        """Look up the times of these rows, and return the first and second answer of each."""
+        """Look up the times of these rows, and return the answers to the first and to the later one."""
         keys = [pairing.layout.key(row) for row in rows.tolist()]
         leaders = {
             key: leader
@@ -338,13 +338,15 @@ class ReplicaWatch:
             if leader != NO_LEADER
         }
         wanted = [[(key, time) for key, time in zip(keys, column.tolist(), strict=True)] for column in times]
-        asked = [one for pair in zip(*wanted, strict=True) for one in pair if one[0] in leaders and one[1] == one[1]]
-        answers = self._connected().by_time(asked, leaders) if asked else {}
+        requested = [
+            one for pair in zip(*wanted, strict=True) for one in pair if one[0] in leaders and one[1] == one[1]
+        ]
+        answers = self._connected().by_time(requested, leaders) if requested else {}
         unled = Answer(reason=Reason.NO_LEADER)
-        first, second = (
+        first, later = (
             Answers.of(answers.get(one, unled) if one[1] == one[1] else None for one in column) for column in wanted
         )
-        return first, second
+        return first, later
 
     def _connected(self) -> ByTime:
         now, before = self._clock.monotonic(), self._connection

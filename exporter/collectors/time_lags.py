@@ -129,8 +129,8 @@ class TimeLags:
         self._latest: Offsets = np.zeros(0, dtype=np.int64)
         """The end of each log when a group was last behind."""
         self._points: dict[int, Points] = {}
-        self._asked: dict[int, int] = {}
-        """The sweep in which a partition was asked for last: those that waited longest come first."""
+        self._last_sweep: dict[int, int] = {}
+        """The last sweep that looked up a partition: those that waited longest come first."""
         self._sweeps = 0
         self._before = Positions.of({})
         self._proofs = _Proofs.none(0)
@@ -182,7 +182,7 @@ class TimeLags:
         latest[here] = self._latest[there]
         rows = dict(zip(there.tolist(), here.tolist(), strict=True))
         self._points = {rows[row]: points for row, points in self._points.items() if row in rows}
-        self._asked = {rows[row]: sweep for row, sweep in self._asked.items() if row in rows}
+        self._last_sweep = {rows[row]: sweep for row, sweep in self._last_sweep.items() if row in rows}
         self._layout, self._latest = layout, latest
 
     def _logs(self, positions: Positions, snapshot: Snapshot) -> _Logs:
@@ -218,7 +218,7 @@ class TimeLags:
         for row, place in zip(logs.row[wanted].tolist(), wanted.tolist(), strict=True):
             places[row].append(place)
         starts, sought = positions.start, dict[int, _Sought]()
-        for row in sorted(places, key=lambda row: self._asked.get(row, 0)):
+        for row in sorted(places, key=lambda row: self._last_sweep.get(row, 0)):
             at, latest = places[row][0], int(self._latest[row])
             points = self._points.setdefault(row, Points())
             points.renew(logs.topic_id[at], int(logs.earliest[at]), latest)
@@ -239,17 +239,17 @@ class TimeLags:
                 self._ask(wanted[at : at + LOOKUPS_AT_ONCE], sought)
 
     def _ask(self, wanted: Sequence[tuple[int, int]], sought: Mapping[int, _Sought]) -> None:
-        asked = {(sought[row].key, target / 1000): (row, target) for row, target in wanted if sought[row].unfinished}
-        rows = {row for row, _ in asked.values()}
-        self._asked |= dict.fromkeys(rows, self._sweeps)
+        requests = {(sought[row].key, target / 1000): (row, target) for row, target in wanted if sought[row].unfinished}
+        rows = {row for row, _ in requests.values()}
+        self._last_sweep |= dict.fromkeys(rows, self._sweeps)
         leaders = {sought[row].key: sought[row].leader for row in rows}
-        answers = self._source.by_time(list(asked), leaders) if asked else {}
+        answers = self._source.by_time(list(requests), leaders) if requests else {}
         reasons: dict[int, set[Reason | None]] = defaultdict(set)
         for given, answer in answers.items():
-            row, target = asked[given]
+            row, target = requests[given]
             sought[row].take(target, answer)
             reasons[sought[row].leader].add(answer.reason)
-        silent = {leader for leader, said in reasons.items() if said <= GONE}
+        silent = {leader for leader, leader_reasons in reasons.items() if leader_reasons <= GONE}
         for each in sought.values() if silent else ():
             if each.leader in silent:
                 each.give_up(Reason.LEADER_UNREACHABLE)
@@ -258,7 +258,7 @@ class TimeLags:
         """Keep what the next sweep may need: points around committed offsets."""
         for gone in self._points.keys() - set(logs.row.tolist()):
             del self._points[gone]
-            self._asked.pop(gone, None)
+            self._last_sweep.pop(gone, None)
         places = np.flatnonzero(np.isin(logs.row, list(sought)))
         committed: dict[int, list[int]] = defaultdict(list)
         for row, start in zip(logs.row[places].tolist(), positions.start[places].tolist(), strict=True):
@@ -279,9 +279,9 @@ def _concluded(
 ) -> tuple[_Proofs, Codes]:
     """Return T of each committed offset that was read, and why it is unknown; the proofs of others stay."""
     fresh, unread = positions.fresh, positions.unread
-    kept = settled | ~fresh
+    keep = settled | ~fresh
     low, high = before.low.copy(), before.high.copy()
-    known, lasting = before.known & kept, before.lasting & kept
+    known, lasting = before.known & keep, before.lasting & keep
     unknown = np.where(fresh, positions.reason, positions.no_time_lag)
     for place in np.flatnonzero(fresh & unread & ~settled).tolist():
         if logs.leader[place] == NO_LEADER:
@@ -293,8 +293,8 @@ def _concluded(
             known[place], lasting[place] = True, search.lasting
         else:
             unknown[place] = outcome_code(search.found or NoTimeLag.UNFINISHED)
-    logged = {name: np.where(kept, getattr(before, name), getattr(logs, name)) for name in _OF_LOGS}
-    return _Proofs(known, lasting, np.where(kept, before.start, positions.start), low, high, **logged), unknown
+    logged = {name: np.where(keep, getattr(before, name), getattr(logs, name)) for name in _OF_LOGS}
+    return _Proofs(known, lasting, np.where(keep, before.start, positions.start), low, high, **logged), unknown
 
 
 def _measured(positions: Positions, proofs: _Proofs, unknown: Codes, stalled: Flags) -> Positions:

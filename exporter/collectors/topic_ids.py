@@ -24,8 +24,8 @@ class TopicIds:
             return self._last[1]
         ids = [metadata.topics[name].topic_id for name in metadata.membership.layout.topics]
         # An answer may omit an existing topic: its rows keep their number.
-        known, kept = set(ids), set(np.unique(used).tolist())
-        self._numbers = {each: number for each, number in self._numbers.items() if each in known or number in kept}
+        known, in_use = set(ids), set(np.unique(used).tolist())
+        self._numbers = {each: number for each, number in self._numbers.items() if each in known or number in in_use}
         for each in ids:
             if each is not None and each not in self._numbers:
                 self._given += 1

@@ -28,7 +28,7 @@ MARK = "ACK!"
 """What the comment of an acknowledgement begins with, as karma writes it."""
 
 _NAMED = ("alertname", "topic", "kafka_cluster")
-"""Labels whose matchers tell which topics of which clusters were out."""
+"""Labels whose matchers select the topics and clusters that were out."""
 
 _TIMEOUT_SECONDS = 10.0
 _LONGEST_SECONDS = 60.0
@@ -47,7 +47,7 @@ _PATTERN = "have a pattern that is not used"
 
 
 class AlertmanagerError(Exception):
-    """Alertmanager did not tell its silences; the text says why and what to do, and holds no secret."""
+    """Alertmanager did not return its silences; the text says why and what to do, and holds no secret."""
 
 
 class _LeftOutError(Exception):
@@ -86,8 +86,8 @@ class _Matcher(BaseModel):
             return None
         if not self.is_regex:
             return [self.value]
-        listed = _NAMES.fullmatch(self.value)
-        return None if listed is None else [re.sub(r"\\(.)", r"\1", name) for name in listed[1].split("|")]
+        match = _NAMES.fullmatch(self.value)
+        return None if match is None else [re.sub(r"\\(.)", r"\1", name) for name in match[1].split("|")]
 
 
 class _Silence(BaseModel):
@@ -103,7 +103,7 @@ _SILENCES = TypeAdapter(list[_Silence])
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What Alertmanager tells of acknowledgements."""
+    """The acknowledgements in the silences of Alertmanager."""
 
     found: Sequence[Acknowledgement] = ()
     withdrawn: Sequence[str] = ()
@@ -111,26 +111,26 @@ class Acknowledged:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Why some do not count, and how many."""
 
-    def complaint(self) -> str | None:
-        """Return in a line what does not count and why, None where there is nothing to say."""
+    def warning(self) -> str | None:
+        """Return one line on what does not count and why, None where everything counts."""
         if not self.left_out:
             return None
-        told = "; ".join(f"{count} {why}" for why, count in sorted(self.left_out.items()))
-        return f"acknowledged alerts that do not count (docs/configuration.md#acknowledged-alerts): {told}"
+        reasons = "; ".join(f"{count} {why}" for why, count in sorted(self.left_out.items()))
+        return f"acknowledged alerts that do not count (docs/configuration.md#acknowledged-alerts): {reasons}"
 
 
 def read_acknowledgements(settings: Settings, now: datetime | None = None) -> Acknowledged:
     """Return what Alertmanager still knows, nothing where the configuration names no Alertmanager.
 
     A silence is an acknowledgement where it has begun, its comment begins with ``ACK!``, its matchers fit one of
-    ALERTS and name topics by one matcher that is no negation, and no other matcher tells some of these topics from
-    others. Raises AlertmanagerError.
+    ALERTS and name topics by one matcher that is no negation, and no other matcher separates some of these topics
+    from others. Raises AlertmanagerError.
     """
     alertmanager = settings.rollup.alertmanager
     if alertmanager is None:
         return Acknowledged()
     try:
-        silences = _SILENCES.validate_json(_asked(alertmanager))
+        silences = _SILENCES.validate_json(_fetch_silences(alertmanager))
     except ValidationError:
         raise AlertmanagerError(
             f"{alertmanager.url} does not answer as Alertmanager does; next step: check rollup.alertmanager.url"
@@ -179,8 +179,8 @@ def _of(silence: _Silence, clusters: Sequence[str], owners: Owners | None, now: 
     for cluster in named:
         mine = [name for name in names if _belongs(owners, cluster, name, owned)]
         if mine:
-            kept = pattern if len(mine) == len(names) else "|".join(map(re.escape, mine))
-            found.append(Acknowledgement(silence.id, kept, at, cluster))
+            owned_pattern = pattern if len(mine) == len(names) else "|".join(map(re.escape, mine))
+            found.append(Acknowledgement(silence.id, owned_pattern, at, cluster))
     if named and not found:
         raise _LeftOutError("name an owner that none of their topics has by this configuration")
     return found
@@ -190,7 +190,7 @@ def _belongs(owners: Owners | None, cluster: str, topic: str, owned: Sequence[_M
     return owners is None or all(matcher.fits(owners.of(cluster, topic) or "") for matcher in owned)
 
 
-def _asked(alertmanager: AlertmanagerSettings) -> bytes:
+def _fetch_silences(alertmanager: AlertmanagerSettings) -> bytes:
     """Return the answer for all silences. Raises AlertmanagerError."""
     place = alertmanager.url
     try:
@@ -211,7 +211,7 @@ def _asked(alertmanager: AlertmanagerSettings) -> bytes:
 
 
 def _read(client: httpx.Client, place: str, headers: Mapping[str, str]) -> bytes:
-    told = bytearray()
+    body = bytearray()
     with client.stream("GET", f"{place.rstrip('/')}/api/v2/silences", headers=headers) as answer:
         if not answer.is_success:
             raise AlertmanagerError(
@@ -219,10 +219,10 @@ def _read(client: httpx.Client, place: str, headers: Mapping[str, str]) -> bytes
                 "rollup.alertmanager.url and authorization"
             )
         for piece in answer.iter_bytes():
-            told += piece
-            if len(told) > _LARGEST_BYTES:
+            body += piece
+            if len(body) > _LARGEST_BYTES:
                 raise _too_much(place)
-    return bytes(told)
+    return bytes(body)
 
 
 def _too_much(place: str) -> AlertmanagerError:

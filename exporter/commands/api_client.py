@@ -69,16 +69,16 @@ class Client:
         """Return one answer. Raises ApiError."""
         try:
             answer = self._http.get(path, params=list(given))
-            told: Mapping[str, Any] = answer.json() if answer.status_code == httpx.codes.OK else {}
+            body: Mapping[str, Any] = answer.json() if answer.status_code == httpx.codes.OK else {}
         except (httpx.HTTPError, ValueError) as error:
             raise ApiError(f"{self.shown} cannot be asked: {str(error).rstrip('.')}. {self._step(error)}") from None
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             raise ApiError(f"{self.shown} answers 401 Unauthorized; give --username and --password-file that it knows")
         if answer.status_code != httpx.codes.OK:
             raise ApiError(f"{self.shown} answers {answer.status_code} {answer.reason_phrase} for /api/v1/{path}")
-        if not isinstance(told, dict):
+        if not isinstance(body, dict):
             raise ApiError(f"{self.shown} does not answer as an exporter does")
-        return told
+        return body
 
     def all_items(
         self, path: str, given: Sequence[tuple[str, str]]

@@ -34,7 +34,7 @@ class Screen:
     out: TextIO
     clock: Clock
     _shown: bool = False
-    _told_at: float = field(default=-math.inf)
+    _status_at: float = field(default=-math.inf)
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
@@ -48,11 +48,11 @@ class Screen:
             self._clear()
             print(line, end="", file=self.out, flush=True)
             self._shown = True
-        elif now - self._told_at >= STATUS_SECONDS:
+        elif now - self._status_at >= STATUS_SECONDS:
             # A short run prints only its result.
-            if self._told_at > -math.inf:
+            if self._status_at > -math.inf:
                 print(line, file=self.out, flush=True)
-            self._told_at = now
+            self._status_at = now
 
     def _clear(self) -> None:
         if self._shown:
@@ -127,26 +127,26 @@ class _Cluster:
                 )
                 # Last, so that an interrupted run claims no silence.
                 if result.coverage is not None:
-                    listed = inventory_rows(request, result.inventory)
-                    self._spool.write_files(self._name, [(self._clock.now(), listed)])
+                    inventory = inventory_rows(request, result.inventory)
+                    self._spool.write_files(self._name, [(self._clock.now(), inventory)])
                     self._spool.write(self._name, self._clock.now(), [result.coverage])
             except SourceError as error:
-                self._say_kept(f"Error: cluster {self._name}: {error}")
+                self._say_resumable(f"Error: cluster {self._name}: {error}")
                 return False
             except OSError as error:
-                self._say_kept(
+                self._say_resumable(
                     f"Error: {str(self._spool.folder)!r} cannot be written: {error.strerror}; free space there"
                 )
                 return False
             except KeyboardInterrupt:
-                self._say_kept(f"{self._name}: interrupted")
+                self._say_resumable(f"{self._name}: interrupted")
                 raise
             finally:
                 source.close()
         self._conclude(result)
         return not result.failed
 
-    def _say_kept(self, what: str) -> None:
+    def _say_resumable(self, what: str) -> None:
         self._screen.say(f"{what}; the next backfill continues from the checkpoint")
 
     def _show(self, step: Step) -> None:

@@ -1,4 +1,4 @@
-"""What follows a report: it is opened, sent, and told by the exit code."""
+"""What follows a report: it is opened and sent, and the exit code shows the result."""
 
 from __future__ import annotations
 

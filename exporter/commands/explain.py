@@ -92,20 +92,25 @@ def explain_to(
     name = _cluster(settings, subject, published, cluster)
     rows = {row.expectation.partition: row for row in _rows_of(published, name)}
     with waiting(f"reading {subject.topic}"):
-        snapshot, not_asked, uninspected, sweep = _poll(settings, subject.topic, name, clock)
+        snapshot, poll_problem, uninspected, sweep = _poll(settings, subject.topic, name, clock)
     now = clock.now()
     override = Overrides([one.as_override() for one in settings.overrides]).of(name or "", subject.topic, now)
     readings = _readings(snapshot, subject.topic)
     if not rows and not readings:
-        raise ExplainError(_unknown(settings, subject, published, problem, not_asked))
+        raise ExplainError(_unknown(settings, subject, published, problem, poll_problem))
     if subject.partition is not None:
         _require(subject, set(readings) | {number for number in rows if number is not None})
     info = None if snapshot is None or not readings else snapshot.metadata.topics[subject.topic]
     topic_id = None if info is None else info.topic_id
     row = rows.get(subject.partition)
     current = {number: one.expectation for number, one in rows.items() if _same_topic(one.expectation, topic_id)}
-    told = advances_since(settings, None if published is None else published.as_of) if readings else LastAdvances({})
-    advances = {number: told[key] for number in readings if (key := (name or "", subject.topic, number)) in told}
+    since = None if published is None else published.as_of
+    last_advances = advances_since(settings, since) if readings else LastAdvances({})
+    advances = {
+        number: last_advances[key]
+        for number in readings
+        if (key := (name or "", subject.topic, number)) in last_advances
+    }
     silences = _silences(readings, current, {n: one for n, one in advances.items() if _same_topic(one, topic_id)})
     max_age = settings.expectations.max_age
     usable = current if published is not None and in_force(published.as_of, now, max_age) else {}
@@ -120,7 +125,7 @@ def explain_to(
             if subject.partition in (None, number)
         )
         if overdue:
-            incidents, unsure = _incidents(settings, subject.topic, name, clock, told)
+            incidents, unsure = _incidents(settings, subject.topic, name, clock, last_advances)
     siblings = siblings_of(TopicPartitions(readings, silences, usable, incidents, override), subject.topic, now)
     case = ExplainedSubject(
         cluster=name,
@@ -140,7 +145,7 @@ def explain_to(
         config=None if info is None else info.config,
         inspected=_inspected(readings, subject.partition),
         not_inspected=uninspected,
-        not_asked=not_asked,
+        poll_problem=poll_problem,
         sweep=sweep,
         copies=[] if snapshot is None else list(_replicas(settings, subject, name, clock)),
         may_be_held=unsure,
@@ -184,10 +189,10 @@ def _rows_of(published: TopicRows | None, cluster: str | None) -> list[TopicRow]
 
 
 class _BrokerAnswers(NamedTuple):
-    """What the broker answered; ``not_asked`` is why there is no snapshot."""
+    """What the broker answered; ``poll_problem`` is why there is no snapshot."""
 
     snapshot: Snapshot | None
-    not_asked: str | None
+    poll_problem: str | None
     not_inspected: str = ""
     sweep: GroupSweep | None = None
 
@@ -198,13 +203,13 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
     if cluster not in configured:
         return _BrokerAnswers(None, "no cluster of that name is configured; give --config or --bootstrap-server")
     only = TopicFilter(include=(re.escape(topic),), internal=True)
-    asked = configured[cluster].model_copy(update={"topics": only})
+    narrowed = configured[cluster].model_copy(update={"topics": only})
     inspection = None
-    unchanged = unchanged_offsets(settings).get(asked.name)
-    with closing(build_cluster(asked, settings, clock, unchanged=unchanged)) as parts:
-        result = parts.poller.poll()
-        if parts.inspector is not None and (inspection := parts.inspector.inspect()).at is not None:
-            result = parts.poller.poll()
+    unchanged = unchanged_offsets(settings).get(narrowed.name)
+    with closing(build_cluster(narrowed, settings, clock, unchanged=unchanged)) as collectors:
+        result = collectors.poller.poll()
+        if collectors.inspector is not None and (inspection := collectors.inspector.inspect()).at is not None:
+            result = collectors.poller.poll()
         if isinstance(result, PollFailure):
             return _BrokerAnswers(None, f"{result.reason}: {result.detail}")
         if topic not in result.metadata.topics:
@@ -213,7 +218,8 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
             step = "; next step: grant DESCRIBE on it" if refused.reason is Reason.UNAUTHORIZED else ""
             return _BrokerAnswers(None, f"the topic could not be described: {refused.reason}{step}")
         uninspected = "" if inspection is None else inspection.problem or not_inspected(inspection)
-        return _BrokerAnswers(result, None, uninspected, None if parts.groups is None else _sweep(parts.groups, clock))
+        sweep = None if collectors.groups is None else _sweep(collectors.groups, clock)
+        return _BrokerAnswers(result, None, uninspected, sweep)
 
 
 def _incidents(
@@ -228,14 +234,14 @@ def _incidents(
     if published.published is None:
         return {}, None
     rows = published.published.rows.of_cluster(cluster or "")
-    [asked] = [one for one in settings.clusters if one.name == cluster]
-    with closing(build_cluster(asked, settings, clock)) as parts:
-        result = parts.poller.poll()
+    [configured] = [one for one in settings.clusters if one.name == cluster]
+    with closing(build_cluster(configured, settings, clock)) as collectors:
+        result = collectors.poller.poll()
     if isinstance(result, PollFailure):
         return {}, f"other topics could not be read ({result.reason})"
     now, overrides = clock.now(), Overrides([one.as_override() for one in settings.overrides])
     assessment = Detector(ExpectationSet(rows), advances).assess(
-        result, now, lambda topic: overrides.of(asked.name, topic, now)
+        result, now, lambda topic: overrides.of(configured.name, topic, now)
     )
     layout, number = assessment.layout, assessment.layout.number_of(topic)
     if number is None:
@@ -279,9 +285,9 @@ def _poll_alone(settings: Settings, cluster: str, topics: Sequence[str], sink: S
     """Poll these topics of one cluster once. Raises SourceError where the poll fails."""
     only = TopicFilter(include=tuple(map(re.escape, topics)), internal=True)
     [known] = [one for one in settings.clusters if one.name == cluster]
-    asked = known.model_copy(update={"topics": only})
-    with closing(build_cluster(asked, settings, clock, after=[sink])) as parts:
-        result = parts.poller.poll()
+    narrowed = known.model_copy(update={"topics": only})
+    with closing(build_cluster(narrowed, settings, clock, after=[sink])) as collectors:
+        result = collectors.poller.poll()
     if isinstance(result, PollFailure):
         raise SourceError(result.reason, result.detail)
 
@@ -298,8 +304,8 @@ def _readings(snapshot: Snapshot | None, topic: str) -> Mapping[int, Reading]:
 
 
 def _inspected(readings: Mapping[int, Reading], partition: int | None) -> Inspected | None:
-    asked = [one.inspected for number, one in readings.items() if partition in (None, number) and one.inspected]
-    return Inspected.together(asked) if asked else None
+    inspected = [one.inspected for number, one in readings.items() if partition in (None, number) and one.inspected]
+    return Inspected.together(inspected) if inspected else None
 
 
 def _same_topic(row: Expectation | Advance, topic_id: str | None) -> bool:
@@ -318,8 +324,8 @@ def _silences(
         if reading is None:
             silences[number] = _published(row)
             continue
-        told = advances.get(number)
-        silence = silence_of(reading, None if row is None else with_later_advance(row, told), told)
+        advance = advances.get(number)
+        silence = silence_of(reading, None if row is None else with_later_advance(row, advance), advance)
         # One call cannot wait until a silence has settled, as a running exporter does.
         silences[number] = None if silence is None else silence._replace(settling=False)
     return silences
@@ -363,10 +369,10 @@ def _advice(settings: Settings, published: TopicRows | None, *, known_before: bo
 
 
 def _unknown(
-    settings: Settings, subject: Subject, published: TopicRows | None, problem: str | None, not_asked: str | None
+    settings: Settings, subject: Subject, published: TopicRows | None, problem: str | None, poll_problem: str | None
 ) -> str:
     text = f"nothing is known of {subject.topic}"
     if published is not None and published.alike:
         text += f", did you mean {' or '.join(published.alike)}?"
     advice = problem or _advice(settings, published, known_before=False)
-    return f"{text}\n  published: {advice}\n  broker: {not_asked or 'the topic has no partitions'}"
+    return f"{text}\n  published: {advice}\n  broker: {poll_problem or 'the topic has no partitions'}"

@@ -64,7 +64,7 @@ class ExplainedSubject:
     """Producers and size, as brokers return them now; None where inspection is off."""
     not_inspected: str = ""
     """Why a part of that is unknown."""
-    not_asked: str | None = None
+    poll_problem: str | None = None
     """Why no poll could be made now; the silence is then the published one."""
     sweep: GroupSweep | None = None
     """The consumer groups now; None where they were not read."""
@@ -98,7 +98,7 @@ class ExplainedSubject:
     def held_when_published(self) -> bool:
         """Whether it was held as of the rollup, and nothing newer is known."""
         held = self.expectation is not None and self.expectation.verdict == Verdict.HELD
-        return held and self.not_asked is not None and self.override is None and not self.stale
+        return held and self.poll_problem is not None and self.override is None and not self.stale
 
     @property
     def seen(self) -> SubjectNow:

@@ -130,8 +130,8 @@ def _verdict(case: ExplainedSubject, verdict: Judgement, paint: Paint) -> Iterat
 
 def _present(case: ExplainedSubject, verdict: Judgement) -> Iterator[str]:
     row, silence = case.expectation, case.silence
-    if case.not_asked is not None:
-        yield _line("broker", f"not asked: {case.not_asked}; what follows is as of the rollup")
+    if case.poll_problem is not None:
+        yield _line("broker", f"not asked: {case.poll_problem}; what follows is as of the rollup")
     elif case.reading is not None:
         end = "unknown" if case.reading.latest is None else str(case.reading.latest)
         since = ""
@@ -182,18 +182,18 @@ def _unseen(silence: Silence) -> str:
 
 def _of_fleet(case: ExplainedSubject) -> Iterator[str]:
     """Yield what the fleet's threshold promises and gave; nothing of a subject that it does not judge."""
-    row, past = None if case.stale else case.expectation, case.past_alarms
-    if row is None or row.rule not in _BY_THRESHOLD or case.override is not None or past is None:
+    row, alarms = None if case.stale else case.expectation, case.past_alarms
+    if row is None or row.rule not in _BY_THRESHOLD or case.override is not None or alarms is None:
         return
-    if past.promised is not None:
-        yield _line("promised", f"false alarms: {of_weeks(past.promised, past.topics)}")
+    if alarms.promised is not None:
+        yield _line("promised", f"false alarms: {of_weeks(alarms.promised, alarms.topics)}")
     dead = "the threshold" if row.dead_score is None else f"a score of {row.dead_score:.1f}"
-    if past.alarms_a_week is not None:
-        yield _line("alarms", f"about {past.alarms_a_week:.2g} a week in the whole fleet past {dead}")
-    if past.outages and past.outages_alarmed is not None:
-        seen = "" if past.outages_seen is None else f"; {past.outages_seen:.0%} would be past {dead}"
-        alarmed = f"{past.outages_alarmed:,} of {plural(past.outages, 'repaired outage')} in the whole fleet"
-        yield _line("outages", f"{alarmed} {'was' if past.outages == 1 else 'were'} called dead{seen}")
+    if alarms.alarms_a_week is not None:
+        yield _line("alarms", f"about {alarms.alarms_a_week:.2g} a week in the whole fleet past {dead}")
+    if alarms.outages and alarms.outages_alarmed is not None:
+        seen = "" if alarms.outages_seen is None else f"; {alarms.outages_seen:.0%} would be past {dead}"
+        alarmed = f"{alarms.outages_alarmed:,} of {plural(alarms.outages, 'repaired outage')} in the whole fleet"
+        yield _line("outages", f"{alarmed} {'was' if alarms.outages == 1 else 'were'} called dead{seen}")
 
 
 def _inspected(case: ExplainedSubject) -> Iterator[str]:
@@ -202,12 +202,12 @@ def _inspected(case: ExplainedSubject) -> Iterator[str]:
         return
     producers, log_bytes, disk_bytes = case.inspected.producers, case.inspected.log_bytes, case.inspected.disk_bytes
     if producers is not None:
-        words = [f"{len(producers.ids)} idempotent, remembered by brokers"]
+        details = [f"{len(producers.ids)} idempotent, remembered by brokers"]
         if producers.last_write is not None:
-            words.append(f"last batch {moment(producers.last_write)}")
+            details.append(f"last batch {moment(producers.last_write)}")
         if producers.open_transactions:
-            words.append(f"{len(producers.open_transactions)} in a transaction")
-        yield _line("producers", ", ".join(words))
+            details.append(f"{len(producers.open_transactions)} in a transaction")
+        yield _line("producers", ", ".join(details))
     if log_bytes is not None:
         on_disk = "" if disk_bytes is None else f", {size(disk_bytes)} with all replicas"
         yield _line("size", f"{size(log_bytes)} in one copy{on_disk}")
@@ -220,14 +220,14 @@ def _newest(case: ExplainedSubject) -> Iterator[str]:
     if case.newest is None:
         return
     config, silence = case.config, case.silence
-    words = [moment(case.newest)]
+    details = [moment(case.newest)]
     if config is not None and config.timestamp_type is not None:
-        words.append(f"by {_clock_of(config)}")
+        details.append(f"by {_clock_of(config)}")
     if silence is not None and case.newest > silence.until + HOUR:
-        words.append("in the future, so it proves nothing")
+        details.append("in the future, so it proves nothing")
     elif silence is not None and silence.known and case.newest < silence.since - HOUR - PRESERVED_PAST_SECONDS:
-        words.append("well before the last advance: mirrored or back-dated")
-    yield _line("newest record", ", ".join(words))
+        details.append("well before the last advance: mirrored or back-dated")
+    yield _line("newest record", ", ".join(details))
 
 
 def _clock_of(config: TopicConfig) -> str:
@@ -252,34 +252,34 @@ def _readers(case: ExplainedSubject) -> Iterator[str]:
     }
     lags = {name: [place.lag for place in several] for name, several in places.items()}
     behind = {name: None if None in lag else sum(filter(None, lag)) for name, lag in lags.items()}
-    told, left = list[str](), list[str]()
+    with_members, without = list[str](), list[str]()
     for name in sorted(groups, key=lambda name: -(behind[name] or 0)):
         members = groups[name].members
-        words = [] if members == 0 else ["members unknown" if members is None else plural(members, "member")]
+        details = [] if members == 0 else ["members unknown" if members is None else plural(members, "member")]
         if lags[name]:
-            words.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
+            details.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
         if oldest := max((place.time_lag.seconds for place in places[name] if place.time_lag is not None), default=0.0):
-            words.append(f"the oldest {duration(oldest)} old")
+            details.append(f"the oldest {duration(oldest)} old")
         # A client may choose any name for its group.
-        which = f" ({', '.join(words)})" if words else ""
-        (left if members == 0 else told).append(f"{name if name.isprintable() else ascii(name)}{which}")
+        which = f" ({', '.join(details)})" if details else ""
+        (without if members == 0 else with_members).append(f"{name if name.isprintable() else ascii(name)}{which}")
     counted = sweep.readers([case.topic]).get(case.topic)
-    if counted is not None and not told:
+    if counted is not None and not with_members:
         yield _line("read by", "no consumer group")
-    yield from _named("read by", plural(len(told), "consumer group"), told)
+    yield from _named("read by", plural(len(with_members), "consumer group"), with_members)
     # Any of these may have committed once, and never again.
-    yield from _named("committed", f"{plural(len(left), 'group')} without a member now", left)
-    told += left
+    yield from _named("committed", f"{plural(len(without), 'group')} without a member now", without)
+    shown = with_members + without
     if counted == 0:
         return
     if not sweep.complete:
         reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
         why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-        yield _line("" if told else "read by", f"unknown for some consumer groups: {why}")
-    elif sweep.narrowed and not told:
+        yield _line("" if shown else "read by", f"unknown for some consumer groups: {why}")
+    elif sweep.narrowed and not shown:
         yield _line("read by", "no consumer group that `groups.include` and `groups.exclude` select")
     elif not sweep.all_visible:
-        yield _line("" if told else "read by", "perhaps hidden consumer groups: grant DESCRIBE on groups to see all")
+        yield _line("" if shown else "read by", "perhaps hidden consumer groups: grant DESCRIBE on groups to see all")
 
 
 def _named(label: str, count: str, groups: Sequence[str]) -> Iterator[str]:
@@ -297,23 +297,23 @@ def _replica(copy: ReplicaNow, silence: Silence | None) -> str:
     missing = sum(reading.at_least or 0 for reading in copy.readings)
     lag = max((reading.lag_seconds for reading in copy.readings if reading.lag_seconds is not None), default=None)
     reasons = Counter(str(reading.reason) for reading in copy.readings if reading.reason is not None)
-    words = []
+    facts = []
     if missing:
         since = "" if lag is None else f", the oldest {duration(lag)} old"
-        words.append(f"at least {missing:,} records are missing{since}")
+        facts.append(f"at least {missing:,} records are missing{since}")
         if silence is not None and silence.known and silence.until - silence.since >= copy.stopped_after:
             silent = duration(silence.until - silence.since)
-            words.insert(0, f"source advanced, replica silent for {silent}: replication stopped")
+            facts.insert(0, f"source advanced, replica silent for {silent}: replication stopped")
     elif reasons.total() < len(copy.readings):
-        words.append("nothing is missing")
-    words += [f"{plural(count, 'partition')} not comparable ({why})" for why, count in reasons.items()]
-    return "; ".join(words)
+        facts.append("nothing is missing")
+    facts += [f"{plural(count, 'partition')} not comparable ({why})" for why, count in reasons.items()]
+    return "; ".join(facts)
 
 
 def _siblings(case: ExplainedSubject) -> Iterator[str]:
     counts = Counter(one.judgement.verdict for one in case.siblings.values())
-    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    yield _line("partitions", told)
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    yield _line("partitions", verdicts)
     for verdict in (Verdict.DEAD, Verdict.SUSPECT, Verdict.HELD):
         numbers = sorted(number for number, one in case.siblings.items() if one.judgement.verdict is verdict)
         if numbers:

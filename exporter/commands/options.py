@@ -52,7 +52,7 @@ def client_settings(
 
 
 def checked_settings(config: Path | None, bootstrap_server: str | None) -> Settings:
-    """Load the settings, with librdkafka's own word on the properties. Raises SettingsError."""
+    """Load the settings, and let librdkafka check the properties. Raises SettingsError."""
     settings = load_settings(config, bootstrap_server, os.environ)
     for line in check_properties(settings, config):
         log.warning("%s", line)
@@ -69,7 +69,7 @@ def clusters_named(settings: Settings, name: str | None) -> list[ClusterSettings
 
 
 def job_settings(config: Path | None, history: str | None, master: str | None) -> Settings:
-    """Load the settings of a command that asks no broker. Raises SettingsError."""
+    """Load the settings of a command that connects to no broker. Raises SettingsError."""
     options = [("--history", "history.folder", history), ("--master", "rollup.master", master)]
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
     return load_settings(config, None, os.environ, overrides=given, with_clusters=False)

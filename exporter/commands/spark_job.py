@@ -23,7 +23,7 @@ SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 """The modules that a job needs."""
 
 _OURS = {"PYTHONSAFEPATH": "1", "TOPIC_LIVENESS_PROGRAM": "topic-liveness"}
-"""Variables of a job: it imports nothing from the working directory, and speaks in the name of the command."""
+"""Variables of a job: it imports nothing from the working directory, and names the command in its messages."""
 
 
 def overrides(settings: Settings) -> list[str]:
@@ -33,16 +33,16 @@ def overrides(settings: Settings) -> list[str]:
 
 def false_alarms(settings: Settings) -> list[str]:
     """Return the option that passes how many false alarms are accepted."""
-    asked = settings.rollup
-    if asked.false_alarms_a_week is not None:
-        return [f"--false-alarms-a-week={asked.false_alarms_a_week}"]
-    return [f"--false-alarms={asked.false_alarms_per_1000_topic_weeks}"]
+    rollup = settings.rollup
+    if rollup.false_alarms_a_week is not None:
+        return [f"--false-alarms-a-week={rollup.false_alarms_a_week}"]
+    return [f"--false-alarms={rollup.false_alarms_per_1000_topic_weeks}"]
 
 
 def retention(settings: Settings) -> list[str]:
     """Return the options that pass how long tables keep their rows."""
-    kept = settings.rollup.retention
-    return [f"--keep={name}={getattr(kept, name) / 86400:g}" for name in type(kept).model_fields]
+    periods = settings.rollup.retention
+    return [f"--keep={name}={getattr(periods, name) / 86400:g}" for name in type(periods).model_fields]
 
 
 def outages(settings: Settings) -> list[str]:
@@ -53,7 +53,7 @@ def outages(settings: Settings) -> list[str]:
 def acknowledged(settings: Settings) -> list[str]:
     """Return the options that pass which alerts were acknowledged, and which silences are something else.
 
-    Says on stderr where Alertmanager cannot be asked, and how many acknowledgements do not count. Raises
+    Prints on stderr where Alertmanager cannot be read, and how many acknowledgements do not count. Raises
     ClickException where no file can be written.
     """
     if settings.rollup.alertmanager is None:
@@ -61,13 +61,16 @@ def acknowledged(settings: Settings) -> list[str]:
     from exporter.commands.acknowledgements import AlertmanagerError, read_acknowledgements  # noqa: PLC0415 - half a second
 
     try:
-        told = read_acknowledgements(settings)
+        acknowledgements = read_acknowledgements(settings)
     except AlertmanagerError as error:
         click.echo(f"acknowledged alerts are left for the next rollup: {error}", err=True)
         return []
-    if (complaint := told.complaint()) is not None:
-        click.echo(complaint, err=True)
-    return [*_as_file("--acknowledged", told.found), *_as_file("--withdrawn", told.withdrawn)]
+    if (warning := acknowledgements.warning()) is not None:
+        click.echo(warning, err=True)
+    return [
+        *_as_file("--acknowledged", acknowledgements.found),
+        *_as_file("--withdrawn", acknowledgements.withdrawn),
+    ]
 
 
 def calendars(settings: Settings, year: int) -> list[str]:

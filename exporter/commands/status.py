@@ -87,8 +87,8 @@ def from_exporter(url: str, access: Access, cluster: str | None) -> Status:
             try:
                 return _read_status(client, cluster)
             except (KeyError, TypeError) as error:
-                told = f"{client.shown} does not answer as an exporter of this version does: {error!r}"
-                raise StatusError(f"{told}. Check --url, and the version of both") from None
+                text = f"{client.shown} does not answer as an exporter of this version does: {error!r}"
+                raise StatusError(f"{text}. Check --url, and the version of both") from None
     except ApiError as error:
         raise StatusError(str(error)) from None
 
@@ -115,8 +115,8 @@ def _read_status(client: Client, cluster: str | None) -> Status:
     ]
     for topic in client.all_items("topics", [*chosen, ("state", _UNREADABLE)])[1]:
         count = topic["states"][_UNREADABLE]
-        told = f"{count} of {topic['partitions']} partitions cannot be read"
-        items.append({**topic, "partition": None, "what": _UNREADABLE, "evidence": told})
+        evidence = f"{count} of {topic['partitions']} partitions cannot be read"
+        items.append({**topic, "partition": None, "what": _UNREADABLE, "evidence": evidence})
     not_judged = None if known["expectations_in_force"] else _not_judged(known["expectations_as_of"])
     return Status(client.shown, first["as_of"], [_item(item) for item in items], first["not_read"], not_judged)
 
@@ -188,21 +188,21 @@ def _published_incidents(rows: Sequence[Expectation]) -> Iterator[dict[str, Any]
             held.setdefault((row.cluster, row.incident), set()).add(row.topic)
     for (cluster, name), topics in sorted(held.items()):
         names = sorted(topics)
-        told = f"{plural(len(names), 'topic')} held together, incident {name} ({some(names)})"
-        yield {**_incident(cluster, name, names, told)}
+        evidence = f"{plural(len(names), 'topic')} held together, incident {name} ({some(names)})"
+        yield {**_incident(cluster, name, names, evidence)}
 
 
 def write(out: TextIO, status: Status, style: str, now: float) -> None:
     """Write it as ``table``, ``json`` or one ``nagios`` line."""
     if style == "json":
-        told = {
+        head = {
             "source": status.source,
             "as_of": status.as_of,
             "not_read": status.not_read,
             "not_judged": status.not_judged,
             "counts": status.counts,
         }
-        json.dump({**told, "items": status.items}, out, indent=2)
+        json.dump({**head, "items": status.items}, out, indent=2)
         out.write("\n")
     elif style == "nagios":
         out.write(nagios(status) + "\n")
@@ -212,13 +212,13 @@ def write(out: TextIO, status: Status, style: str, now: float) -> None:
 
 def nagios(status: Status) -> str:
     """Return one line for a monitoring plug-in, with performance data behind a bar."""
-    told = ", ".join(f"{count} {what}" for what, count in status.counts.items())
+    counts = ", ".join(f"{count} {what}" for what, count in status.counts.items())
     names = [_subject(item) for item in status.items if item["what"] in (_INCIDENT, Verdict.DEAD)][:3]
     more = f" ({', '.join(names)})" if names else ""
     unread = "".join(f"; {cluster} is not read" for cluster in status.not_read)
     unread += "; verdicts are not known" if status.not_judged else ""
     data = " ".join(f"{what}={count}" for what, count in status.counts.items())
-    return f"{status.plug_in.name}: {told}{more}{unread} | {data}"
+    return f"{status.plug_in.name}: {counts}{more}{unread} | {data}"
 
 
 def _table(status: Status, now: float) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from exporter.delivery.message import Group, Message
+from exporter.delivery.message import Group, Item, Message
 from exporter.domain.formatting import iso
 from exporter.storage import Location, file_info, opened
 
@@ -61,7 +61,7 @@ def slack(message: Message) -> dict[str, Any]:
     lines += [f"Note: {_slack(warning)}" for warning in message.warnings]
     for group in message.groups:
         lines += ["", f"*{_slack(group.title)}* ({len(group.items)})"]
-        lines += [f"• `{_slack(item.name)}` {_slack(item.told)}" for item in group.items[:SHOWN_IN_CHAT]]
+        lines += [f"• `{_slack(item.name)}` {_slack(item.text)}" for item in group.items[:SHOWN_IN_CHAT]]
         lines += _more(group)
     if message.links:
         lines += ["", " · ".join(f"<{_slack(address)}|{label}>" for label, address in message.links)]
@@ -80,7 +80,7 @@ def teams(message: Message) -> dict[str, Any]:
     for group in message.groups:
         body.append(_text(f"{group.title} ({len(group.items)})", weight="Bolder"))
         for item in group.items[:SHOWN_IN_CHAT]:
-            body.append(_text(f"{item.name}: ", item.told))
+            body.append(_text(f"{item.name}: ", item.text))
         body += map(_text, _more(group))
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
@@ -115,10 +115,21 @@ def webhook(message: Message) -> dict[str, Any]:
         "summary": message.summary,
         "warnings": list(message.warnings),
         "groups": [
-            asdict(group) | {"items": [asdict(item) | {"dead_since": _iso(item.dead_since)} for item in group.items]}
-            for group in message.groups
+            asdict(group) | {"items": [_webhook_item(item) for item in group.items]} for group in message.groups
         ],
         "links": [{"title": label, "url": address} for label, address in message.links],
+    }
+
+
+def _webhook_item(item: Item) -> dict[str, Any]:
+    return {
+        "cluster": item.cluster,
+        "topic": item.topic,
+        "partitions": item.partitions,
+        "told": item.text,
+        "evidence": item.evidence,
+        "dead_since": _iso(item.dead_since),
+        "readers": item.readers,
     }
 
 

@@ -155,14 +155,14 @@ class Mail:
             finally:
                 connection.close()
         except smtplib.SMTPRecipientsRefused as error:
-            [(code, said)] = error.recipients.values()
-            raise self._refused("the recipient", code, said, password) from None
+            [(code, reply)] = error.recipients.values()
+            raise self._refused("the recipient", code, reply, password) from None
         except smtplib.SMTPSenderRefused as error:
-            told = f"the sender {self.by.sender}"
-            raise self._refused(told, error.smtp_code, error.smtp_error, password) from None
+            what = f"the sender {self.by.sender}"
+            raise self._refused(what, error.smtp_code, error.smtp_error, password) from None
         except smtplib.SMTPAuthenticationError as error:
-            told = "user name or password (delivery.smtp)"
-            raise self._refused(told, error.smtp_code, error.smtp_error, password, unreachable=True) from None
+            what = "user name or password (delivery.smtp)"
+            raise self._refused(what, error.smtp_code, error.smtp_error, password, unreachable=True) from None
         except smtplib.SMTPResponseException as error:
             raise self._refused("the mail", error.smtp_code, error.smtp_error, password) from None
         except smtplib.SMTPNotSupportedError as error:
@@ -198,9 +198,9 @@ class Mail:
         return connection
 
     def _refused(
-        self, what: str, code: int, said: bytes | str, password: str, *, unreachable: bool = False
+        self, what: str, code: int, reply: bytes | str, password: str, *, unreachable: bool = False
     ) -> NotTakenError:
-        answer = _quoted(said.decode("utf-8", "replace") if isinstance(said, bytes) else said, password)
+        answer = _quoted(reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply, password)
         return NotTakenError(
             f"{self.server} refused {what}: {code} {answer}".rstrip(),
             passing=400 <= code < 500,
@@ -238,7 +238,7 @@ class Post:
             headers["Authorization"] = authorization
         try:
             with httpx.Client(verify=self.tls, timeout=timeout) as client:
-                answer, said = within(timeout, lambda: _posted(client, url, _BODIES[self.kind](message), headers))
+                answer, refusal = within(timeout, lambda: _posted(client, url, _BODIES[self.kind](message), headers))
         except (TimeoutError, httpx.TimeoutException):
             raise _late(place, timeout) from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
@@ -252,7 +252,7 @@ class Post:
             return
         code = answer.status_code
         hint = f"; it leads elsewhere, write that URL into {self.url}" if answer.is_redirect else ""
-        quoted = _quoted(said.decode("utf-8", "replace"), url, urlsplit(url).path, authorization)
+        quoted = _quoted(refusal.decode("utf-8", "replace"), url, urlsplit(url).path, authorization)
         raise NotTakenError(
             f"{place} answered {code} {quoted}".rstrip() + hint,
             passing=code in _LATER or code >= 500,
@@ -263,15 +263,15 @@ class Post:
 def _posted(
     client: httpx.Client, url: str, body: dict[str, Any], headers: dict[str, str]
 ) -> tuple[httpx.Response, bytes]:
-    """Return the answer, and the begin of what a refusal says."""
+    """Return the answer, and the first bytes of a refusal's body."""
     with client.stream("POST", url, json=body, headers=headers) as answer:
-        said = b""
+        refusal = b""
         with suppress(httpx.HTTPError):
             for piece in answer.iter_bytes() if not answer.is_success else ():
-                said += piece
-                if len(said) >= _MAX_READ_BYTES:
+                refusal += piece
+                if len(refusal) >= _MAX_READ_BYTES:
                     break
-    return answer, said
+    return answer, refusal
 
 
 def within(seconds: float, call: Callable[[], _T]) -> _T:
@@ -307,8 +307,8 @@ def _late(place: str, timeout: float) -> NotTakenError:
 
 def key(name: str, message: Message) -> str:
     """Return what a message to one recipient has in common with each repetition of it."""
-    told = f"{name}\0{message.owner}\0{message.as_of.isoformat()}"
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+    identity = f"{name}\0{message.owner}\0{message.as_of.isoformat()}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def _secret(path: Path | None, read: Callable[[Path], str] = text_in) -> str:
@@ -321,18 +321,18 @@ def _secret(path: Path | None, read: Callable[[Path], str] = text_in) -> str:
 def place_of(url: str) -> str | None:
     """Return scheme, host and port of a URL, none of its secrets; None where it is no URL of HTTP."""
     try:
-        parts = urlsplit(url)
-        port = "" if parts.port is None else f":{parts.port}"
+        split = urlsplit(url)
+        port = "" if split.port is None else f":{split.port}"
     except ValueError:
         return None
-    return f"{parts.scheme}://{parts.hostname}{port}" if parts.scheme in ("http", "https") and parts.hostname else None
+    return f"{split.scheme}://{split.hostname}{port}" if split.scheme in ("http", "https") and split.hostname else None
 
 
 def _cause(error: Exception, *secrets: str) -> str:
     if isinstance(error, socket.gaierror):
         return "the host name does not resolve"
-    told = error.strerror if isinstance(error, OSError) else None
-    return _quoted(told or str(error) or type(error).__name__, *secrets)
+    detail = error.strerror if isinstance(error, OSError) else None
+    return _quoted(detail or str(error) or type(error).__name__, *secrets)
 
 
 def _untrusted_by(error: BaseException) -> bool:
@@ -345,16 +345,16 @@ def _untrusted_by(error: BaseException) -> bool:
 
 
 def _untrusted(server: str, error: Exception) -> NotTakenError:
-    told = re.sub(r"^.*certificate verify failed: | \(_ssl\.c:\d+\)", "", str(error))
+    reason = re.sub(r"^.*certificate verify failed: | \(_ssl\.c:\d+\)", "", str(error))
     return NotTakenError(
-        f"the certificate of {server} cannot be trusted: {told}; name the file of its CA in delivery.ca_file",
+        f"the certificate of {server} cannot be trusted: {reason}; name the file of its CA in delivery.ca_file",
         passing=False,
         unreachable=True,
     )
 
 
 def _quoted(text: str, *secrets: str) -> str:
-    """Return what a server said in one printable line, without secrets."""
+    """Return the text of a server as one printable line, without secrets."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***") if len(secret) > 1 else text
     line = "".join(one if one.isprintable() else " " for one in text)

@@ -1,4 +1,4 @@
-"""What a report says to one recipient, read from its JSON form."""
+"""The message of a report to one recipient, read from the JSON form of the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORT = "liveness.json"
 PAGE = "liveness.html"
 
 _SECTIONS = ("newly-dead", "suspect", "still-dead", "revived", "unreadable")
-"""Sections of the report that messages tell of, in this order."""
+"""Sections of the report that messages contain, in this order."""
 
 _OF_SILENCE = ("newly-dead", "suspect", "still-dead")
 """Those in which it matters since when, and who reads it."""
@@ -56,7 +56,7 @@ class _Finding(_Read):
 
 
 class _Relations(_Read):
-    told: str
+    text: Annotated[str, Field(alias="told")]
     readers: tuple[str, ...] | None
     replica_of: str | None
 
@@ -108,7 +108,7 @@ class Report(_Read):
 
     @property
     def time_zone(self) -> tzinfo:
-        """The zone in which moments are told; UTC where this host does not know it."""
+        """The zone in which moments are shown; UTC where this host does not know it."""
         try:
             return ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError):
@@ -124,14 +124,14 @@ class Report(_Read):
 class Item:
     """A topic, or partitions of one that lives, and why it is listed.
 
-    ``told`` says it for people: since when it is dead, what speaks for that, and who reads it. ``evidence`` is exact.
+    ``text`` is for people: since when it is dead, the reason for that, and who reads it. ``evidence`` is exact.
     ``readers`` are the names of the first consumer groups, None where they are not known.
     """
 
     cluster: str
     topic: str
     partitions: tuple[int, ...]
-    told: str
+    text: str
     evidence: str
     dead_since: datetime | None
     readers: tuple[str, ...] | None
@@ -155,7 +155,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one recipient is told: of everything, or of what is ``owner``'s."""
+    """What one recipient gets: everything, or what is ``owner``'s."""
 
     as_of: datetime
     owner: str | None
@@ -233,10 +233,10 @@ def _page(folder: Location, name: str) -> Location | None:
 def _subject(report: Report, owner: str | None, counts: _Counts) -> str:
     died = counts.died
     day = f"{report.as_of.astimezone(report.time_zone):%Y-%m-%d}"
-    told = [plural(died.topics, "topic")] if died.topics else []
-    told += [plural(died.partitions, "partition")] if died.partitions else []
+    deaths = [plural(died.topics, "topic")] if died.topics else []
+    deaths += [plural(died.partitions, "partition")] if died.partitions else []
     of_owner = "" if owner is None else f"{' '.join(owner.split())}: "
-    return f"Topic liveness {day}: {of_owner}{' and '.join(told) or 'nothing'} died"
+    return f"Topic liveness {day}: {of_owner}{' and '.join(deaths) or 'nothing'} died"
 
 
 def _groups(report: Report, mine: Callable[[str | None], bool]) -> Iterator[Group]:
@@ -256,23 +256,24 @@ def _groups(report: Report, mine: Callable[[str | None], bool]) -> Iterator[Grou
 
 
 def _item(section: str, entry: _Entry, zone: tzinfo) -> Item:
-    """Return the item of an entry, with the words of the partition that is overdue for longest."""
+    """Return the item of an entry, with the text of the partition that is overdue for longest."""
     partitions = tuple(sorted(one.partition for one in entry.findings if one.partition is not None))
     first = min(entry.findings, key=lambda one: (one.expected_by is None, one.expected_by))
-    since, told = first.dead_since, [first.plain]
+    since, sentences = first.dead_since, [first.plain]
     if section in _OF_SILENCE:
         since = since or (None if section == "suspect" else first.expected_by)
         if since is None and first.expected_by is not None:
-            told = [f"Dead from {_moment(first.expected_by, zone)}, unless it is written.", *told]
-        told = [*_dead(since, zone), *told, _sentence(entry.relations.told)]
-    return Item(entry.cluster, entry.topic, partitions, " ".join(told), first.evidence, since, entry.relations.readers)
+            sentences = [f"Dead from {_moment(first.expected_by, zone)}, unless it is written.", *sentences]
+        sentences = [*_dead(since, zone), *sentences, _sentence(entry.relations.text)]
+    text, readers = " ".join(sentences), entry.relations.readers
+    return Item(entry.cluster, entry.topic, partitions, text, first.evidence, since, readers)
 
 
 def _topic_item(topic: _Topic, zone: tzinfo) -> Item:
     around = topic.relations
     copy = [] if around.replica_of is None else [f"A copy of {around.replica_of}."]
-    told = " ".join([*copy, *_dead(topic.dead_since, zone), topic.plain, _sentence(around.told)])
-    return Item(topic.cluster, topic.topic, (), told, topic.evidence, topic.dead_since, topic.relations.readers)
+    text = " ".join([*copy, *_dead(topic.dead_since, zone), topic.plain, _sentence(around.text)])
+    return Item(topic.cluster, topic.topic, (), text, topic.evidence, topic.dead_since, topic.relations.readers)
 
 
 def _dead(since: datetime | None, zone: tzinfo) -> list[str]:
@@ -283,8 +284,8 @@ def _moment(at: datetime, zone: tzinfo) -> str:
     return moment(at.timestamp(), zone=zone)
 
 
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}."
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _links(links: Links, page: str | None = None) -> Iterator[tuple[str, str]]:

@@ -55,8 +55,8 @@ class Delivery:
                 failures = self._round(left, record, last=attempt == self.attempts)
                 if failures:
                     pause = _pause(attempt, max(error.after for error in failures.values()))
-                    for told, error in failures.items():
-                        self.say(f"not yet delivered to {told}: {error}; next try in {duration(pause)}")
+                    for addressee, error in failures.items():
+                        self.say(f"not yet delivered to {addressee}: {error}; next try in {duration(pause)}")
                     with self.during("waiting for the next try"):
                         self.sleep(pause)
             failed = sum(entry.delivered_at is None for entry in record.entries.values())
@@ -69,23 +69,23 @@ class Delivery:
         unreachable: dict[str, NotTakenError] = {}
         failures: dict[str, NotTakenError] = {}
         for (to, owner), (channel, message) in list(left.items()):
-            told = to if owner is None else f"{to} ({owner})"
+            addressee = to if owner is None else f"{to} ({owner})"
             try:
                 if channel.server in unreachable:
                     raise unreachable[channel.server]
-                with self.during(f"sending to {told}"):
+                with self.during(f"sending to {addressee}"):
                     channel.send(message, self.timeout)
             except NotTakenError as error:
                 if error.unreachable:
                     unreachable[channel.server] = error
                 record.record(to, owner, problem=str(error))
                 if error.passing and not last:
-                    failures[told] = error
+                    failures[addressee] = error
                     continue
-                self.say(f"not delivered to {told}: {error}")
+                self.say(f"not delivered to {addressee}: {error}")
             else:
                 record.record(to, owner, at=self.clock.now())
-                self.say(f"delivered to {told}")
+                self.say(f"delivered to {addressee}")
             del left[to, owner]
         return failures
 
@@ -105,7 +105,7 @@ def _addressed(
             yield (channel.name, message.owner), (channel, message)
 
 
-def _pause(attempt: int, asked: float) -> float:
-    """Return the seconds to wait after a round: four times those before, or as asked, and up to a fifth more."""
+def _pause(attempt: int, requested: float) -> float:
+    """Return the seconds to wait after a round: four times those before, or those requested, and up to a fifth more."""
     grown = FIRST_PAUSE_SECONDS * 4.0 ** (attempt - 1)
-    return min(MAX_PAUSE_SECONDS, max(grown, asked)) * random.uniform(1.0, 1.2)  # noqa: S311 - no secret
+    return min(MAX_PAUSE_SECONDS, max(grown, requested)) * random.uniform(1.0, 1.2)  # noqa: S311 - no secret

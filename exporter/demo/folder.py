@@ -29,7 +29,7 @@ class DemoFolder:
         self.logs = self.path / "logs"
         self.broker = self.path / "kafka"
         self._lock: TextIO | None = None
-        self._kept = False
+        self._keep_folder = False
 
     def claim(self) -> None:
         """Create or empty the folder, and lock it.
@@ -45,14 +45,14 @@ class DemoFolder:
 
     def keep(self) -> None:
         """Keep the folder after the end of the demo."""
-        self._kept = True
+        self._keep_folder = True
 
     def release(self) -> None:
         """Remove what is not kept, and unlock."""
         if self._lock is not None:
-            if self._kept and (log := self.broker / "server.log").exists():
+            if self._keep_folder and (log := self.broker / "server.log").exists():
                 shutil.move(log, self.logs / "broker.log")
-            shutil.rmtree(self.broker if self._kept else self.path, ignore_errors=True)
+            shutil.rmtree(self.broker if self._keep_folder else self.path, ignore_errors=True)
             self._lock.close()
             self._lock = None
 

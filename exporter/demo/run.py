@@ -22,7 +22,7 @@ from exporter.demo.interruption import Interrupted, interruptible
 from exporter.demo.jars import DemoError, java
 from exporter.demo.scenario import OWNERS, partitions
 from exporter.demo.screen import Screen
-from exporter.demo.stages import LOOK_SECONDS, Stage
+from exporter.demo.stages import CHECK_SECONDS, Stage
 from exporter.demo.traffic import LiveTraffic, commit_groups, make_topics, write_history
 from exporter.domain import Verdict
 from exporter.domain.exit_codes import ExitCode
@@ -185,7 +185,7 @@ class _Demo:
         self.screen.say("The broker, the live producers and the exporter run until Ctrl-C.")
         try:
             while True:
-                time.sleep(LOOK_SECONDS)
+                time.sleep(CHECK_SECONDS)
                 check()
         except Interrupted:
             return
@@ -201,7 +201,7 @@ def _wait_for(what: str, timeout: float, check: Callable[[], None], condition: C
         check()
         if time.monotonic() > deadline:
             raise _TooLateError(f"waited {timeout:.0f} s for {what}; next step: see the logs folder of the demo")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
 
 
 def _shown(address: str) -> ExposedVerdicts:

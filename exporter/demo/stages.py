@@ -13,7 +13,7 @@ from exporter.demo.jars import DemoError
 from exporter.demo.lifeline import Lifeline
 
 TAIL_LINES = 15
-LOOK_SECONDS = 0.2
+CHECK_SECONDS = 0.2
 STOP_SECONDS = 15.0
 """How long a command may take for its cleanup after SIGTERM."""
 
@@ -34,15 +34,15 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     configuration. This package comes first on the path, and the JVM is tuned for a short run.
     """
     package = str(Path(exporter.__file__).parent.parent)
-    kept = {
+    inherited = {
         name: value
         for name, value in environ.items()
         if not name.startswith("TOPIC_LIVENESS_") or name == "TOPIC_LIVENESS_CACHE"
     }
-    before = kept.get("PYTHONPATH")
-    kept["PYTHONPATH"] = package if not before else os.pathsep.join([package, before])
-    kept["JAVA_TOOL_OPTIONS"] = f"{kept.get('JAVA_TOOL_OPTIONS', '')} {_SHORT_LIVED_JVM}".strip()
-    return kept
+    before = inherited.get("PYTHONPATH")
+    inherited["PYTHONPATH"] = package if not before else os.pathsep.join([package, before])
+    inherited["JAVA_TOOL_OPTIONS"] = f"{inherited.get('JAVA_TOOL_OPTIONS', '')} {_SHORT_LIVED_JVM}".strip()
+    return inherited
 
 
 class Stage:
@@ -83,7 +83,7 @@ class Stage:
         while (code := self._process.poll()) is None:
             if time.monotonic() > deadline:
                 raise DemoError(self._failure(f"did not end within {timeout:.0f} s"))
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
             meanwhile(next(iter(self._tail(1)), ""))
         if code != 0:
             raise DemoError(self._failure(f"failed with exit code {code}"))

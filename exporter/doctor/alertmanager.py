@@ -1,4 +1,4 @@
-"""Checks that the Alertmanager whose acknowledgements count can be asked; nothing is changed there."""
+"""Checks that the Alertmanager whose acknowledgements count answers; nothing is changed there."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ def alertmanager(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa
 
     Yields nothing where the configuration names no Alertmanager.
     """
-    asked = settings.rollup.alertmanager
-    if asked is None:
+    configured = settings.rollup.alertmanager
+    if configured is None:
         return
-    if asked.authorization is not None:
-        yield from open_to_all(_CHECK, [asked.authorization.file], "who reads it may ask Alertmanager in your name")
+    if configured.authorization is not None:
+        yield from open_to_all(
+            _CHECK, [configured.authorization.file], "who reads it may ask Alertmanager in your name"
+        )
     try:
-        told = read_acknowledgements(settings)
+        acknowledged = read_acknowledgements(settings)
     except AlertmanagerError as error:
         yield from_error(_CHECK, Severity.WARNING, str(error), _COSTS)
         return
-    count = len({one.silence_id for one in told.found})
-    what = f"{asked.url} answers, with {plural(count, 'acknowledged alert')}"
-    complaint = told.complaint()
-    if complaint is None:
+    count = len({one.silence_id for one in acknowledged.found})
+    what = f"{configured.url} answers, with {plural(count, 'acknowledged alert')}"
+    warning = acknowledged.warning()
+    if warning is None:
         yield Finding(_CHECK, Severity.OK, what)
     else:
         fix = "name their topics and kafka_cluster by `=`, and no other label"
-        yield Finding(_CHECK, Severity.NOTE, f"{what}; {complaint}", "they count as false alarms", fix)
+        yield Finding(_CHECK, Severity.NOTE, f"{what}; {warning}", "they count as false alarms", fix)

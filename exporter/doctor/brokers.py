@@ -49,16 +49,16 @@ def listeners(seen: PolledCluster) -> Iterator[Finding]:
                 check, Severity.WARNING, found.detail, costs, prefix=f"bootstrap.servers names {address}: "
             )
     if good:
-        listed = f"{len(good)} of {plural(len(brokers), 'broker')} reached at the address advertised: {some(good)}"
-        yield Finding(check, Severity.OK, listed)
+        what = f"{len(good)} of {plural(len(brokers), 'broker')} reached at the address advertised: {some(good)}"
+        yield Finding(check, Severity.OK, what)
     yield from _absent_brokers(seen)
 
 
 def _absent_brokers(seen: PolledCluster) -> Iterator[Finding]:
     brokers, topics = seen.snapshot.metadata.brokers, seen.snapshot.metadata.topics.values()
-    parts = [part for topic in topics for part in topic.partitions.values()]
-    away = sorted({replica for part in parts for replica in part.replicas} - brokers.keys())
-    led_by_none = sum(part.leader is None for part in parts)
+    partitions = [partition for topic in topics for partition in topic.partitions.values()]
+    away = sorted({replica for partition in partitions for replica in partition.replicas} - brokers.keys())
+    led_by_none = sum(partition.leader is None for partition in partitions)
     if not away:
         return
     what = f"{named('broker', away)} should hold replicas, but the cluster does not list it as up"

@@ -32,10 +32,10 @@ def delivery(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: AR
     ]
     yield from wrong
     if not wrong:
-        told = (
+        what = (
             f"{plural(len(given.recipients), 'recipient')}, {plural(len(_secrets(given)), 'secret file')} can be read"
         )
-        yield Finding(_CHECK, Severity.OK, told)
+        yield Finding(_CHECK, Severity.OK, what)
 
 
 def _secrets(given: DeliverySettings) -> dict[Path, bool]:
@@ -61,7 +61,7 @@ def _unusable(given: DeliverySettings) -> Iterator[Finding]:
 
 
 def open_to_all(check: str, secrets: Iterable[Path], costs: str) -> Iterator[Finding]:
-    """Tell of each file of a secret that every user of this host can read; one that is missing is told elsewhere."""
+    """Yield each file of a secret that every user of this host can read; another check finds one that is missing."""
     for path in secrets:
         try:
             mode = path.stat().st_mode

@@ -59,12 +59,12 @@ def examine(
         found += _or_failure(name, outcome)
     # No limit here: each part of the examination of a cluster has its own.
     seen: dict[str, Mapping[str, TopicInfo]] = {}
-    asked = {
+    examinations = {
         cluster.name: partial(_cluster, settings, cluster, clock, seen, inline.get(cluster.name, ()))
         for cluster in clusters
     }
     of_clusters = []
-    for name, outcome in all_within(None, asked, at_once=len(asked) or 1).items():
+    for name, outcome in all_within(None, examinations, at_once=len(examinations) or 1).items():
         of_clusters += [replace(finding, cluster=name) for finding in _or_failure("examination", outcome)]
     if settings.owners:
         found += topics.owners(
@@ -99,18 +99,18 @@ def _cluster(
     """Examine one cluster, and add its topics to ``seen_topics`` where they could be read."""
     poll = settings.poll_of(cluster)
     try:
-        parts = build_cluster(cluster, settings, clock)
+        collectors = build_cluster(cluster, settings, clock)
     except ValueError as error:
         return [from_error("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
-    found = list(_secrets([*inline, *parts.source.exposed]))
+    found = list(_secrets([*inline, *collectors.source.exposed]))
     # A poll ends within its interval, except for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
-    [outcome] = all_within(limit, {cluster.name: parts.poller.poll}).values()
+    [outcome] = all_within(limit, {cluster.name: collectors.poller.poll}).values()
     if isinstance(outcome, Exception):
         return found + _or_failure("poll", outcome)
     bootstrap = [address.strip().rpartition("://")[2] for address in str(cluster.kafka["bootstrap.servers"]).split(",")]
     if isinstance(outcome, PollFailure):
-        parts.close()
+        collectors.close()
         found.append(from_error("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched"))
         # After a wrong password each further attempt could lock the account.
         if outcome.reason is not Reason.AUTHENTICATION_FAILED and len(bootstrap) > 1:
@@ -139,11 +139,11 @@ def _cluster(
     )
     for check in checks:
         found += check(seen)
-    parts.source.close()
+    collectors.source.close()
     slow = {
         "tiers": partial(tiers, settings, cluster, topics.tiered(seen)),
-        "groups": partial(groups, parts.groups),
-        "inspection": partial(inspection, parts.inspector),
+        "groups": partial(groups, collectors.groups),
+        "inspection": partial(inspection, collectors.inspector),
         "clocks": partial(_clocks, settings, cluster, clock, outcome),
     }
     # Inspections and sweeps end within their interval, except for calls that begin at its end.
@@ -196,12 +196,12 @@ def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -
 
 def _clocks(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Snapshot) -> list[Finding]:
     stamped = TopicFilter(include=tuple(skew.stamped_topics(seen.metadata)), internal=True)
-    parts = build_cluster(cluster.model_copy(update={"topics": stamped}), settings, clock)
+    collectors = build_cluster(cluster.model_copy(update={"topics": stamped}), settings, clock)
 
     def poll() -> Snapshot | None:
-        outcome = parts.poller.poll()
+        outcome = collectors.poller.poll()
         return outcome if isinstance(outcome, Snapshot) else None
 
-    with closing(parts):
+    with closing(collectors):
         bounds = skew.measure(poll, clock)
     return list(skew.judge(bounds, seen.metadata.brokers, settings.poll_of(cluster).future_slack))

@@ -35,10 +35,10 @@ def inspection(inspector: Inspector | None) -> list[Finding]:
     failed = _failed(check, result)
     if failed:
         return failed
-    asked = {PRODUCERS: "producers of {}", LOG_DIRS: "sizes of {}"}
+    phrases = {PRODUCERS: "producers of {}", LOG_DIRS: "sizes of {}"}
     things = {PRODUCERS: "partition", LOG_DIRS: "replica"}
-    words = [asked[spec].format(plural(number, things[spec])) for spec, number in sorted(result.asked.items())]
-    return [Finding(check, Severity.OK, f"brokers list the {' and the '.join(words)}")]
+    answered = [phrases[spec].format(plural(number, things[spec])) for spec, number in sorted(result.lookups.items())]
+    return [Finding(check, Severity.OK, f"brokers list the {' and the '.join(answered)}")]
 
 
 def _failed(check: str, result: Inspection) -> list[Finding]:
@@ -51,7 +51,7 @@ def _failed(check: str, result: Inspection) -> list[Finding]:
         Finding(
             check,
             Severity.WARNING,
-            f"{spec} {reason}: no answer for {counts[spec, reason]:,} of {result.asked[spec]:,}, "
+            f"{spec} {reason}: no answer for {counts[spec, reason]:,} of {result.lookups[spec]:,}, "
             f"at {named('broker', sorted(ids))}",
             _COSTS[spec],
             _FIXES.get((spec, reason), "check that these brokers are up, then run `doctor` again"),

@@ -41,8 +41,8 @@ def _write_text(out: TextIO, findings: Sequence[Finding]) -> None:
 
 def _summary(findings: Sequence[Finding]) -> str:
     numbers = Counter(finding.severity for finding in findings)
-    parts = [plural(numbers[each], each) for each in reversed(Severity) if numbers[each] and each is not Severity.OK]
-    return ", ".join([*parts, f"{numbers[Severity.OK]} ok"])
+    counts = [plural(numbers[each], each) for each in reversed(Severity) if numbers[each] and each is not Severity.OK]
+    return ", ".join([*counts, f"{numbers[Severity.OK]} ok"])
 
 
 def _write_json(out: TextIO, findings: Sequence[Finding]) -> None:

@@ -26,8 +26,8 @@ _GRANT = (
 def rights(seen: PolledCluster) -> Iterator[Finding]:
     """Check what may be described. Topics without the right are not listed, so their number is unknown."""
     check, metadata = "rights", seen.snapshot.metadata
-    listed = [found.visible_topics for found in seen.reached.values() if found.visible_topics is not None]
-    visible = max(listed, default=None)
+    counts = [found.visible_topics for found in seen.reached.values() if found.visible_topics is not None]
+    visible = max(counts, default=None)
     forbidden = [name for name, topic in metadata.topics.items() if topic.reason is Reason.UNAUTHORIZED]
     selected = len(metadata.topics) - len(forbidden)
     if visible is None:
@@ -74,14 +74,14 @@ def timestamps(seen: PolledCluster) -> Iterator[Finding]:
     check, configs = "timestamps", _configs(seen)
     types = Counter(config.timestamp_type for config in configs.values() if config.timestamp_type)
     if types:
-        listed = ", ".join(f"{number:,} {kind}" for kind, number in types.most_common())
+        type_counts = ", ".join(f"{number:,} {kind}" for kind, number in types.most_common())
         by_producers = types.get("CreateTime", 0)
         costs = "staleness and backfilled history of CreateTime topics depend on producers' clocks; silence does not"
         fix = (
             "nothing, where producers' clocks are synchronised; else message.timestamp.type=LogAppendTime on the topic"
         )
         note = (Severity.NOTE, costs, fix) if by_producers else (Severity.OK, None, None)
-        yield Finding(check, note[0], f"of {plural(types.total(), 'topic')}: {listed}", note[1], note[2])
+        yield Finding(check, note[0], f"of {plural(types.total(), 'topic')}: {type_counts}", note[1], note[2])
     ahead = sorted({key.topic for key, one in seen.snapshot.readings.items() if one.state is State.FUTURE})
     if ahead:
         yield Finding(

@@ -131,19 +131,19 @@ class Circumstances:
     """When the poll was (Unix seconds)."""
 
 
-def conclude(table: Table, asked: Rows, answers: Answers, given: Circumstances) -> Table:
-    """Return the table with the states that follow from the MAX_TIMESTAMP answers for the rows ``asked``.
+def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -> Table:
+    """Return the table with the states that follow from the MAX_TIMESTAMP answers for ``rows``.
 
     A good answer stays valid until the partition moves. The answer "no record" stays valid only where the record may
     lie in the remote tier. Elsewhere the row is pending, and is looked up again for PENDING_SECONDS.
     """
     reasons = np.full(len(table), NO_ANSWER, dtype=np.int8)
     kinds, times = np.full(len(table), NOTHING, dtype=np.int8), np.full(len(table), np.nan)
-    reasons[asked] = answers.reason
-    kinds[asked] = kinds_of(answers)
+    reasons[rows] = answers.reason
+    kinds[rows] = kinds_of(answers)
     rested = given.polled_at - table.silent_since >= PENDING_SECONDS
     kinds = np.where((kinds == NO_RECORD) & ~given.tiered & rested, UNDATED, kinds).astype(np.int8)
-    times[asked] = np.where(kinds[asked] == DATED, answers.timestamp, np.nan)
+    times[rows] = np.where(kinds[rows] == DATED, answers.timestamp, np.nan)
     settles = (kinds == DATED) | (kinds == UNDATED) | (kinds == OLD_FORMAT) | ((kinds == NO_RECORD) & given.tiered)
     table = table.changed(
         answer=np.where(settles, kinds, table.answer).astype(np.int8),

@@ -16,7 +16,7 @@ from exporter.domain.readings import Answer, Reason
 REASONS = tuple(Reason)
 
 ANSWERED, NO_ANSWER = 0, -1
-"""Codes beside those of ``reason_code``: a good answer; no valid one, because nobody asked or it was disproved."""
+"""Codes beside those of ``reason_code``: a good answer; no valid one, never requested or disproved."""
 
 _NOBODY = Answer()
 """The code of a missing answer."""
@@ -65,17 +65,17 @@ class Answers(ColumnSet):
     @classmethod
     def of(cls, answers: Iterable[Answer | None]) -> Answers:
         """Return answers as columns; None becomes NO_ANSWER."""
-        listed = [_NOBODY if answer is None else answer for answer in answers]
-        columns = cls.none(len(listed))
-        columns.reason[:] = [NO_ANSWER if answer is _NOBODY else reason_code(answer.reason) for answer in listed]
-        found = [answer.reason is None and answer.offset is not None for answer in listed]
+        given = [_NOBODY if answer is None else answer for answer in answers]
+        columns = cls.none(len(given))
+        columns.reason[:] = [NO_ANSWER if answer is _NOBODY else reason_code(answer.reason) for answer in given]
+        found = [answer.reason is None and answer.offset is not None for answer in given]
         columns.found[:] = found
-        columns.offset[:] = [answer.offset or 0 if there else 0 for answer, there in zip(listed, found, strict=True)]
+        columns.offset[:] = [answer.offset or 0 if there else 0 for answer, there in zip(given, found, strict=True)]
         columns.timestamp[:] = [
             answer.timestamp if there and answer.timestamp is not None else math.nan
-            for answer, there in zip(listed, found, strict=True)
+            for answer, there in zip(given, found, strict=True)
         ]
-        columns.epoch[:] = [-1 if answer.leader_epoch is None else answer.leader_epoch for answer in listed]
+        columns.epoch[:] = [-1 if answer.leader_epoch is None else answer.leader_epoch for answer in given]
         return columns
 
     def put(self, rows: Rows, answers: Answers) -> None:

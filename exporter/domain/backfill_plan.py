@@ -67,10 +67,10 @@ class WrittenStreams:
         return len(self.streams)
 
     @classmethod
-    def joined(cls, parts: Sequence[WrittenStreams]) -> WrittenStreams:
-        """Return all parts, which are at least one; of a stream that is in several the last one counts."""
-        streams = StreamRows.joined([part.streams for part in parts])
-        spans = Spans.joined([part.spans for part in parts])
+    def joined(cls, batches: Sequence[WrittenStreams]) -> WrittenStreams:
+        """Return the streams of all batches, at least one; of a stream that is in several the last one counts."""
+        streams = StreamRows.joined([batch.streams for batch in batches])
+        spans = Spans.joined([batch.spans for batch in batches])
         last = streams.latest_rows()
         return cls(streams[last], spans[last])
 
@@ -113,10 +113,10 @@ class Starts:
         return cls(StreamRows.of([], []), FirstPoll.of([], []))
 
     @classmethod
-    def earliest(cls, parts: Sequence[Starts]) -> Starts:
-        """Return the first poll of each stream in any of these parts, which are at least one."""
-        streams = StreamRows.joined([part.streams for part in parts])
-        first = FirstPoll.joined([part.first for part in parts])
+    def earliest(cls, batches: Sequence[Starts]) -> Starts:
+        """Return the first poll of each stream in any of these batches, at least one."""
+        streams = StreamRows.joined([batch.streams for batch in batches])
+        first = FirstPoll.joined([batch.first for batch in batches])
         latest_first = np.argsort(-first.at, kind="stable")
         streams, first = streams[latest_first], first[latest_first]
         rows = streams.latest_rows()

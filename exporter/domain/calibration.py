@@ -1,7 +1,7 @@
 """How unusual past silences were -> thresholds that promise a rate of false alarms, and what they gave.
 
 An alarm is a silence past the threshold. One that a later advance ended within 28 days of its beginning was an outage
-that somebody repaired, or false: a pause of the stream. Scores tell the two apart (``exporter.domain.thresholds``).
+that somebody repaired, or false: a pause of the stream. Scores separate the two (``exporter.domain.thresholds``).
 It counts in the week in which it began, one a topic and week. Half of the promised rate is for topics as a whole,
 half for partitions whose topic goes on. What a hold would have explained is neither an alarm nor evidence.
 """
@@ -27,7 +27,7 @@ TOPIC, PARTITION = "topic", "partition"
 """The kinds of streams: each has its own thresholds."""
 
 FALSE_ALARMS = 2.0
-"""False alarms per 1,000 topic-weeks that are promised unless another number is asked for."""
+"""False alarms per 1,000 topic-weeks that are promised unless another number is requested."""
 
 SIZE_WEEKS = 4
 """The size of a fleet is that of the largest of so many weeks: in one of them it may not have been observed."""
@@ -153,9 +153,9 @@ class Unusual:
 
     def __getitem__(self, chosen: Flags) -> Unusual:
         """Return some of the silences, of the same topic-weeks."""
-        columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue", "labelled")
-        told: dict[str, Any] = {name: getattr(self, name) for name in columns}
-        return replace(self, **{name: each[chosen] for name, each in told.items() if each is not None})
+        names = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue", "labelled")
+        columns: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: column[chosen] for name, column in columns.items() if column is not None})
 
     def labels(self) -> Flags:
         """Return which were in a known outage."""
@@ -190,7 +190,7 @@ def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return which topic-weeks count, by a row of each, and which rows are unusual silences in these.
 
     A topic-week counts in which the topic advanced; for partitions two of them at least, to compare. One with a known
-    outage does not, but its silences are returned: they may tell that others belong to an incident.
+    outage does not, but its silences are returned: they may show that others belong to an incident.
     """
     if not len(scored.topic):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
@@ -255,8 +255,8 @@ def _labelled(unusual: Unusual, kind: str) -> _Alone:
     Not those of an incident: the product held them as one, so it is no fault that they were not called dead one by one.
     """
     labelled = unusual.labels()
-    told = _together(unusual) if kind == TOPIC else unusual.beside(labelled & (unusual.kind == TOPIC))
-    mine = labelled & (unusual.kind == kind) & ~told
+    excluded = _together(unusual) if kind == TOPIC else unusual.beside(labelled & (unusual.kind == TOPIC))
+    mine = labelled & (unusual.kind == kind) & ~excluded
     return _Alone(unusual.topic[mine], unusual.week[mine], unusual.week_ended[mine], unusual.score[mine])
 
 
@@ -279,7 +279,7 @@ def _alone(unusual: Unusual, kind: str) -> _Alone:
 
 
 def _together(unusual: Unusual) -> Flags:
-    """Tell which silences of topics belong to an incident: so many began together, as in the hold, or within a day."""
+    """Return which silences of topics belong to an incident: so many began together, as in the hold, or in a day."""
     found = np.zeros(len(unusual.kind), bool)
     for cluster in np.unique(unusual.cluster):
         mine = np.flatnonzero((unusual.kind == TOPIC) & (unusual.cluster == cluster))
@@ -298,7 +298,7 @@ def _together(unusual: Unusual) -> Flags:
 
 
 def _within_a_day(overdue: NDArray[np.float64], topics: NDArray[np.int64]) -> Flags:
-    """Tell of silences in order which are among so many of a day that a hold might have been due.
+    """Return which silences, given in order, are among so many of a day that a hold might have been due.
 
     Chance alone brings these more often than a hold may rest on, but here nothing is hidden by it: a holiday of ten
     topics of 50 would teach a threshold that nobody wants.
@@ -362,8 +362,8 @@ def _past_scores(alone: _Alone, week: int) -> PastScores:
     return fit(*_evidence(alone, week))
 
 
-def _threshold(past: PastScores, allowed: float) -> Threshold:
-    return Threshold(past.threshold(SUSPECT_TIMES * allowed / 1000), past.threshold(allowed / 1000))
+def _threshold(scores: PastScores, allowed: float) -> Threshold:
+    return Threshold(scores.threshold(SUSPECT_TIMES * allowed / 1000), scores.threshold(allowed / 1000))
 
 
 def of_weeks(per_1000: float, topics: int | None) -> str:

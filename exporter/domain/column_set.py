@@ -26,6 +26,6 @@ class ColumnSet:
         return [getattr(self, column.name) for column in fields(self)]
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the rows of all parts, one after another. Raises ValueError where there is no part."""
-        return cls(*map(np.concatenate, zip(*(part.columns() for part in parts), strict=True)))
+    def joined(cls, sets: Sequence[Self]) -> Self:
+        """Return the rows of all sets, one after another. Raises ValueError where there is no set."""
+        return cls(*map(np.concatenate, zip(*(each.columns() for each in sets), strict=True)))

@@ -168,12 +168,12 @@ class GroupList:
     unlisted: Mapping[Reason, int]
     """Brokers that gave no list, and partitions of groups that nobody leads, by reason: their groups are missing."""
     all_visible: bool | None = True
-    """Whether the client may DESCRIBE any group: brokers leave those out that it may not, without a word."""
+    """Whether the client may DESCRIBE any group: brokers silently leave out those that it may not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a coordinator says of one group; ``state`` is None where the client does not know its word for it."""
+    """A coordinator's description of one group; ``state`` is None where the client does not know its name."""
 
     state: GroupState | None
     members: int
@@ -200,17 +200,17 @@ class Committed:
     @classmethod
     def of(cls, answers: Mapping[str, Iterable[tuple[str, int, int]] | Reason]) -> Committed:
         """Return what was read of each group: (topic, partition, offset) of each commit, or why it failed."""
-        failed = {name: told for name, told in answers.items() if isinstance(told, Reason)}
-        read = {name: list(told) for name, told in answers.items() if not isinstance(told, Reason)}
-        listed = [each for told in read.values() for each in told]
+        failed = {name: answer for name, answer in answers.items() if isinstance(answer, Reason)}
+        read = {name: list(answer) for name, answer in answers.items() if not isinstance(answer, Reason)}
+        commits = [commit for answer in read.values() for commit in answer]
         topics: dict[str, int] = {}
-        topic = [topics.setdefault(name, len(topics)) for name, _, _ in listed]
+        topic = [topics.setdefault(name, len(topics)) for name, _, _ in commits]
         return cls(
             tuple(read),
             np.cumsum([0, *map(len, read.values())], dtype=np.intp),
             tuple(topics),
             np.array(topic, dtype=np.int32),
-            np.array([partition for _, partition, _ in listed], dtype=np.int32),
-            np.array([offset for _, _, offset in listed], dtype=np.int64),
+            np.array([partition for _, partition, _ in commits], dtype=np.int32),
+            np.array([offset for _, _, offset in commits], dtype=np.int64),
             failed,
         )

@@ -21,7 +21,7 @@ from exporter.domain.rests import quiet
 CALENDARS, OUTAGES, OVERRIDES = "calendars", "outages", "overrides"
 """The settings that history can contradict."""
 
-LOOKED_BACK_WEEKS = 26
+LOOKBACK_WEEKS = 26
 """Holidays and outages that ended before this span are not checked."""
 
 MOST_HOLIDAYS = 3

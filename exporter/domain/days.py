@@ -78,9 +78,9 @@ def days_of(folded: FoldedHours, before: StreamTotals) -> tuple[Days, StreamTota
     at = runs(hours.stream, day)
     bit = (1 << (hours.hour % DAY_HOURS)).astype(np.int32)
     active, counted = hours.active, folded.records > 0
-    stream, told = hours.stream[at], folded.end_offset
-    place = np.maximum.reduceat(np.where(told >= 0, np.arange(len(hours)), -1), at)
-    end_offset = np.where(place >= 0, told[place], UNKNOWN)
+    stream, offsets = hours.stream[at], folded.end_offset
+    place = np.maximum.reduceat(np.where(offsets >= 0, np.arange(len(hours)), -1), at)
+    end_offset = np.where(place >= 0, offsets[place], UNKNOWN)
     last = np.maximum.reduceat(hours.last, at)
     slots = np.add.reduceat(active.astype(np.int64), at)
     first = earliest(hours.first, at)
@@ -118,8 +118,8 @@ def _before(
     lead[starts] = True
     number = np.cumsum(lead) - 1
     begins = starts[number]
-    told = np.maximum.accumulate(np.where(end_offset >= 0, np.arange(len(stream)), -1))
-    known = np.concatenate([[-1], told[:-1]])
+    latest_known = np.maximum.accumulate(np.where(end_offset >= 0, np.arange(len(stream)), -1))
+    known = np.concatenate([[-1], latest_known[:-1]])
     offset = np.where(known >= begins, end_offset[known], before.end_offset[stream])
     moments, rank = np.unique(last, return_inverse=True)
     step = number * len(moments)

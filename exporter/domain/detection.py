@@ -50,8 +50,8 @@ class Detector:
         """Judge every partition and topic of a snapshot.
 
         An expectation that belongs to an earlier topic of the same name is not used. Where they are not ``in_force``
-        nothing is judged by them, but the last advances that they know are still true. ``override_of`` returns what
-        the configuration says of a topic; that wins.
+        nothing is judged by them, but the last advances that they know are still true. ``override_of`` returns the
+        override that the configuration has for a topic; it wins.
         """
         layout = snapshot.table.layout
         of_partitions, of_topics, before = self._expected(snapshot.cluster, snapshot.metadata)
@@ -80,7 +80,7 @@ class Detector:
         )
 
     def _expected(self, cluster: str, metadata: Metadata) -> tuple[Rows, Rows, BeforeRestart]:
-        """Return the rows of expectations and what history tells, made once for as long as the metadata stays."""
+        """Return the rows of expectations and the last advances from history, computed once per metadata."""
         if self._laid_out is None or self._laid_out[0] is not metadata:
             layout = metadata.membership.layout
             ids = [metadata.topics[name].topic_id for name in layout.topics]
@@ -102,7 +102,7 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
 
 
 def may_be_held(silence: Silence | None, expectation: Expectation | None, now: float) -> bool:
-    """Tell whether a silence is held if many topics fell silent with it, or while a drop of the fleet goes on."""
+    """Return whether a silence is held if many topics fell silent with it, or while a drop of the fleet goes on."""
     if silence is None or expectation is None:
         return False
     scores = _score(ExpectationSet([expectation]), Silences.of([silence]), np.zeros(1, dtype=np.intp), now)
@@ -142,8 +142,10 @@ def _overrides(
     layout: Layout, override_of: Callable[[str], TopicOverride | None] | None
 ) -> tuple[OverrideColumns, Rows]:
     """Return overrides, and the place of the one of each partition, then of each topic; -1 where there is none."""
-    told = [] if override_of is None else [(number, override_of(name)) for number, name in enumerate(layout.topics)]
-    found = [(number, override) for number, override in told if override is not None]
+    overrides = (
+        [] if override_of is None else [(number, override_of(name)) for number, name in enumerate(layout.topics)]
+    )
+    found = [(number, override) for number, override in overrides if override is not None]
     place = np.full(len(layout.topics), -1, dtype=np.intp)
     place[[number for number, _ in found]] = np.arange(len(found))
     return OverrideColumns.of([override for _, override in found]), np.concatenate([place[layout.topic], place])
@@ -232,14 +234,14 @@ def newest_by_topic(table: Table) -> Floats:
     if not len(filled):
         return newest
     starts = layout.first[:-1][filled]
-    told = ~np.isnan(table.last_good_poll) & ~table.other_topic
-    dated = told & ~np.isnan(table.newest)
-    untold = ~told | (~dated & ~np.isin(table.state, [STATE_CODES[state] for state in _WITHOUT_TIME]))
+    was_read = ~np.isnan(table.last_good_poll) & ~table.other_topic
+    dated = was_read & ~np.isnan(table.newest)
+    newest_unknown = ~was_read | (~dated & ~np.isin(table.state, [STATE_CODES[state] for state in _WITHOUT_TIME]))
     future = table.state == STATE_CODES[State.FUTURE]
     present = np.maximum.reduceat(np.where(dated & ~future, table.newest, -np.inf), starts)
     ahead = np.maximum.reduceat(np.where(dated & future, table.newest, -np.inf), starts)
     largest = np.where(present > -np.inf, present, ahead)
-    unknown = np.logical_or.reduceat(untold, starts) | (largest == -np.inf)
+    unknown = np.logical_or.reduceat(newest_unknown, starts) | (largest == -np.inf)
     newest[filled] = np.where(unknown, np.nan, largest)
     return newest
 
@@ -254,9 +256,9 @@ def newest_of_all(table: Table) -> float | None:
 
 def newest_of_topic(readings: Iterable[Reading]) -> float | None:
     """Return the largest timestamp of the partitions of one topic, as ``newest_by_topic`` does."""
-    told = [reading if reading.latest is not None else reading.before for reading in readings]
-    known = [reading for reading in told if reading is not None]
-    if len(known) < len(told) or any(one.newest is None and one.state not in _WITHOUT_TIME for one in known):
+    last_read = [reading if reading.latest is not None else reading.before for reading in readings]
+    known = [reading for reading in last_read if reading is not None]
+    if len(known) < len(last_read) or any(one.newest is None and one.state not in _WITHOUT_TIME for one in known):
         return None
     dated = [(one.state is not State.FUTURE, one.newest) for one in known if one.newest is not None]
     return max(dated)[1] if dated else None

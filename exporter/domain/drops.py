@@ -1,6 +1,6 @@
 """Fleet-wide drops: days on which many topics of a cluster at once were silent or nearly so.
 
-What an earlier drop was like, and how long it lasted, says how a later one of the same topics is judged.
+What an earlier drop was like, and how long it lasted, decides how a later one of the same topics is judged.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def earlier_drop(
 ) -> EarlierDrop | None:
     """Return the drop before that of ``run`` which it is most like, the latest of several; None where none is alike.
 
-    ``common`` is asked for the largest day of ``run`` and each earlier day.
+    ``common`` is called with the largest day of ``run`` and each earlier day.
     """
     day, found = largest_day(run), None
     before = (one for one in drops if one.cluster == day.cluster and one.day < run[0].day)
@@ -203,7 +203,7 @@ def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[
     day was observed. What is usual on a day follows from the days before it alone. A drop begins on a day on which
     enough topics fell. It lasts while enough of these, and of those that fell later, are low. So topics that die one by
     one are no drop, however many they are. All that are low on it take part. A drop is followed for LONGEST_DAYS and
-    one day more, so that one which lasts longer can be told.
+    one day more, so that one which lasts longer can be recognized.
     """
 
     @lru_cache(None)
@@ -246,18 +246,19 @@ def _day(active: Integers, first: Integers, covered: Flags, day: int) -> _Day | 
     """Return the activity of a day, None where it was not observed or its usual activity is unknown."""
     if day < 0 or not covered[day]:
         return None
-    references = [past for week in range(1, REFERENCE_WEEKS + 1) if (past := day - 7 * week) >= 0 and covered[past]]
+    weeks_before = (day - 7 * week for week in range(1, REFERENCE_WEEKS + 1))
+    references = [reference for reference in weeks_before if reference >= 0 and covered[reference]]
     if len(references) < LEAST_REFERENCES:
         return None
     known = first[:, None] <= np.array(references)
-    told = np.where(known, active[:, references], np.nan)
+    activity = np.where(known, active[:, references], np.nan)
     usual = np.full(len(active), np.nan)
     often = known.sum(1) >= LEAST_REFERENCES
-    usual[often] = np.nanmedian(told[often], axis=1)
+    usual[often] = np.nanmedian(activity[often], axis=1)
     often &= usual >= 1.0
     still_low = often & (active[:, day] <= LOW * np.nan_to_num(usual))
     lately = (active[:, day - 7 : day] > 0).any(1)
     judged = often & lately
     with np.errstate(invalid="ignore"):
-        by_chance = (told[judged] <= LOW * usual[judged, None]).sum(1) / known[judged].sum(1)
+        by_chance = (activity[judged] <= LOW * usual[judged, None]).sum(1) / known[judged].sum(1)
     return _Day(judged, still_low & lately, still_low, float(by_chance.sum()))

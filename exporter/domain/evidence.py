@@ -65,24 +65,24 @@ class EvidenceFacts:
 def evidence(row: EvidenceFacts) -> str:
     """Return the line of a verdict that history gave."""
     if row.verdict == Verdict.LEARNING:
-        parts = [f"learning: {_missing(row)}", silence(row)]
+        clauses = [f"learning: {_missing(row)}", silence(row)]
     else:
         by_period = "by its period, not calibrated" if _by_period(row) else None
         emptied = "now empty" if row.state == State.EMPTY else None
-        parts = [silence(row), _rested(row), _usual_silence(row), _limits(row), _held(row), by_period, emptied]
-    return "; ".join(part for part in (*parts, _misdated(row), _proved_until(row), _siblings(row)) if part)
+        clauses = [silence(row), _rested(row), _usual_silence(row), _limits(row), _held(row), by_period, emptied]
+    return "; ".join(clause for clause in (*clauses, _misdated(row), _proved_until(row), _siblings(row)) if clause)
 
 
 def overridden(row: EvidenceFacts, override: TopicOverride) -> str:
     """Return the line of a verdict that the configuration gave."""
     if override.max_silence_seconds is not None:
-        said = f"dead past {duration(override.max_silence_seconds)}"
+        rule = f"dead past {duration(override.max_silence_seconds)}"
     elif override.muted_until is not None:
-        said = f"muted until {moment(override.muted_until)}"
+        rule = f"muted until {moment(override.muted_until)}"
     else:
-        said = "retired"
-    told = f"{said}, as the configuration says of {override.topics}"
-    return "; ".join(part for part in (silence(row), told) if part)
+        rule = "retired"
+    override_clause = f"{rule}, as the configuration says of {override.topics}"
+    return "; ".join(clause for clause in (silence(row), override_clause) if clause)
 
 
 def silence(row: EvidenceFacts) -> str | None:
@@ -121,7 +121,7 @@ def _usual_silence(row: EvidenceFacts) -> str | None:
         return None
     if judged_until(row.last_advance) <= row.history_start:
         return None
-    words = "".join(judged_by(row.history_start, row.last_advance, row.observed_seconds))
+    baseline = "".join(judged_by(row.history_start, row.last_advance, row.observed_seconds))
     if row.largest_silence < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
     else:
@@ -131,9 +131,9 @@ def _usual_silence(row: EvidenceFacts) -> str | None:
             never += f" (until {moment(row.largest_silence_end)})"
     missed, most = row.missed_slots, row.largest_missed
     if missed is None or most is None or missed <= max(most, 1.0):
-        return f"in the {words} {never}"
+        return f"in the {baseline} {never}"
     slots = "hours" if _by_the_hour(row) else f"slots of {duration(row.slot_seconds)}"
-    return f"in the {words} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
+    return f"in the {baseline} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
 
 
 def judged_by(history_start: float, last_advance: float, observed_seconds: float | None) -> tuple[str, str]:
@@ -146,13 +146,13 @@ def judged_by(history_start: float, last_advance: float, observed_seconds: float
     until = judged_until(last_advance)
     span = until - history_start
     days, before = math.floor(span / _DAY), f" before {moment(until)[:_DATE]}"
-    told = duration(span) if days < 1 else plural(days, "day").removeprefix("1 ")
+    length = duration(span) if days < 1 else plural(days, "day").removeprefix("1 ")
     if observed_seconds is not None and observed_seconds < _OBSERVED_SHARE * span:
         if observed_seconds < _DAY:
-            return told + before, f", of which {duration(observed_seconds)} were observed,"
+            return length + before, f", of which {duration(observed_seconds)} were observed,"
         if (seen := math.floor(observed_seconds / _DAY)) < days:
-            return told + before, f", of which {seen} {'was' if seen == 1 else 'were'} observed,"
-    return (f"{math.floor(span / _WEEK)} weeks" if span >= 2 * _WEEK else told) + before, ""
+            return length + before, f", of which {seen} {'was' if seen == 1 else 'were'} observed,"
+    return (f"{math.floor(span / _WEEK)} weeks" if span >= 2 * _WEEK else length) + before, ""
 
 
 def judged_until(last_advance: float) -> float:
@@ -176,8 +176,8 @@ def _limits(row: EvidenceFacts) -> str | None:
     dead_from = None if row.expected_by is None else _same_day(row, row.expected_by)
     from_ = None if row.suspect_from is None else f"suspect since {_same_day(row, row.suspect_from)}"
     if row.verdict in (Verdict.DEAD, Verdict.RETIRED):
-        past = f"dead past {duration(row.max_silence_seconds)}, so" if _by_period(row) else "dead"
-        died = past if dead_from is None else f"{past} since {dead_from}"
+        dead = f"dead past {duration(row.max_silence_seconds)}, so" if _by_period(row) else "dead"
+        died = dead if dead_from is None else f"{dead} since {dead_from}"
         if row.verdict == Verdict.DEAD:
             return died
         dead_after = 0.0
@@ -188,7 +188,8 @@ def _limits(row: EvidenceFacts) -> str | None:
         return _if_proved(row, from_)
     if row.verdict in (Verdict.SUSPECT, Verdict.LATE):
         suspect = from_ if row.verdict == Verdict.SUSPECT else None
-        return "; ".join(part for part in (suspect, None if dead_from is None else f"dead from {dead_from}") if part)
+        dead_later = None if dead_from is None else f"dead from {dead_from}"
+        return "; ".join(clause for clause in (suspect, dead_later) if clause)
     if row.expected_by is None:
         return None
     return f"dead from {moment(row.expected_by)}{' if still silent' if row.expected_by < row.as_of else ''}"
@@ -250,7 +251,7 @@ def _proved_until(row: EvidenceFacts) -> str | None:
 
 
 def _misdated(row: EvidenceFacts) -> str | None:
-    """Says so where the newest record's timestamp is no sign of life, as the newest inventory row knows it."""
+    """Return a clause where the newest record's timestamp is no sign of life, as the newest inventory row knows it."""
     if row.state == State.FUTURE:
         return "newest record dated in the future"
     if row.state == State.PRESERVED:

@@ -96,8 +96,8 @@ def _line(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> str:
     return _joined([_unseen(seen), evidence(row), *after])
 
 
-def _joined(parts: Sequence[str | None]) -> str:
-    return "; ".join(part for part in parts if part)
+def _joined(clauses: Sequence[str | None]) -> str:
+    return "; ".join(clause for clause in clauses if clause)
 
 
 def _span(subject: JudgedSubject, now: float) -> tuple[float | None, float]:

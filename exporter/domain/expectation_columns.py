@@ -104,8 +104,8 @@ class Batch:
         """Return expectations as columns."""
         texts = {}
         for name in TEXTS:
-            kept: _Distinct[str] = _Distinct()
-            texts[name] = kept.numbers([getattr(row, name) for row in rows]), kept.values
+            distinct: _Distinct[str] = _Distinct()
+            texts[name] = distinct.numbers([getattr(row, name) for row in rows]), distinct.values
         return cls(
             texts,
             [row.evidence for row in rows],
@@ -321,14 +321,14 @@ class ExpectationColumns:
 
 def table_of(rows: Iterable[Expectation]) -> ExpectationTable:
     """Return expectations as a table."""
-    listed = list(rows)
+    expectations = list(rows)
     single = all(
         row.schedule is None and (row.profile is None or getattr(row.profile, "dtype", None) == _SINGLE)
-        for row in listed
+        for row in expectations
     )
     dtype: np.dtype[np.floating] = _SINGLE if single else np.dtype(np.float64)
-    columns = ExpectationColumns(len(listed), dtype)
-    columns.add(Batch.of(listed, dtype))
+    columns = ExpectationColumns(len(expectations), dtype)
+    columns.add(Batch.of(expectations, dtype))
     return columns.table()
 
 
@@ -336,17 +336,17 @@ def _is_week(schedule: Schedule) -> bool:
     return len(schedule.deadlines or ()) == HOURS
 
 
-def _numbers(kept: _Distinct[Value], values: Sequence[Value | None], count: int) -> Rows:
-    return kept.numbers(values) if len(values) else np.full(count, -1, np.intp)
+def _numbers(distinct: _Distinct[Value], values: Sequence[Value | None], count: int) -> Rows:
+    return distinct.numbers(values) if len(values) else np.full(count, -1, np.intp)
 
 
-def _in_order(codes: NDArray[np.int32], kept: _Distinct[str]) -> tuple[NDArray[np.int32], _Distinct[str]]:
+def _in_order(codes: NDArray[np.int32], distinct: _Distinct[str]) -> tuple[NDArray[np.int32], _Distinct[str]]:
     """Return texts in order, and the codes of rows in them."""
-    order = sorted(range(len(kept.values)), key=kept.values.__getitem__)
+    order = sorted(range(len(distinct.values)), key=distinct.values.__getitem__)
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order))
     found: _Distinct[str] = _Distinct()
-    found.values = [kept.values[number] for number in order]
+    found.values = [distinct.values[number] for number in order]
     return place[codes], found
 
 

@@ -91,7 +91,7 @@ def faults_of(stated: Stated) -> Codes:
 
 
 def possible_profiles(profiles: NDArray[np.floating]) -> Flags:
-    """Tell which rows are profiles: finite, not negative, not all 0."""
+    """Return which rows are profiles: finite, not negative, not all 0."""
     if not len(profiles):
         return np.zeros(0, dtype=np.bool_)
     with np.errstate(invalid="ignore"):
@@ -107,12 +107,12 @@ def possible_runs(schedule: Schedule) -> bool:
 
 
 def ends_later(falling: OngoingDrop) -> bool:
-    """Tell whether a drop ends after it began."""
+    """Return whether a drop ends after it began."""
     return _in_order([falling.since, falling.until])
 
 
 def apart(rests: Sequence[Rest]) -> bool:
-    """Tell whether rests are in order and do not overlap."""
+    """Return whether rests are in order and do not overlap."""
     return _in_order([each for one in rests for each in (one.since, one.until)])
 
 

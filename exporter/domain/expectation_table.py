@@ -67,7 +67,7 @@ class Shared:
 class ExpectationTable(Mapping[Key, Expectation]):
     """n expectations, a column [n] each, in the order of cluster, topic (itself first) and partition.
 
-    As a mapping it makes the object of a row when it is asked for. In columns of numbers NaN is what is unknown.
+    As a mapping it makes the object of a row on access. In columns of numbers NaN is what is unknown.
     """
 
     shared: Shared
@@ -167,8 +167,8 @@ class ExpectationTable(Mapping[Key, Expectation]):
             largest_missed=_or_none(self.largest_missed[row]),
             weeks=_count(self.weeks[row]),
             active_slots=_count(self.active_slots[row]),
-            replication=None if (told := int(self.replication[row])) < 0 else shared.replications[told],
-            incident=None if (held := int(self.incident[row])) < 0 else shared.incidents[held],
+            replication=None if (replication := int(self.replication[row])) < 0 else shared.replications[replication],
+            incident=None if (incident := int(self.incident[row])) < 0 else shared.incidents[incident],
         )
 
     def find(self, topic: str, partition: int | None, within: slice = slice(None)) -> int:

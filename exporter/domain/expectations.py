@@ -158,12 +158,12 @@ class SilenceRules:
         long = np.flatnonzero(silent & (score > 0.0))
         scores.overdue[at[long]] = clocks.moment(clock[long], start[long], clocks.usual(clock[long]))
         scores.unusual[at[long]] = score[long] > NOTICED_FROM
-        past = long[score[long] > HELD_FROM]
-        crossing = clocks.needed(clock[past], HELD_FROM)
-        held_for = until[past] - clocks.passes(clock[past], start[past], HELD_FROM)
-        beyond = ticks[past] - crossing
-        expired = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
-        scores.holdable[at[past]], scores.hold_expired[at[past]] = ~expired, expired
+        candidates = long[score[long] > HELD_FROM]
+        crossing = clocks.needed(clock[candidates], HELD_FROM)
+        held_for = until[candidates] - clocks.passes(clock[candidates], start[candidates], HELD_FROM)
+        beyond = ticks[candidates] - crossing
+        expired = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[candidates]))
+        scores.holdable[at[candidates]], scores.hold_expired[at[candidates]] = ~expired, expired
 
     def _judge_by_wall(self, at: Rows, silences: JudgedSilences, now: float, behind: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until
@@ -244,7 +244,7 @@ class ExpectationSet:
         self.published = np.array(codes, dtype=np.int8)[table.verdict]
         """The verdict of each row when it was published."""
         falling = [[getattr(one, name) for one in shared.falling] for name in ("since", "until")]
-        self._promises = SilenceRules(
+        self._rules = SilenceRules(
             clocks,
             np.where(sound & (counted >= 0), np.arange(len(table)), -1),
             table.slot_seconds,
@@ -270,7 +270,7 @@ class ExpectationSet:
     @property
     def partitions(self) -> int:
         """How many partitions are promised something."""
-        promised = (self._promises.clock >= 0) | ~np.isnan(self._promises.limit)
+        promised = (self._rules.clock >= 0) | ~np.isnan(self._rules.limit)
         return int((promised & (self.table.partition != WHOLE_TOPIC)).sum())
 
     def row(self, topic: str, partition: int | None, topic_id: str | None) -> int:
@@ -304,11 +304,11 @@ class ExpectationSet:
 
     def judge(self, silences: JudgedSilences, now: float) -> Scores:
         """Judge silences by what is promised, as ``SilenceRules.judge`` does."""
-        return self._promises.judge(silences, now)
+        return self._rules.judge(silences, now)
 
     def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
         """Return when silences are suspect and dead, and what they missed, as ``SilenceRules.foresee`` does."""
-        return self._promises.foresee(silences)
+        return self._rules.foresee(silences)
 
 
 def dead_at_latest(clocks: Clocks, clock: Rows, start: Floats, since: Floats, limit: Floats) -> Floats:

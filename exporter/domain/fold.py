@@ -3,7 +3,7 @@
 Records are counted by offsets, not by adding up windows. The rows of a partition are put in order; each accounts
 for the offsets past the highest one seen before it. So nothing counts twice where two exporters watch the same
 cluster, where a backfill meets the first poll or where a window is written twice. What was written while nobody
-looked shows as a jump between the end of one row and the start of the next.
+polled shows as a jump between the end of one row and the start of the next.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Moments(ColumnSet):
     stream: Rows
     kind: NDArray[np.int8]
     at: Integers
-    """Where a window starts, when the inventory looked."""
+    """Where a window starts, when an inventory row was read."""
     until: Integers
     start_offset: Integers
     end_offset: Integers
@@ -110,8 +110,8 @@ def before_first_poll(rows: Moments, polled_from: Integers, polled_offset: Integ
     first, offset = polled_from[rows.stream], polled_offset[rows.stream]
     seen = (rows.kind == BACKFILLED) & (first >= 0)
     begins = np.where(rows.first >= 0, rows.first, rows.at)
-    kept = ~seen | (begins < first)
-    rows, first, offset, seen = rows[kept], first[kept], offset[kept], seen[kept]
+    keep = ~seen | (begins < first)
+    rows, first, offset, seen = rows[keep], first[keep], offset[keep], seen[keep]
     crosses = seen & (rows.until > first)
     end = np.where(rows.end_offset >= 0, np.minimum(rows.end_offset, offset), offset)
     return rows.changed(
@@ -146,9 +146,9 @@ def _in_order(rows: Moments) -> Moments:
     near = near[np.lexsort((near, *(getattr(rows, name)[near] for name in ("exporter", "kind", "at", "stream"))))]
     key = [getattr(rows, name)[near] for name in ("stream", "at", "kind", "exporter")]
     doubled = near[:-1][np.logical_and.reduce([one[1:] == one[:-1] for one in key])]
-    kept = np.ones(len(rows), np.bool_)
-    kept[doubled] = False
-    return rows[kept]
+    keep = np.ones(len(rows), np.bool_)
+    keep[doubled] = False
+    return rows[keep]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,20 +160,20 @@ class _Counted:
 
 def _counted(rows: Moments) -> _Counted:
     """Return which records each row accounts for, and which were written unobserved before it."""
-    count, look = len(rows), rows.kind == INVENTORY
+    count, is_inventory = len(rows), rows.kind == INVENTORY
     begins = np.zeros(count, np.intp)
     starts = runs(rows.stream)
     begins[starts] = starts
     begins = np.maximum.accumulate(begins)
-    told = np.maximum.accumulate(np.where(rows.end_offset >= 0, np.arange(count), -1))
-    before = np.concatenate([[-1], told[:-1]])
+    latest_known = np.maximum.accumulate(np.where(rows.end_offset >= 0, np.arange(count), -1))
+    before = np.concatenate([[-1], latest_known[:-1]])
     known = before >= begins
     last_end, last_until = rows.end_offset[before], rows.until[before]
     passed = rows.at - last_until
     # Totals of the days before count up to midnight, so that a rebuild gives the same.
     other_day = (passed >= 0) & (rows.at // _DAY_MICROS > (last_until - 1) // _DAY_MICROS)
     later = other_day | (passed >= CLOCKS_AGREE_SECONDS * SECOND)
-    fell = look & known & (rows.end_offset < last_end) & later
+    fell = is_inventory & known & (rows.end_offset < last_end) & later
     regressions = np.where(fell, 1, rows.regressions)
     # Offsets only grow within an epoch; a restart begins the next one.
     begins_epoch = regressions > 0
@@ -185,9 +185,9 @@ def _counted(rows: Moments) -> _Counted:
     seen = np.where(highest < 0, rows.records, np.maximum(grown, 0))
     jumped = (highest >= 0) & (rows.start_offset > highest)
     unseen = np.where(jumped, rows.start_offset - highest, 0)
-    kept = (rows.kind != CARRIED) & (~look | ~known | jumped | (regressions > 0))
+    keep = (rows.kind != CARRIED) & (~is_inventory | ~known | jumped | (regressions > 0))
     counted = rows.changed(records=seen + unseen, end_offset=largest, regressions=regressions)
-    return _Counted(counted[kept], jumped[kept])
+    return _Counted(counted[keep], jumped[keep])
 
 
 def _largest_so_far(group: Integers, values: Integers) -> Integers:
@@ -203,16 +203,16 @@ def _in_hours(counted: _Counted) -> Moments:
     ``resolution`` becomes whether the hour is unknown, ``start_offset`` the bits of its slots of five minutes.
     """
     rows, moved = counted.rows, counted.unseen
-    look, active = rows.kind == INVENTORY, rows.first >= 0
+    is_inventory, active = rows.kind == INVENTORY, rows.first >= 0
     passed = np.where(rows.polled_before >= 0, rows.at - rows.polled_before, np.iinfo(np.int64).max)
     within_hour, within_five = passed <= HOUR_MICROS, passed <= FIVE_MICROS
     hidden = (rows.kind == BACKFILLED) & ~active
-    found = look & (moved | (rows.regressions > 0))
-    unknown = hidden | (rows.resolution > HOUR_MICROS / SECOND) | (~look & moved) | (found & ~within_hour)
+    found = is_inventory & (moved | (rows.regressions > 0))
+    unknown = hidden | (rows.resolution > HOUR_MICROS / SECOND) | (~is_inventory & moved) | (found & ~within_hour)
     fine = (rows.resolution * SECOND <= FIVE_MICROS) & (rows.until - rows.at <= FIVE_MICROS)
-    fine = np.where(look, within_five, fine)
-    first = np.where(look & moved & within_hour, rows.at, rows.first)
-    last = np.where(look & moved, rows.at, rows.last)
+    fine = np.where(is_inventory, within_five, fine)
+    first = np.where(is_inventory & moved & within_hour, rows.at, rows.first)
+    last = np.where(is_inventory & moved, rows.at, rows.last)
     hour = np.where(first >= 0, first, rows.at) // HOUR_MICROS
     # A hidden span ends at its window's end, of which the last instant is outside.
     end = np.where(hidden, rows.until - 1, last)
@@ -232,9 +232,9 @@ def _in_hours(counted: _Counted) -> Moments:
         end_offset=nothing + UNKNOWN,
         regressions=nothing,
     )
-    told = np.concatenate([fine, fine[spans]]) & (np.concatenate([near.first, far.first]) >= 0)
+    has_fives = np.concatenate([fine, fine[spans]]) & (np.concatenate([near.first, far.first]) >= 0)
     both = Moments.joined([near, far])
-    fives = np.where(told, five_bit(both.first) | five_bit(both.last), 0)
+    fives = np.where(has_fives, five_bit(both.first) | five_bit(both.last), 0)
     return both.changed(start_offset=fives.astype(np.int64))
 
 
@@ -245,7 +245,7 @@ def _by_hour(rows: Moments) -> FoldedHours:
     group = np.zeros(len(rows), np.intp)
     group[at] = 1
     group = np.cumsum(group) - 1
-    told = np.maximum.reduceat(np.where(rows.end_offset >= 0, np.arange(len(rows)), -1), at)
+    latest_known = np.maximum.reduceat(np.where(rows.end_offset >= 0, np.arange(len(rows)), -1), at)
     hours = Hours(
         rows.stream[at],
         rows.at[at],
@@ -257,7 +257,7 @@ def _by_hour(rows: Moments) -> FoldedHours:
     return FoldedHours(
         hours,
         np.add.reduceat(rows.records, at),
-        np.where(told >= 0, rows.end_offset[told], UNKNOWN),
+        np.where(latest_known >= 0, rows.end_offset[latest_known], UNKNOWN),
         _regressions(rows, group, len(at)),
         np.logical_or.reduceat(rows.polled, at),
     )

@@ -97,8 +97,8 @@ def earliest(moments: Integers, at: Rows) -> Integers:
 
 def fives_of_all(first: Integers, fives: NDArray[np.int16], at: Rows) -> NDArray[np.int16]:
     """Return the union of the rows' slots; 0 where an active row has no slots."""
-    untold = np.logical_or.reduceat((first >= 0) & (fives == 0), at)
-    return np.where(untold, 0, np.bitwise_or.reduceat(fives, at)).astype(np.int16)
+    lacks_fives = np.logical_or.reduceat((first >= 0) & (fives == 0), at)
+    return np.where(lacks_fives, 0, np.bitwise_or.reduceat(fives, at)).astype(np.int16)
 
 
 def five_bit(moments: Integers) -> NDArray[np.int16]:

@@ -80,9 +80,10 @@ class Inspections(Mapping[TopicPartition, Inspected]):
     @classmethod
     def of(cls, layout: Layout, found: Mapping[TopicPartition, Inspected]) -> Inspections:
         """Return results as columns; those of partitions that are not in the layout are left out."""
-        listed = [(row, each) for key, each in found.items() if (row := layout.row(key)) is not None]
-        listed.sort(key=lambda one: one[0])
-        return cls.by_row(layout, np.array([row for row, _ in listed], dtype=np.intp), [each for _, each in listed])
+        inspected = [(row, each) for key, each in found.items() if (row := layout.row(key)) is not None]
+        inspected.sort(key=lambda one: one[0])
+        rows = np.array([row for row, _ in inspected], dtype=np.intp)
+        return cls.by_row(layout, rows, [each for _, each in inspected])
 
     @classmethod
     def by_row(cls, layout: Layout, rows: Rows, found: Sequence[_Results]) -> Inspections:
@@ -135,11 +136,11 @@ class Inspections(Mapping[TopicPartition, Inspected]):
         )
 
     def _known(self, known: Flags) -> Flags:
-        """Tell of each topic whether a value is known of all partitions that an inspection knew."""
+        """Return for each topic whether a value is known of all partitions that an inspection knew."""
         count = len(self.layout.topics)
         inspected = np.bincount(self.layout.topic[self.there], minlength=count)
-        told: Flags = (inspected > 0) & (inspected == np.bincount(self.layout.topic[known], minlength=count))
-        return told
+        complete: Flags = (inspected > 0) & (inspected == np.bincount(self.layout.topic[known], minlength=count))
+        return complete
 
     def _summed(self, counts: Counts) -> Counts:
         sums = np.concatenate([[0], np.cumsum(np.where(counts.known, counts.value, 0))])[self.layout.first]

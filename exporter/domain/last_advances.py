@@ -52,32 +52,34 @@ class LastAdvances(Mapping[tuple[str, str, int], Advance]):
         """
         known = np.zeros(len(layout), dtype=np.bool_)
         end_offset, at = np.zeros(len(layout), dtype=np.int64), np.full(len(layout), np.nan)
-        told = self._clusters.get(cluster)
-        if told is not None:
-            here, there = layout.moves_from(told.layout)
-            numbers = {each: number for number, each in enumerate(told.topic_ids)}
+        advances = self._clusters.get(cluster)
+        if advances is not None:
+            here, there = layout.moves_from(advances.layout)
+            numbers = {each: number for number, each in enumerate(advances.topic_ids)}
             wanted = [_UNKNOWN if each is None else numbers.get(each, _OTHER) for each in topic_ids]
-            now, then = np.array(wanted, dtype=np.int64)[layout.topic[here]], told.topic_id[there]
+            now, then = np.array(wanted, dtype=np.int64)[layout.topic[here]], advances.topic_id[there]
             same = (now == then) | (now == _UNKNOWN) | (then == _UNKNOWN)
             here, there = here[same], there[same]
-            known[here], end_offset[here], at[here] = True, told.end_offset[there], told.at[there]
+            known[here], end_offset[here], at[here] = True, advances.end_offset[there], advances.at[there]
         return known, end_offset, at
 
     def __getitem__(self, key: tuple[str, str, int]) -> Advance:
-        told = self._clusters[key[0]]
-        row = told.layout.row(TopicPartition(*key[1:]))
+        advances = self._clusters[key[0]]
+        row = advances.layout.row(TopicPartition(*key[1:]))
         if row is None:
             raise KeyError(key)
-        topic_id = int(told.topic_id[row])
+        topic_id = int(advances.topic_id[row])
         return Advance(
-            None if topic_id == _UNKNOWN else told.topic_ids[topic_id], int(told.end_offset[row]), float(told.at[row])
+            None if topic_id == _UNKNOWN else advances.topic_ids[topic_id],
+            int(advances.end_offset[row]),
+            float(advances.at[row]),
         )
 
     def __iter__(self) -> Iterator[tuple[str, str, int]]:
-        return ((cluster, *key) for cluster, told in self._clusters.items() for key in told.layout)
+        return ((cluster, *key) for cluster, advances in self._clusters.items() for key in advances.layout)
 
     def __len__(self) -> int:
-        return sum(len(told.layout) for told in self._clusters.values())
+        return sum(len(advances.layout) for advances in self._clusters.values())
 
 
 def _columns(advances: Mapping[TopicPartition, Advance]) -> AdvancesOfCluster:

@@ -33,14 +33,14 @@ def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
     """
     for some in _some_streams(hours):
         found = list(of_slot(some, weeks, BY_HOUR))
-        told = _with_five_minute_slots(some)
-        if found and len(told):
-            found = [in_finer_slots(Baselines.joined(found), list(of_slot(told, weeks, BY_FIVE)))]
+        detailed = _with_five_minute_slots(some)
+        if found and len(detailed):
+            found = [in_finer_slots(Baselines.joined(found), list(of_slot(detailed, weeks, BY_FIVE)))]
         yield from found
 
 
 def _with_five_minute_slots(hours: Hours) -> Hours:
-    """The hours of those streams of which any hour is told in slots of five minutes."""
+    """The hours of those streams of which any hour is recorded in slots of five minutes."""
     streams = np.unique(hours.stream[hours.fives != 0])
     return hours[np.isin(hours.stream, streams)]
 
@@ -66,16 +66,16 @@ def in_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baseline
     several = fives.step / BY_FIVE.hours >= SEVERAL * by_hour.step[hourly]
     alone = ~np.isnan(by_hour.mean) & ~by_hour.scheduled & ~by_hour.together
     chosen = alone[hourly] & ripe & several
-    kept = np.ones(len(by_hour), np.bool_)
-    kept[hourly[chosen]] = False
-    return Baselines.joined([by_hour[kept], fives[chosen]])
+    keep = np.ones(len(by_hour), np.bool_)
+    keep[hourly[chosen]] = False
+    return Baselines.joined([by_hour[keep], fives[chosen]])
 
 
 def of_slot(hours: Hours, weeks: Sequence[int], slot: Slot) -> Iterator[Baselines]:
     """Yield the baselines of each week of a few streams, in slots of one length."""
     if len(hours):
-        past = PastWeeks(in_slots(hours, slot), weeks, slot)
+        history = PastWeeks(in_slots(hours, slot), weeks, slot)
         for week in sorted(weeks):
-            made = past.baselines(week)
+            made = history.baselines(week)
             if made is not None:
                 yield made

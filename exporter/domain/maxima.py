@@ -65,8 +65,8 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
     hours = in_slots(hours, slot)
     active = hours[hours.active]
     ended = week_of(np.asarray(active.hour * HOUR))
-    told = np.isin(ended, weeks)
-    active, ended = active[told], ended[told]
+    in_weeks = np.isin(ended, weeks)
+    active, ended = active[in_weeks], ended[in_weeks]
     found = _ended(hours, active, ended, slot)
     clock = row_of(found.stream, found.began)
     found = found[np.isin(found.ended, weeks) & (clock >= 0)]

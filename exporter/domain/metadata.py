@@ -232,13 +232,13 @@ def with_partitions_known_before(metadata: Metadata, before: Metadata | None) ->
     if not names:
         return metadata
     membership = metadata.membership.with_topics_of(before.membership, names)
-    kept = {
+    restored = {
         name: replace(
             before.topics[name], partitions=PartitionsOf(membership, name), reason=metadata.topics[name].reason
         )
         for name in names
     }
-    return replace(metadata, topics={**metadata.topics, **kept}, given=membership)
+    return replace(metadata, topics={**metadata.topics, **restored}, given=membership)
 
 
 def unchanged(before: Metadata, now: Metadata) -> bool:

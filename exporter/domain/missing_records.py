@@ -96,7 +96,7 @@ class Times(NamedTuple):
     """The times to look up in the source, Unix seconds; NaN for none."""
 
     first: Floats
-    second: Floats
+    later: Floats
 
 
 def without_asking(source: Ends, replica: Ends, stamped: Flags) -> Codes:
@@ -115,8 +115,8 @@ def without_asking(source: Ends, replica: Ends, stamped: Flags) -> Codes:
         NotCompared.NO_TIMESTAMP: np.isnan(replica.newest),
     }
     codes = [NOT_COMPARED_CODES[case] if isinstance(case, NotCompared) else case for case in cases]
-    told: Codes = np.select(list(cases.values()), codes, LOOK_UP).astype(np.int8)
-    return told
+    outcome: Codes = np.select(list(cases.values()), codes, LOOK_UP).astype(np.int8)
+    return outcome
 
 
 def times_to_ask(source: Ends, replica: Ends, stamped: Flags) -> Times:
@@ -130,17 +130,17 @@ def times_to_ask(source: Ends, replica: Ends, stamped: Flags) -> Times:
 
 
 def missing(
-    source: Ends, newest: Floats, first: Answers, second: Answers, *, compacted: Flags, markers: int = 1
+    source: Ends, newest: Floats, first: Answers, later: Answers, *, compacted: Flags, markers: int = 1
 ) -> Missing:
     """Return which records of ``source`` the replicas lack, given the answers for ``times_to_ask``.
 
-    ``newest`` is the replica's newest timestamp, NaN where it never had a record; ``second`` is NO_ANSWER where only
+    ``newest`` is the replica's newest timestamp, NaN where it never had a record; ``later`` is NO_ANSWER where only
     one time was looked up. ``compacted``: the source may have removed the original of the replica's newest record.
     Offsets are counted, including transaction markers; so many ``markers`` at the end do not count as missing, because
     markers are never copied.
     """
-    never, single = np.isnan(newest), second.reason == NO_ANSWER
-    failed = (first.reason != ANSWERED) | (~single & (second.reason != ANSWERED))
+    never, single = np.isnan(newest), later.reason == NO_ANSWER
+    failed = (first.reason != ANSWERED) | (~single & (later.reason != ANSWERED))
     there = np.abs(first.timestamp - newest) < MILLISECOND / 2
     reasons = {
         NotCompared.LOOKUP_FAILED: failed,
@@ -149,12 +149,12 @@ def missing(
     }
     reason = np.select(list(reasons.values()), [NOT_COMPARED_CODES[each] for each in reasons], COMPARED).astype(np.int8)
     # The first record that is certainly missing: after the replica's newest one, or the source's first.
-    known = np.where(never, first.found, second.found) & (never | ~single)
-    after = np.where(never, first.offset, second.offset)
+    known = np.where(never, first.found, later.found) & (never | ~single)
+    after = np.where(never, first.offset, later.offset)
     at_least = np.where(known, np.maximum(0, source.latest - after), 0)
     at_most = np.where(never, source.latest - source.earliest, np.maximum(0, source.latest - first.offset - there))
     at_most, certain = np.maximum(at_most, at_least), (at_least > markers) & (reason == COMPARED)
-    oldest = np.where(never, first.timestamp, second.timestamp)
+    oldest = np.where(never, first.timestamp, later.timestamp)
     return Missing(reason, np.where(certain, at_least, 0), at_most, np.where(certain, oldest, np.nan))
 
 

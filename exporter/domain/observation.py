@@ -1,7 +1,7 @@
 """Which partitions there are, and up to which moment polls prove their silence.
 
 A partition that did not advance has no window: coverage says that its exporter polled, the inventory that the exporter
-looked at it, and a window with a reason where it could not be read. Moments are Unix microseconds, UNKNOWN where
+read it, and a window with a reason where it could not be read. Moments are Unix microseconds, UNKNOWN where
 nobody knows.
 """
 
@@ -37,7 +37,7 @@ class Listings:
     at: Integers
     deleted: Flags
     polled: Flags
-    """Whether an exporter listed it that polls, and not a backfill."""
+    """Whether an exporter wrote it at a poll, and not a backfill."""
     observer: Rows
     """The number of the exporter and cluster."""
     end_offset: Integers
@@ -87,8 +87,8 @@ def observed(streams: int, listings: Listings, failures: Failures, polls: Sequen
     """
     until, since = np.full(streams, UNKNOWN, np.int64), np.full(streams, UNKNOWN, np.int64)
     reason = np.full(streams, UNKNOWN, np.intp)
-    looked = ~listings.deleted & (listings.end_offset >= 0)
-    np.maximum.at(until, listings.stream[looked], listings.at[looked])
+    was_read = ~listings.deleted & (listings.end_offset >= 0)
+    np.maximum.at(until, listings.stream[was_read], listings.at[was_read])
     mine = np.flatnonzero(listings.polled)
     mine = mine[np.lexsort((listings.deleted[mine], listings.at[mine], listings.observer[mine], listings.stream[mine]))]
     proved = Observed(until, since, reason)
@@ -143,7 +143,7 @@ def _unread(stream: Rows, upto: Rows, failures: Failures, observer: int, polls: 
     return steps, first, why
 
 
-def listed_streams(
+def existing_streams(
     cluster: Sequence[str],
     topic: Rows,
     topic_id: Rows,

@@ -62,7 +62,7 @@ class Group(NamedTuple):
     """They began each at a moment of its own between the two, and all are overdue at the second."""
 
     def takes(self, since: float, overdue: float) -> bool:
-        """Tell whether a silence belongs to it, by its last advance and when it was overdue."""
+        """Return whether a silence belongs to it, by its last advance and when it was overdue."""
         if self.one_by_one:
             return self.begin <= since and overdue <= self.end
         return since <= self.end and overdue >= self.begin

@@ -40,9 +40,9 @@ class Entries(Generic[Entry]):
 
     def of(self, cluster: str, topic: str) -> tuple[Entry, ...]:
         """Return all entries that match a topic."""
-        told = list(self._names.get(topic, ()))
-        told += [(place, entry) for place, pattern, entry in self._patterns if pattern.fullmatch(topic)]
-        return tuple(entry for _, entry in sorted(told, key=lambda one: one[0]) if entry.cluster in (None, cluster))
+        matches = list(self._names.get(topic, ()))
+        matches += [(place, entry) for place, pattern, entry in self._patterns if pattern.fullmatch(topic)]
+        return tuple(entry for _, entry in sorted(matches, key=lambda one: one[0]) if entry.cluster in (None, cluster))
 
 
 class Overrides:
@@ -90,7 +90,7 @@ class OverrideColumns:
 
 
 def decided(topics: Sequence[tuple[str, str]], overrides: Sequence[TopicOverride], as_of: float) -> Flags:
-    """Tell of each topic (cluster and name) whether an override is in force as of a moment (Unix seconds)."""
+    """Return for each topic (cluster and name) whether an override is in force as of a moment (Unix seconds)."""
     known = Overrides(overrides)
     return np.array([known.of(cluster, name, as_of) is not None for cluster, name in topics], np.bool_)
 
@@ -98,7 +98,7 @@ def decided(topics: Sequence[tuple[str, str]], overrides: Sequence[TopicOverride
 def in_outages(
     topics: Sequence[tuple[str, str]], topic: Rows, silent: tuple[Floats, Floats], outages: Sequence[Outage]
 ) -> Flags:
-    """Tell of each silence whether it was in a known outage of its topic.
+    """Return for each silence whether it was in a known outage of its topic.
 
     ``topic`` are places in ``topics``, ``silent`` from when and until when (Unix seconds).
     """
@@ -106,8 +106,8 @@ def in_outages(
     if not len(topics) or not outages:
         return found
     known, order = Entries(outages), np.argsort(topic, kind="stable")
-    parts = np.split(order, np.searchsorted(topic[order], np.arange(1, len(topics))))
-    for key, mine in zip(topics, parts, strict=True):
+    by_topic = np.split(order, np.searchsorted(topic[order], np.arange(1, len(topics))))
+    for key, mine in zip(topics, by_topic, strict=True):
         for outage in known.of(*key):
             found[mine] |= (silent[0][mine] < outage.until) & (silent[1][mine] > outage.since)
     return found

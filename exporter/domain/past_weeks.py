@@ -163,16 +163,18 @@ class PastWeeks:
         place = np.full(self.streams, -1, np.intp)
         place[rows] = np.arange(len(rows))
         begin = FIRST_MONDAY + week * WEEK
-        past = self.real(week, PAUSE_WEEKS)
-        past = past[place[past.stream] >= 0]
-        ended = past[remembered(place[past.stream], past.end - past.start, begin - past.end, len(rows))]
+        silences = self.real(week, PAUSE_WEEKS)
+        silences = silences[place[silences.stream] >= 0]
+        ended = silences[
+            remembered(place[silences.stream], silences.end - silences.start, begin - silences.end, len(rows))
+        ]
         lasting = self.lasting(week)
-        past = PastSilences.joined([ended, lasting[place[lasting.stream] >= 0]])
-        stream = place[past.stream]
+        silences = PastSilences.joined([ended, lasting[place[lasting.stream] >= 0]])
+        stream = place[silences.stream]
         one = np.ones(len(rows))
         clocks = Clocks(rates, one, one, one, runs=schedule)
-        missed = clocks.ticks(stream, clocks.start(stream, past.start), past.end)
-        length = past.end - past.start
+        missed = clocks.ticks(stream, clocks.start(stream, silences.start), silences.end)
+        length = silences.end - silences.start
         known = slice(len(ended.stream))
         first = self._places.first_from(rows, begin - PAUSE_WEEKS * WEEK)
         lived = np.asarray(begin - self._known.hour[first] * HOUR, np.float64)
@@ -229,18 +231,18 @@ class PastWeeks:
         longest = np.full(self.streams, np.nan)
         mine = np.zeros(self.streams, np.bool_)
         mine[rows[slow]] = True
-        past = self.real(week, PERIOD_WEEKS)
-        past = past[mine[past.stream]]
-        if len(past.stream):
-            length = past.end - past.since
-            order = np.lexsort((length, past.stream))
-            stream, length = past.stream[order], length[order]
+        silences = self.real(week, PERIOD_WEEKS)
+        silences = silences[mine[silences.stream]]
+        if len(silences.stream):
+            length = silences.end - silences.since
+            order = np.lexsort((length, silences.stream))
+            stream, length = silences.stream[order], length[order]
             at = runs(stream)
             count = np.diff(np.append(at, len(stream)))
             middle = (length[at + (count - 1) // 2] + length[at + count // 2]) / 2.0
             most = length[at + count - 1]
             # With one week it is not known yet whether weekends belong to the period.
-            whole = np.minimum.reduceat(week_of(past.since[order]), at) <= week - WEEKS_NEEDED
+            whole = np.minimum.reduceat(week_of(silences.since[order]), at) <= week - WEEKS_NEEDED
             regular = (count >= PERIODS_NEEDED) & (most <= PERIOD_REGULARITY * middle) & whole
             longest[stream[at[regular]]] = most[regular]
         return longest[rows]
@@ -277,8 +279,8 @@ def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:
 class _Scored:
     """The silences of the eight weeks before a week, each by the profile without the week in which it began."""
 
-    def __init__(self, past: PastWeeks, rows: Rows, week: int, active: Floats, watched: Floats) -> None:
-        slot = past.slot
+    def __init__(self, history: PastWeeks, rows: Rows, week: int, active: Floats, watched: Floats) -> None:
+        slot = history.slot
         summed, exposed = active.sum(1), watched.sum(1)
         self.rates = profile(summed, exposed, slot.prior)
         others = profile(summed[:, None] - active, exposed[:, None] - watched, slot.prior)
@@ -291,7 +293,7 @@ class _Scored:
         step = others.mean(-1) * slot.hours
         count = len(rows)
         clocks = Clocks(others.reshape(-1, HOURS), *np.ones((3, count * WEEKS)))
-        place = np.full(past.streams, -1, np.intp)
+        place = np.full(history.streams, -1, np.intp)
         place[rows] = np.arange(count)
         begin = week - WEEKS
         by_day = np.full(count * WEEKS * _WEEK_DAYS, -np.inf)
@@ -310,22 +312,22 @@ class _Scored:
             np.maximum.at(self.missed, stream, missed)
             return missed
 
-        real = past.real(week, WEEKS)
+        real = history.real(week, WEEKS)
         real = real[place[real.stream] >= 0]
         missed = scored(real, real.start, None)
-        every = past.all(week)
+        every = history.all(week)
         every = every[place[every.stream] >= 0]
         silences = np.bincount(place[every.stream], minlength=count)
         self.dispersion = dispersion(place[real.stream], missed, silences, self.rates.mean(-1) * slot.hours)
         self._note_largest(place[every.stream], every.end - every.since, every.end)
         # Those that go on as the week begins were as long as this by then.
-        lasting = past.lasting(week)
+        lasting = history.lasting(week)
         lasting = lasting[place[lasting.stream] >= 0]
         self._note_largest(place[lasting.stream], lasting.end - lasting.since, lasting.end)
-        none = past.none(week)
+        none = history.none(week)
         none = none[place[none.stream] >= 0]
         scored(none, none.end, np.zeros(len(none.stream)))
-        inside = past.inside(week)
+        inside = history.inside(week)
         if inside is not None:
             self._score_inside(inside[rows], active, others, step, by_day, slot, begin)
         self.by_day = np.where(np.isfinite(by_day), by_day, np.nan).reshape(count, WEEKS, _WEEK_DAYS)

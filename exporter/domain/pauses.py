@@ -1,7 +1,7 @@
 """The silences that a stream ended -> which silences are pauses that its own past holds.
 
-A repaired outage is one silence; pauses come again. What a stream ended twice is no death, whatever the traffic clock
-says of it.
+A repaired outage is one silence; pauses come again. What a stream ended twice is no death, whatever its score by
+the traffic clock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MONTH_SECONDS = 27 * 86_400.0, 32 * 86_400.0
 
 
 def remembered(stream: Rows, length: Floats, age: Floats, streams: int) -> Flags:
-    """Tell which past silences count, by their length and how long ago each ended, in seconds.
+    """Return which past silences count, by their length and how long ago each ended, in seconds.
 
     What ended once in a while counts for as long as it may come again; what a stream did before it changed does not.
     """
@@ -67,8 +67,8 @@ def pauses(stream: Rows, missed: Floats, length: Floats, lived: Floats) -> Float
     at = runs(stream)
     last = np.append(at[1:], len(stream)) - 1
     several = last > at
-    longest, second = missed[last[several]], missed[last[several] - 1]
-    pause[stream[at[several]]] = second * np.where(longest <= MARGIN * second, MARGIN, 1.0)
+    longest, second_longest = missed[last[several]], missed[last[several] - 1]
+    pause[stream[at[several]]] = second_longest * np.where(longest <= MARGIN * second_longest, MARGIN, 1.0)
     large = length[last] >= LARGE_SHARE * lived[stream[at]]
     pause[stream[at[large]]] = MARGIN * missed[last[large]]
     return pause

@@ -23,7 +23,7 @@ METADATA_SECONDS = 60.0
 
 
 class SourceError(Exception):
-    """The cluster as a whole could not be asked. ``detail`` names the cause and the next step, without secrets."""
+    """The cluster as a whole could not be queried. ``detail`` names the cause and the next step, without secrets."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")

@@ -203,39 +203,39 @@ class Positions:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Positions], layout: Layout) -> Positions:
+    def joined(cls, tables: Sequence[Positions], layout: Layout) -> Positions:
         """Return the positions of different groups as one table by ``layout``, without partitions that it lacks."""
-        names = tuple(sorted(name for part in parts for name in part.rows.names))
+        names = tuple(sorted(name for table in tables for name in table.rows.names))
         numbers = {name: number for number, name in enumerate(names)}
         group, partition, columns = [_NONE], [_NONE], [_no_positions()]
         read_at, missed = np.zeros(len(names)), np.zeros(len(names), dtype=np.int32)
-        for part in parts:
-            given = np.array([numbers[name] for name in part.rows.names], dtype=np.intp)
-            read_at[given], missed[given] = part.read_at, part.missed
-            there = part.rows.partitions_in(layout)
-            kept = np.flatnonzero(there >= 0)
-            group.append(given[part.rows.group[kept]])
-            partition.append(there[kept])
-            columns.append({name: getattr(part, name)[kept] for name in _COLUMNS})
+        for table in tables:
+            given = np.array([numbers[name] for name in table.rows.names], dtype=np.intp)
+            read_at[given], missed[given] = table.read_at, table.missed
+            there = table.rows.partitions_in(layout)
+            present = np.flatnonzero(there >= 0)
+            group.append(given[table.rows.group[present]])
+            partition.append(there[present])
+            columns.append({name: getattr(table, name)[present] for name in _COLUMNS})
         all_groups, all_partitions = np.concatenate(group), np.concatenate(partition)
         order = np.argsort(_keys(all_groups, all_partitions))
         rows = GroupRows(names, layout, all_groups[order], all_partitions[order])
-        joined = {name: np.concatenate([part[name] for part in columns])[order] for name in _COLUMNS}
+        joined = {name: np.concatenate([each[name] for each in columns])[order] for name in _COLUMNS}
         return cls(rows, read_at, missed, **joined)
 
     def missed_again(self, names: Iterable[str]) -> Positions:
         """Return the positions of some of the groups, which one more sweep could not read."""
         wanted = set(names)
         chosen = np.array([name in wanted for name in self.rows.names], dtype=np.bool_)
-        kept = np.flatnonzero(chosen[self.rows.group]) if len(chosen) else _NONE
+        chosen_rows = np.flatnonzero(chosen[self.rows.group]) if len(chosen) else _NONE
         numbers = np.cumsum(chosen) - 1
         rows = GroupRows(
             tuple(name for name in self.rows.names if name in wanted),
             self.rows.layout,
-            numbers[self.rows.group[kept]],
-            self.rows.partition[kept],
+            numbers[self.rows.group[chosen_rows]],
+            self.rows.partition[chosen_rows],
         )
-        columns = {name: getattr(self, name)[kept] for name in _COLUMNS}
+        columns = {name: getattr(self, name)[chosen_rows] for name in _COLUMNS}
         return Positions(rows, self.read_at[chosen], self.missed[chosen] + np.int32(1), **columns)
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from exporter.domain.traffic_clock import HOURS
 
 TOGETHER = 3.0
 """Where the active hours of days vary so many times as much as chance allows, the hours of a day come and stay away
-together: then the hour of the week tells less of a silence than its length does (measured on generated streams)."""
+together: then the hour of the week predicts less of a silence than its length does (measured on generated streams)."""
 
 _LEAST_DAYS = 14
 _CHANCE_MEDIAN = 0.455

@@ -111,7 +111,7 @@ def partitions(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
 
 
 def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of the topic with this number in the layout; ``judged`` is what ``of_judged`` tells of it."""
+    """Return the record of the topic with this number in the layout; ``judged`` is what ``of_judged`` returns."""
     assessment = one.assessment
     name = assessment.layout.topics[row]
     info, newest = one.snapshot.metadata.topics[name], assessment.newest[row]
@@ -132,7 +132,7 @@ def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict
 
 
 def partition_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of the partition in this row; ``judged`` is what ``of_judged`` tells of it."""
+    """Return the record of the partition in this row; ``judged`` is what ``of_judged`` returns."""
     key, table = one.assessment.layout.key(row), one.snapshot.table
     reading = table.reading(row)
     return {
@@ -221,7 +221,7 @@ def _state(name: str) -> Any:
 
 
 def _of_topics(one: ClusterFacts, query: Query) -> Flags:
-    """Tell of each topic whether its name and owner pass."""
+    """Return for each topic whether its name and owner pass."""
     names, info = one.assessment.layout.topics, one.snapshot.metadata.topics
     passed = np.ones(len(names), dtype=np.bool_)
     if query.search:
@@ -275,7 +275,7 @@ def _page(
     chosen = order[query.offset : query.offset + query.limit]
     shown = [(found[number[at]][0], int(rows[at])) for at in chosen]
     judged = of_judged([subject(*one) for one in shown], now)
-    return Page(len(rows), [record(*one, told) for one, told in zip(shown, judged, strict=True)])
+    return Page(len(rows), [record(*one, judgement) for one, judgement in zip(shown, judged, strict=True)])
 
 
 def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: float) -> SubjectFacts | None:

@@ -37,7 +37,7 @@ def dispersion(stream: Rows, missed: Floats, silences: Integers, step: Floats) -
 
 
 def arrives_at_random(dispersed: Floats, a_week: Floats) -> Flags:
-    """Tell which streams have few records, and those at random; ``a_week`` are their active hours."""
+    """Return which streams have few records, and those at random; ``a_week`` are their active hours."""
     least, most = DISPERSION
     return (a_week <= MOST_A_WEEK) & (dispersed >= least) & (dispersed <= most)
 

@@ -35,8 +35,8 @@ def readers_line(readers: int, without_members: int, *, silent: bool) -> str:
 def replica_line(state: str | None, source: str, *, source_lives: bool, whole: bool, silent: bool) -> str | None:
     """Return how a copy stands to its ``source``, None where that says nothing of its verdict.
 
-    ``state`` is that of the worst partition of its topic, so that of one partition (``whole`` is false) it is said
-    of some.
+    ``state`` is that of the worst partition of its topic, so for one partition (``whole`` is false)
+    the line names some partitions.
     """
     match state:
         case ReplicaState.STOPPED if whole and silent:

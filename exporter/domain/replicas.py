@@ -194,7 +194,7 @@ class Comparison:
     matching: Matching
     table: ReplicaTable
     faults: Sequence[Fault] = ()
-    asked: int = 0
+    lookups: int = 0
     """Look-ups by time in the source."""
     failures: Mapping[Reason, int] = field(default_factory=dict)
 
@@ -205,4 +205,4 @@ class Comparison:
 
     def unread(self, reason: NotCompared) -> Comparison:
         """Return the same comparison with every replica unknown for one reason, and no look-ups."""
-        return replace(self, table=self.table.unread(reason), asked=0, failures={})
+        return replace(self, table=self.table.unread(reason), lookups=0, failures={})

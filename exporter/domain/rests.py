@@ -61,7 +61,7 @@ class Rests:
 
         ``earlier`` has the drop before each that it is like, by the cluster and first day of the later one; the days of
         both are among ``drops``. For the topics (cluster, name) that were ``repaired`` the earlier one was a known
-        outage, so it says nothing of a later one. No calendar applies to those that ``worked`` through its holidays.
+        outage, so it does not predict a later one. No calendar applies to those that ``worked`` through its holidays.
 
         Raises re.error where ``topics`` of a calendar is not a regular expression.
         """
@@ -161,7 +161,7 @@ def _apart(rests: Iterable[Rest]) -> Iterator[Rest]:
 
 
 def quiet(rates: Floats) -> Flags:
-    """Tell of which streams, by their rates [n, 168], some day of the week is quiet."""
+    """Return of which streams, by their rates [n, 168], some day of the week is quiet."""
     days = rates.reshape(-1, 7, 24).sum(-1)
     return np.asarray(days.min(-1) <= QUIET * days.mean(-1))
 

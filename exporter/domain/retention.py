@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-KEPT_DAYS: Mapping[str, float] = {
+RETENTION_DAYS: Mapping[str, float] = {
     "windows": 56.0,
     "coverage": 730.0,
     "inventory": 56.0,

@@ -41,7 +41,7 @@ TRAFFIC_CLOCK, SCHEDULE, PERIOD, NO_RULE, OVERRIDE = "traffic-clock", "schedule"
 """By which rule a stream is judged."""
 
 UNSEEN_SECONDS = 3600.0
-"""What an exporter saw is in its spool within minutes; past an hour it has not looked."""
+"""What an exporter saw is in its spool within minutes; past an hour it has not polled."""
 
 _ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
 _LIVE = [VERDICT_CODES[Verdict.LIVE], VERDICT_CODES[Verdict.QUIET], VERDICT_CODES[Verdict.LATE]]
@@ -201,7 +201,7 @@ class _Measured:
             )
             for name in ("suspect", "dead")
         )
-        promises = SilenceRules(
+        rules = SilenceRules(
             self._clocks,
             self._clock,
             self.slot,
@@ -219,13 +219,13 @@ class _Measured:
         until = np.maximum(np.where(self.known, streams.observed_until, 0.0), np.where(self.known, since, 0.0))
         self.silence = np.where(self.known, until - np.where(self.known, since, 0.0), np.nan)
         rows = np.where(self.known & (self.rule != NO_RULE), np.arange(count), -1)
-        self.scores = promises.judge(
+        self.scores = rules.judge(
             JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
         )
         self.promised, self.held = self.scores.promised, self.scores.falling
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
-        self.suspect_from, self.expected_by, missed = promises.foresee(JudgedSilences(rows, since, until))
+        self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))
         self.missed = np.where(self.known, missed, np.nan)
 
     def columns(self) -> dict[str, Any]:
@@ -254,10 +254,10 @@ class _Measured:
         columns: dict[str, Any],
         lines: Strings,
     ) -> None:
-        """Put what the configuration says in the place of what was learned."""
+        """Replace what was learned by what the configuration sets."""
         limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
-        said = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
-        verdict[rows] = overruled_silences(self._silences(rows), said, self.as_of).verdict
+        overrides = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
+        verdict[rows] = overruled_silences(self._silences(rows), overrides, self.as_of).verdict
         for name, value in (
             ("limit", np.full(len(rows), limit)),
             ("suspect_limit", np.full(len(rows), SUSPECT_SHARE * limit)),

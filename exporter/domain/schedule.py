@@ -74,15 +74,15 @@ class Schedule:
         usual, latest = (self.cycle_start_seconds + one for one in (self.usual_seconds, self.latest_seconds))
         days = [name for bit, name in enumerate(_WEEKDAYS) if self.days >> bit & 1]
         if len(days) == 1:
-            told = f"weekly run on {days[0]}"
+            cadence = f"weekly run on {days[0]}"
         elif len(days) == len(_WEEKDAYS):
-            told = "daily run"
+            cadence = "daily run"
         elif days == list(_WEEKDAYS[:5]):
-            told = "weekday run"
+            cadence = "weekday run"
         else:
-            told = f"run on {', '.join(days)}"
+            cadence = f"run on {', '.join(days)}"
         day = f"{_WEEKDAYS[int(latest // DAY) % 7]} " if latest // DAY != usual // DAY and self.runs_a_week == 1 else ""
-        return f"{told} at {_clock(usual)} UTC (latest {day}{_clock(latest)} in {self.weeks} weeks)"
+        return f"{cadence} at {_clock(usual)} UTC (latest {day}{_clock(latest)} in {self.weeks} weeks)"
 
     def not_come(self, last_advance: float, now: float) -> str:
         """Return the sentence of a run that has not come by ``now`` (Unix seconds)."""
@@ -98,7 +98,7 @@ def _clock(seconds: float) -> str:
 
 
 def planned(schedule: Iterable[object]) -> Flags:
-    """Tell which streams have a schedule."""
+    """Return which streams have a schedule."""
     return np.array([one is not None for one in schedule], np.bool_)
 
 
@@ -106,7 +106,7 @@ def schedules(stream: Rows, at: Floats, watched: Flags, begin: float) -> NDArray
     """Return the ``Schedule`` of each stream, None where it has none.
 
     ``stream`` and ``at`` are the first advances (Unix seconds) of active hours in the weeks from ``begin`` on, a
-    Monday; ``watched`` [streams, weeks, 168] tells which hours were observed.
+    Monday; ``watched`` [streams, weeks, 168] shows which hours were observed.
     """
     found = np.full(len(watched), None, object)
     weeks = watched.shape[1]
@@ -131,26 +131,28 @@ def _find(stream: Rows, hours: Floats, watched: Flags, bins: int, number: Rows, 
     start, regular = _starts(stream, hours, count, bins, STRAYS * known_hours / bins)
     regular &= known_hours >= _LEAST_CYCLES[bins] * bins
     regular &= np.bincount(stream, minlength=count) <= LONGEST_RUN * known_hours / bins
-    kept = np.flatnonzero(regular)
-    if not len(kept):
+    candidates = np.flatnonzero(regular)
+    if not len(candidates):
         return
     place = np.full(count, -1, np.intp)
-    place[kept] = np.arange(len(kept))
+    place[candidates] = np.arange(len(candidates))
     mine = place[stream] >= 0
     stream, hours = place[stream[mine]], hours[mine]
-    start, watched, number = start[kept], watched[kept], number[kept]
+    start, watched, number = start[candidates], watched[candidates], number[candidates]
     came = hours - start[stream]
     cycle = np.floor(came / bins).astype(np.int64)
     inside = (cycle >= 0) & (cycle < cycles)
-    lateness = np.full(len(kept) * cycles, np.inf)
+    lateness = np.full(len(candidates) * cycles, np.inf)
     np.minimum.at(lateness, stream[inside] * cycles + cycle[inside], (came - cycle * bins)[inside])
     lateness = lateness.reshape(-1, cycles)
     ran = np.isfinite(lateness)
     hour = start[:, None, None] + (np.arange(cycles) * bins)[:, None] + np.arange(bins)
-    seen = np.take_along_axis(watched, hour.reshape(len(kept), -1), 1).reshape(len(kept), cycles, bins).all(-1)
+    seen = (
+        np.take_along_axis(watched, hour.reshape(len(candidates), -1), 1).reshape(len(candidates), cycles, bins).all(-1)
+    )
     known = seen | ran
     of_week = np.arange(cycles) % (HOURS // bins)
-    due = np.zeros((len(kept), HOURS // bins), np.bool_)
+    due = np.zeros((len(candidates), HOURS // bins), np.bool_)
     for day in range(HOURS // bins):
         here = of_week == day
         due[:, day] = ran[:, here].sum(1) > DUE_FROM * known[:, here].sum(1)

@@ -63,10 +63,10 @@ class Silences(ColumnSet):
     @classmethod
     def of(cls, silences: Iterable[Silence | None]) -> Silences:
         """Return silences as columns."""
-        listed = list(silences)
-        every = [Silence(0.0, 0.0, known=False) if each is None else each for each in listed]
+        given = list(silences)
+        every = [Silence(0.0, 0.0, known=False) if each is None else each for each in given]
         return cls(
-            np.array([each is not None for each in listed], dtype=np.bool_),
+            np.array([each is not None for each in given], dtype=np.bool_),
             np.array([each.since for each in every], dtype=np.float64),
             np.array([each.until for each in every], dtype=np.float64),
             np.array([each.known for each in every], dtype=np.bool_),

@@ -72,13 +72,13 @@ def in_slots(hours: Hours, slot: Slot) -> Hours:
     """Return the hours in slots of this size. Hours recorded without five-minute detail are unknown in finer slots."""
     if slot == BY_HOUR:
         return hours
-    told = hours.fives != 0
+    has_fives = hours.fives != 0
     return Hours(
         hours.stream,
         hours.hour,
-        np.where(told, hours.first, -1),
-        np.where(told, hours.last, -1),
-        hours.unknown | (hours.active & ~told),
+        np.where(has_fives, hours.first, -1),
+        np.where(has_fives, hours.last, -1),
+        hours.unknown | (hours.active & ~has_fives),
         hours.fives,
     )
 

@@ -12,8 +12,8 @@ _SPREAD, _SPREAD_WEIGHT = 0.45, 4.0
 prior counts as so many weeks."""
 
 TOGETHER_SPREAD = 0.5
-"""From week to week that of streams whose hours come and stay away together (``profiles.TOGETHER``): eight weeks tell
-less of it than this does (measured on generated streams)."""
+"""From week to week that of streams whose hours come and stay away together (``profiles.TOGETHER``): eight weeks
+predict less of it than this does (measured on generated streams)."""
 
 _CLIP = 3.0
 
@@ -29,11 +29,11 @@ def summary(values: Floats) -> tuple[Floats, Floats, Integers]:
     for value in np.ascontiguousarray(np.moveaxis(values, -1, 0)):
         known = ~np.isnan(value)
         limit = np.where(count >= 2, mean + _CLIP * _spread(squares, count), np.inf)
-        kept = np.where(known, np.minimum(value, limit), mean)
+        clipped = np.where(known, np.minimum(value, limit), mean)
         count = count + known
-        change = kept - mean
+        change = clipped - mean
         mean = mean + change / np.maximum(count, 1.0)
-        squares = squares + change * (kept - mean)
+        squares = squares + change * (clipped - mean)
     return mean, _spread(squares, count), count.astype(np.int64)
 
 

@@ -54,15 +54,15 @@ class StreamRows:
         return np.where((number >= 0) & (known[at] == wanted), at, -1).astype(np.intp)
 
     @classmethod
-    def joined(cls, parts: Sequence[StreamRows]) -> StreamRows:
-        """Return the rows of all parts, one after another."""
+    def joined(cls, tables: Sequence[StreamRows]) -> StreamRows:
+        """Return the rows of all tables, one after another."""
         numbers: dict[Life, int] = {}
         life = [
-            np.array([numbers.setdefault(each, len(numbers)) for each in part.lives], dtype=np.intp)[part.life]
-            for part in parts
+            np.array([numbers.setdefault(each, len(numbers)) for each in table.lives], dtype=np.intp)[table.life]
+            for table in tables
         ]
         none = np.zeros(0, dtype=np.int32)
-        partition = np.concatenate([none, *(part.partition for part in parts)])
+        partition = np.concatenate([none, *(table.partition for table in tables)])
         return cls(list(numbers), np.concatenate([none.astype(np.intp), *life]), partition)
 
     def latest_rows(self) -> Rows:

@@ -40,7 +40,7 @@ class SubjectFacts:
     owner: str | None = None
     config: TopicConfig | None = None
     groups: Mapping[str, Group] | None = None
-    """The consumer groups that are known to read it; None where they were not asked for."""
+    """The consumer groups that are known to read it; None where they were not read."""
     all_groups: bool = False
     """Whether there are no others."""
     partitions: Mapping[int, JudgedSubject] = field(default_factory=dict)
@@ -56,13 +56,13 @@ class SubjectFacts:
         row = self.expectation
         own = JudgedSubject(self.judgement, row if self.in_force else None, self.incident, self.seen)
         numbers = sorted(self.partitions)
-        told, *of_partitions = of_judged([own, *(self.partitions[number] for number in numbers)], self.now)
+        judgement, *of_partitions = of_judged([own, *(self.partitions[number] for number in numbers)], self.now)
         return {
             "cluster": self.cluster,
             "topic": self.topic,
             "partition": self.partition,
             "as_of": self.now,
-            **told,
+            **judgement,
             "proved_until": self.proved_until,
             "last_record": self.newest,
             "reading": None if self.reading is None else _of_reading(self.reading),

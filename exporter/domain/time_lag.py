@@ -26,7 +26,7 @@ import numpy as np
 from exporter.domain import NoTimeLag, Reason
 from exporter.domain.arrays import Flags, Offsets
 
-POINTS_KEPT = 8
+POINTS_PER_PARTITION = 8
 """Points kept of one partition, unless its groups need more: up to four around each committed offset.
 
 More points save no look-ups that ``make bench-timelag`` could measure.
@@ -94,14 +94,14 @@ class Points:
             timestamp = same.timestamp if point.timestamp is None else point.timestamp
             point = Point(point.offset, min(same.target, point.target), timestamp)
         while before and before[-1].timestamp is None and before[-1].target >= point.target:
-            before.pop()  # this one says more
+            before.pop()  # the new point proves more
         newest = next((each.timestamp for each in reversed(before) if each.timestamp is not None), None)
         if newest is not None and newest >= point.target:
             self.disproved += 1
             before, after = [], []
         elif after and after[0].target <= (point.target if point.timestamp is None else point.timestamp):
             if point.timestamp is None:
-                return  # that one says more
+                return  # the known point proves more
             self.disproved += 1
             before, after = [], []
         self._points = [*before, point, *after]
@@ -126,12 +126,12 @@ class Points:
             return
         first = bisect.bisect_left(self._points, min(committed), key=_offset)
         del self._points[: max(0, first - 2)]
-        if len(self._points) <= POINTS_KEPT:
+        if len(self._points) <= POINTS_PER_PARTITION:
             return
         around: set[Point | None] = set()
         for offset in committed:
             around |= {self.up_to(offset), self.up_to(offset - 1), self.after(offset), self.after(offset - 1)}
-        room = max(0, POINTS_KEPT - len(around - {None}))
+        room = max(0, POINTS_PER_PARTITION - len(around - {None}))
         rest = [point for point in self._points if point not in around]
         around.update(rest[len(rest) - room :])
         self._points = [point for point in self._points if point in around]
@@ -233,7 +233,7 @@ class Search:
             target = target if low < target < top else low + width // 2
         else:
             target = low + round(width * (self.committed - at) / (end - at))
-        # Nearer to an end than is allowed, half of the answers would tell no more than at this distance.
+        # Nearer to an end than is allowed, half of the answers would prove no more than at this distance.
         least, most = low + 1 + math.floor(self._allowed(low) / (1 + RELATIVE_TOLERANCE)), top - self._allowed(top)
         target = low + (width + 1) // 2 if least > most else min(max(target, least), most)
         return min(max(target, low + 1), top - 1)

@@ -48,7 +48,7 @@ class UnchangedOffsets(Mapping[TopicPartition, UnchangedOffset]):
         return layout.find(self._layout.topics, self._layout.topic, self._layout.partition)
 
     def is_of(self, rows: Rows, topic_ids: Mapping[str, str | None]) -> Flags:
-        """Tell of some rows whether they are of the topic that has this id, and not of an earlier one of that name."""
+        """Return which of some rows are of the topic that has this id, and not of an earlier one of that name."""
         numbers = {each: number for number, each in enumerate(self._topic_ids)}
         topics, place = np.unique(self._layout.topic[rows], return_inverse=True)
         wanted = [numbers.get(topic_ids[self._layout.topics[topic]], -1) for topic in topics.tolist()]

@@ -32,7 +32,7 @@ SUSPECT_SHARE = 0.75
 
 
 class Verdict(StrEnum):
-    """What history says of a partition or topic."""
+    """The judgement of a partition or topic by its history."""
 
     LIVE = "live"
     QUIET = "quiet"
@@ -130,7 +130,7 @@ Alertmanager follow."""
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """Somebody said in Alertmanager that the alert of a topic was right: the silence that lasted then was an outage.
+    """Somebody confirmed an alert of a topic in Alertmanager: the silence that lasted then was an outage.
 
     ``silence_id`` is that of Alertmanager, ``at`` the Unix second at which it began; the rest as in ``Outage``.
     """

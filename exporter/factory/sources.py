@@ -157,7 +157,7 @@ def make_tier_client(
     lookups_per_second: float | None = None,
     process: ClientProcess | None = None,
 ) -> RemoteTiers:
-    """Connect the client that looks up offsets of tiers, as ``make_source`` does. Raises SecondClientError."""
+    """Connect the client that looks up offsets of tiers, as ``make_source`` does. Raises KafkaPythonError."""
     return RemoteTiers(
         process or client_process(cluster.name, "tiers"),
         "offsets of tiers",
@@ -170,7 +170,7 @@ def make_tier_client(
 def make_inspection_client(
     cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
 ) -> RemoteInspections:
-    """Connect the client that reads producers and log sizes, as ``make_source`` does. Raises SecondClientError."""
+    """Connect the client that reads producers and log sizes, as ``make_source`` does. Raises KafkaPythonError."""
     return RemoteInspections(
         process or client_process(cluster.name, "inspection"),
         "inspection",

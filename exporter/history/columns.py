@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 from exporter.domain.arrays import Flags
 from exporter.storage import parquet_file
-from exporter.storage.parquet_file import Kind, Part
+from exporter.storage.parquet_file import Batch, Kind
 
 Row = Window | Coverage | Inventory | Relation
 
 METADATA: Mapping[str, str] = {"topic_liveness.schema_version": str(SCHEMA_VERSION)}
-"""What each file tells of itself."""
+"""The metadata of each file."""
 
 _TIMES = {
     "window_start",
@@ -79,10 +79,10 @@ class Columns:
     count: int
     columns: Mapping[str, Column]
 
-    def packed(self) -> Part:
+    def packed(self) -> Batch:
         """Return the rows as they are written."""
         given = {**self.columns, "schema_version": SCHEMA_VERSION}
-        return Part(self.count, [_packed(name, kind, given.get(name)) for name, kind in kinds(self.row).items()])
+        return Batch(self.count, [_packed(name, kind, given.get(name)) for name, kind in kinds(self.row).items()])
 
 
 def columns_of(rows: Sequence[Row]) -> Columns:

@@ -134,7 +134,7 @@ class _LockedFile:
             raise
         self._file.seek(0)
         self.left: Mapping[str, Any] = {}
-        """What the process before had noted, where it did not let go; else nothing."""
+        """The note of the process before, where it did not release the lock; else nothing."""
         with suppress(ValueError, TypeError):
             self.left = {**json.loads(self._file.read()), "polled": os.fstat(self._file.fileno()).st_mtime}
 

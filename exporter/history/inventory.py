@@ -86,9 +86,9 @@ class InventoryRows:
         self._of: Layout | None = None
         """The layout of the snapshot before. Partitions that are not in it may still be listed."""
         self._layout = Layout((), (), np.zeros(0, dtype=np.int32))
-        self._listed = _LastRows.nothing(0)
+        self._last_rows = _LastRows.nothing(0)
         self._row: Rows = np.zeros(0, dtype=np.intp)
-        """The row in ``_listed`` of each row of the snapshot."""
+        """The row in ``_last_rows`` of each row of the snapshot."""
         self._facts: dict[int, _Facts] = {}
         self._facts_given = 0
         self._facts_now: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -103,13 +103,13 @@ class InventoryRows:
         written = []
         if snapshot.metadata is not self._metadata or table.layout is not self._of:
             written = [self._lay_out(snapshot)]
-        listed = self._listed
-        age = at - listed.at[self._row]
+        last = self._last_rows
+        age = at - last.at[self._row]
         new = (
             ~((age >= 0) & (age < AGAIN_SECONDS))
-            | (listed.facts[self._row] != self._facts_now)
-            | (_LASTING[listed.state[self._row]] != _LASTING[table.state_now])
-            | (table.read & ~listed.read[self._row])
+            | (last.facts[self._row] != self._facts_now)
+            | (_LASTING[last.state[self._row]] != _LASTING[table.state_now])
+            | (table.read & ~last.read[self._row])
         )
         due = np.flatnonzero(new)
         if len(due):
@@ -119,14 +119,14 @@ class InventoryRows:
 
     def _note(self, due: Rows, table: Table, at: float) -> None:
         """Remember these rows of a snapshot as of ``at``."""
-        listed, rows, read = self._listed, self._row[due], table.read[due]
-        listed.at[rows] = at
-        listed.facts[rows] = self._facts_now[due]
-        listed.read[rows] = read
-        listed.leader[rows] = np.where(read, table.led_by[due], table.leader[due])
-        listed.earliest[rows], listed.latest[rows] = table.earliest[due], table.latest[due]
-        listed.newest[rows] = np.where(read, table.newest[due], np.nan)
-        listed.state[rows], listed.reason[rows] = table.state_now[due], table.reason_now[due]
+        last, rows, read = self._last_rows, self._row[due], table.read[due]
+        last.at[rows] = at
+        last.facts[rows] = self._facts_now[due]
+        last.read[rows] = read
+        last.leader[rows] = np.where(read, table.led_by[due], table.leader[due])
+        last.earliest[rows], last.latest[rows] = table.earliest[due], table.latest[due]
+        last.newest[rows] = np.where(read, table.newest[due], np.nan)
+        last.state[rows], last.reason[rows] = table.state_now[due], table.reason_now[due]
 
     def _lay_out(self, snapshot: Snapshot) -> Columns:
         """Take the partitions and facts of a snapshot, and return rows of deleted partitions.
@@ -137,11 +137,11 @@ class InventoryRows:
         _, still = layout.moves_from(self._layout)
         absent = np.ones(len(self._layout), dtype=np.bool_)
         absent[still] = False
-        undescribed = [name in topics and topics[name].reason is not None for name in self._layout.topics]
-        kept = absent & np.array(undescribed, dtype=np.bool_)[self._layout.topic]
-        gone = self._rows(np.flatnonzero(absent & ~kept), snapshot.taken_at, deleted=True)
-        wanted = _joined(layout, self._layout, np.flatnonzero(kept)) if kept.any() else layout
-        self._listed = self._listed.laid_out(self._layout, wanted)
+        topic_undescribed = [name in topics and topics[name].reason is not None for name in self._layout.topics]
+        undescribed = absent & np.array(topic_undescribed, dtype=np.bool_)[self._layout.topic]
+        gone = self._rows(np.flatnonzero(absent & ~undescribed), snapshot.taken_at, deleted=True)
+        wanted = _joined(layout, self._layout, np.flatnonzero(undescribed)) if undescribed.any() else layout
+        self._last_rows = self._last_rows.laid_out(self._layout, wanted)
         self._layout = wanted
         self._row = wanted.moves_from(layout)[0]
         infos = (topics[name] for name in layout.topics)
@@ -152,7 +152,7 @@ class InventoryRows:
 
     def _numbers(self, facts: Sequence[_Facts]) -> NDArray[np.int64]:
         """Return the number of each; unused numbers are dropped."""
-        used = set(np.unique(self._listed.facts).tolist())
+        used = set(np.unique(self._last_rows.facts).tolist())
         self._facts = {number: one for number, one in self._facts.items() if number in used}
         numbers = {one: number for number, one in self._facts.items()}
         for one in facts:
@@ -163,8 +163,8 @@ class InventoryRows:
         return np.array([numbers[one] for one in facts], dtype=np.int64)
 
     def _rows(self, rows: Rows, at: float, *, deleted: bool) -> Columns:
-        listed, unread = self._listed, ~self._listed.read[rows]
-        used, which = np.unique(listed.facts[rows], return_inverse=True)
+        last, unread = self._last_rows, ~self._last_rows.read[rows]
+        used, which = np.unique(last.facts[rows], return_inverse=True)
         facts = [self._facts[number] for number in used.tolist()]
         configs = [one.config or _NO_CONFIG for one in facts]
         columns: dict[str, Column] = {
@@ -175,12 +175,12 @@ class InventoryRows:
             "exporter": self._exporter,
             "source": Source.POLL.value,
             "observed_at": at,
-            "leader": Masked(listed.leader[rows], listed.leader[rows] == NO_LEADER),
-            "earliest_offset": Masked(listed.earliest[rows], unread),
-            "latest_offset": Masked(listed.latest[rows], unread),
-            "max_timestamp": listed.newest[rows],
-            "state": Named(STATES, listed.state[rows]),
-            "reason": Named(REASONS, listed.reason[rows].astype(np.intp) - 1),
+            "leader": Masked(last.leader[rows], last.leader[rows] == NO_LEADER),
+            "earliest_offset": Masked(last.earliest[rows], unread),
+            "latest_offset": Masked(last.latest[rows], unread),
+            "max_timestamp": last.newest[rows],
+            "state": Named(STATES, last.state[rows]),
+            "reason": Named(REASONS, last.reason[rows].astype(np.intp) - 1),
             "timestamp_type": Named([one.timestamp_type for one in configs], which),
             "cleanup_policy": Named([one.cleanup_policy for one in configs], which),
             "retention_seconds": np.array([one.retention_seconds for one in configs], dtype=np.float64)[which],

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 _PARTITION = ["cluster", "topic", "partition"]
 _STREAM = [*_PARTITION, "topic_id"]
-_TOLD = ["end_offset", "last_advance"]
+_VALUES = ["end_offset", "last_advance"]
 
 _MARGIN_SECONDS = 3600.0
 """A window is written after its end: files from this long before a rollup hold only windows that it has seen."""
@@ -82,10 +82,10 @@ def _affordable(spool: Location, since: float) -> list[Location]:
 
 
 def _rows(path: Location) -> list[pa.Table]:
-    told = pc.field("end_offset").is_valid() | pc.field("last_advance").is_valid()
+    has_value = pc.field("end_offset").is_valid() | pc.field("last_advance").is_valid()
     polled = pc.field("source") == Source.POLL.value
     try:
-        rows = read_columns(path, Window, [*_STREAM, *_TOLD, "source"], told & polled).drop_columns(["source"])
+        rows = read_columns(path, Window, [*_STREAM, *_VALUES, "source"], has_value & polled).drop_columns(["source"])
         micros = pc.cast(rows.column("last_advance"), pa.int64())
         return [rows.set_column(rows.column_names.index("last_advance"), "last_advance", micros)]
     except FileNotFoundError:

@@ -183,7 +183,7 @@ def of_topic(history: Location, topic: str) -> TopicRows | None:
 
     Raises ExpectationsError where the published set cannot be used.
     """
-    import pyarrow.parquet as pq  # noqa: PLC0415 - ``serve`` leaves it to other processes, and asks for no topic
+    import pyarrow.parquet as pq  # noqa: PLC0415 - ``serve`` leaves it to other processes, and reads no single topic
 
     from exporter.history.published_rows import table_of  # noqa: PLC0415 - as above
 

@@ -90,8 +90,8 @@ def _columns(batch: pa.RecordBatch) -> Batch:
         figures={name: _seconds(found[name]) if name in _TIMES else _floats(found[name]) for name in FIGURES},
         stated=there,
         profiles=_profiles(found["profile"]),
-        schedules=_each(found["schedule"], lambda told: Schedule(**told)),
-        rests=_each(found["rests"], lambda told: _rests(told) or None),
+        schedules=_each(found["schedule"], lambda value: Schedule(**value)),
+        rests=_each(found["rests"], lambda value: _rests(value) or None),
         falling=_each(found["falling"], _falling),
     )
 
@@ -114,20 +114,20 @@ def _each(values: pa.Array, made: Callable[[Any], T]) -> Sequence[T | None]:
     """Return an object for each row that has a value; nothing where no row has."""
     if values.null_count == len(values):
         return ()
-    return [None if told is None else made(told) for told in values.to_pylist()]
+    return [None if value is None else made(value) for value in values.to_pylist()]
 
 
-def _rests(told: Sequence[Mapping[str, Any]]) -> tuple[Rest, ...]:
+def _rests(rests: Sequence[Mapping[str, Any]]) -> tuple[Rest, ...]:
     return tuple(
-        Rest(one["since"].timestamp(), one["until"].timestamp(), str(one["why"]), bool(one["seen"])) for one in told
+        Rest(one["since"].timestamp(), one["until"].timestamp(), str(one["why"]), bool(one["seen"])) for one in rests
     )
 
 
-def _falling(told: Mapping[str, Any]) -> OngoingDrop:
-    since, until = (told[name].timestamp() for name in ("since", "until"))
-    before = told.get("earlier")  # sets published by an older rollup lack it
+def _falling(drop: Mapping[str, Any]) -> OngoingDrop:
+    since, until = (drop[name].timestamp() for name in ("since", "until"))
+    before = drop.get("earlier")  # sets published by an older rollup lack it
     earlier = before and EarlierDrop(before["since"].timestamp(), before["until"].timestamp(), int(before["topics"]))
-    return OngoingDrop(since, until, int(told["low"]), int(told["judged"]), earlier)
+    return OngoingDrop(since, until, int(drop["low"]), int(drop["judged"]), earlier)
 
 
 def _profiles(values: pa.Array) -> Lists:

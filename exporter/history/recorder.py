@@ -219,8 +219,8 @@ class History:
             last_good_poll=window.last_good_poll,
             interval_seconds=self._interval,
         )
-        told = UnwrittenFile(window.start, [columns_of([coverage])])
+        coverage_file = UnwrittenFile(window.start, [columns_of([coverage])])
         # Coverage last: after a crash in between it must not prove a silence whose advances were not written.
         if rows:
             self._unwritten.add(UnwrittenFile(window.start, rows))
-        self._unwritten.add(told)
+        self._unwritten.add(coverage_file)

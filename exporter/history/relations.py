@@ -94,24 +94,24 @@ class Relations:
     """By source cluster: the topics of this cluster that are replicas."""
     inspected: Inspections = field(default_factory=lambda: NO_INSPECTIONS)
     """Producers and sizes of partitions at the last good poll."""
-    _told: dict[tuple[str, str | None], tuple[_Facts, float]] = field(default_factory=dict)
+    _written: dict[tuple[str, str | None], tuple[_Facts, float]] = field(default_factory=dict)
 
     def due(self, topics: Mapping[str, TopicInfo], at: float) -> list[Relation]:
         """Return the rows that changed at ``at`` (Unix seconds), and remember them as written."""
-        rows, told = [], {}
+        rows, written = [], {}
         sizes = self._inspected(lambda known: known.disk_bytes)
         producers = self._inspected(lambda known: known.producers)
         copies = {name: copy for known in reversed(self.copies.values()) for name, copy in known.items()}
         for name, info in topics.items():
             key = (name, info.topic_id)
             facts = self._facts(name, copies.get(name), sizes.get(name), producers.get(name))
-            before = self._told.get(key)
+            before = self._written.get(key)
             if _is_due(facts, before, at):
                 rows.append(Relation(self.cluster, name, info.topic_id, self.exporter, Source.POLL, at, *facts))
                 before = (facts, at)
             if before is not None:
-                told[key] = before
-        self._told = told
+                written[key] = before
+        self._written = written
         return rows
 
     def _inspected(self, counts: Callable[[OfTopics], Counts]) -> dict[str, int]:
@@ -138,10 +138,11 @@ class Relations:
 def _is_due(facts: _Facts, before: tuple[_Facts, float] | None, at: float) -> bool:
     if before is None:
         return any(value is not None for value in facts)
-    told, when = before
+    written, when = before
     if not 0 <= at - when < AGAIN_SECONDS:
         return True
-    changed = [name for name, value, old in zip(_Facts._fields, facts, told, strict=True) if value != old]
+    changed = [name for name, value, old in zip(_Facts._fields, facts, written, strict=True) if value != old]
     return any(
-        getattr(facts, name) is not None and (name not in _NO_NEWS or getattr(told, name) is None) for name in changed
+        getattr(facts, name) is not None and (name not in _NO_NEWS or getattr(written, name) is None)
+        for name in changed
     )

@@ -71,7 +71,7 @@ class Spool:
         self.folder = history / "spool"
         self.guard: Callable[[], None] | None = None
         """Called before each write; raises OSError where this process may not write."""
-        self._looked_after = -math.inf
+        self._last_upkeep = -math.inf
         self._ledger = history / "published" / "ingested.txt"
         self._exporter = exporter
         self._strays: set[Path] = set()
@@ -94,9 +94,9 @@ class Spool:
 
         In object storage only every quarter of an hour, because each check lists all files, which costs money.
         """
-        if not self.is_local and at < self._looked_after + _OBJECT_UPKEEP_SECONDS:
+        if not self.is_local and at < self._last_upkeep + _OBJECT_UPKEEP_SECONDS:
             return False
-        self._looked_after = at
+        self._last_upkeep = at
         return True
 
     def target(self, cluster: str, at: float, row: type[Row]) -> Location:

@@ -55,9 +55,10 @@ def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc
 def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
     parquet = pq.ParquetFile(file, page_checksum_verification=True)
     footer = parquet.metadata
-    told, size = footer.num_rows, sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
-    if told > FILE_ROWS:
-        raise ForeignFileError(f"a file holds at most {FILE_ROWS} rows, got {told}")
+    row_count = footer.num_rows
+    size = sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
+    if row_count > FILE_ROWS:
+        raise ForeignFileError(f"a file holds at most {FILE_ROWS} rows, got {row_count}")
     if size > FILE_BYTES:
         raise ForeignFileError(f"a file holds at most {FILE_BYTES} bytes, got {size}")
     for name in names:
@@ -70,8 +71,8 @@ def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Tab
     coded = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True, read_dictionary=texts)
     rows = coded.read(list(names))
     # Pages have checksums. The footer has none, but its counts can contradict each other.
-    if rows.num_rows != told:
-        raise ForeignFileError(f"its footer has {told} rows, got {rows.num_rows}")
+    if rows.num_rows != row_count:
+        raise ForeignFileError(f"its footer has {row_count} rows, got {rows.num_rows}")
     rows.validate(full=True)
     written_out = sum(map(_text_bytes, (rows.column(name) for name in texts)))
     if written_out > FILE_BYTES:

@@ -71,7 +71,7 @@ def _trusted_since(spool: Location) -> Mapping[str, float]:
 def _rows(
     path: Location, wanted: Callable[[str, str], bool], trusted: Mapping[str, float]
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of a file that tell an end offset, or that a partition was deleted, by cluster."""
+    """Yield the rows of a file that hold an end offset, or that a partition was deleted, by cluster."""
     try:
         table = read_columns(path, Inventory, _NAMES)
     except FileNotFoundError:
@@ -89,7 +89,7 @@ def _rows(
         began = np.array([trusted.get(stem, math.inf) for stem in stems])[exporter.indices.to_numpy()]
         at, deleted = pc.cast(own.column("observed_at"), pa.int64()), own.column("deleted")
         seen = own.column("latest_offset").is_valid().to_numpy() & (began <= at.to_numpy() / _MICROSECONDS)
-        told = pa.table(
+        offsets = pa.table(
             {
                 # Each name once: a row is a few numbers.
                 "topic": own.column("topic").dictionary_encode(),
@@ -100,9 +100,9 @@ def _rows(
                 "deleted": deleted,
             }
         )
-        told = told.filter(pa.array(seen | deleted.to_numpy()))
-        if told.num_rows:
-            yield cluster, told
+        offsets = offsets.filter(pa.array(seen | deleted.to_numpy()))
+        if offsets.num_rows:
+            yield cluster, offsets
 
 
 def _last(tables: list[pa.Table]) -> UnchangedOffsets:
@@ -127,10 +127,10 @@ def _last(tables: list[pa.Table]) -> UnchangedOffsets:
 def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[str | None]]:
     """Return a column of texts as indices, and the texts; the last one is null."""
     texts = column.combine_chunks()
-    told = texts.dictionary.to_pylist()
-    return pc.fill_null(texts.indices, len(told)).to_numpy().astype(np.int64), [*told, None]
+    names = texts.dictionary.to_pylist()
+    return pc.fill_null(texts.indices, len(names)).to_numpy().astype(np.int64), [*names, None]
 
 
 def _differs(column: NDArray[Any]) -> Flags:
-    """Tell of each row whether it differs from the one before; the first one does."""
+    """Return for each row whether it differs from the one before; the first one does."""
     return np.append(True, column[1:] != column[:-1])

@@ -37,17 +37,17 @@ class UnwrittenFile(NamedTuple):
     """A file to write: rows of one class, and the time in its name."""
 
     at: float
-    parts: Sequence[Columns]
+    batches: Sequence[Columns]
 
     @property
     def row(self) -> type[Row]:
         """The class of its rows."""
-        return self.parts[0].row
+        return self.batches[0].row
 
     @property
     def rows(self) -> int:
         """How many it holds."""
-        return sum(part.count for part in self.parts)
+        return sum(batch.count for batch in self.batches)
 
 
 class Unwritten:

@@ -69,7 +69,8 @@ class _Polls:
             metadata_seconds=metadata_seconds,
             poll_interval=poll_interval,
         )
-        self._told: Metadata | None = None
+        self._exporter_copy: Metadata | None = None
+        """The metadata that the exporter has."""
         self._exposed = source.exposed
 
     def exposed(self) -> tuple[str, ...]:
@@ -82,12 +83,12 @@ class _Polls:
             self._source.refuse_batches(refused)
         if before is not None:
             # From an earlier process: topics that cannot be described now keep their partitions.
-            self._told = before
+            self._exporter_copy = before
             self._source.resume_from(before)
         found = self._source.metadata(fresh=fresh, doubted=doubted)
-        if found is self._told:
+        if found is self._exporter_copy:
             return None
-        self._told = found
+        self._exporter_copy = found
         return found
 
     def earliest(self, rows: Rows) -> Answers:
@@ -132,11 +133,11 @@ class _Source:
     def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         return self._source.latest(leaders)
 
-    def starts(self, asked: Membership) -> Answers:
-        return self._source.starts(asked)
+    def starts(self, membership: Membership) -> Answers:
+        return self._source.starts(membership)
 
-    def ends(self, asked: Membership) -> Answers:
-        return self._source.ends(asked)
+    def ends(self, membership: Membership) -> Answers:
+        return self._source.ends(membership)
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         return self._source.max_timestamp(extents)

@@ -37,7 +37,7 @@ DEFAULTS: Mapping[str, Property] = {
 }
 """Properties that a configuration may override."""
 
-_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"  # noqa: S105 - librdkafka's words, where no broker was asked yet
+_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"  # noqa: S105 - librdkafka's text, before it contacts a broker
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _PATIENCE = 1.0
 """Seconds for the other brokers after one has refused the credentials, or failed in TLS."""
@@ -47,14 +47,14 @@ _DRAWS = 4
 _LEADERS_SECONDS = 120.0
 """Polls read metadata more often than that, so that they never need this."""
 
-_SAID_AGAIN_SECONDS = 600.0
+_LOG_AGAIN_SECONDS = 600.0
 """A message of librdkafka is logged once in this time."""
 
 _INCIDENTAL = re.compile(
     r"\s*\(after \d+ms in state [A-Z_]+(?:, \d+ identical error\(s\) suppressed)?\)|\[[^]]*#[a-z]+-\d+\] (?=\[thrd:)"
     r"| after \d+ ms(?=: )"
 )
-_ASKED = re.compile(r"^\w+://\S+?: ")
+_BROKER_PREFIX = re.compile(r"^\w+://\S+?: ")
 
 
 class Client:
@@ -80,7 +80,7 @@ class Client:
         self._budget = math.inf if budget is None else budget
         self._ends = math.inf
         self._trouble: KafkaError | None = None
-        self._told: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._held_back: list[tuple[int, str]] | None = None
         self._failed: tuple[Reason, str, str] | None = None
         self._answered = False
@@ -94,9 +94,9 @@ class Client:
         try:
             self._admin = self._prepared() if at_once else None
         except (KafkaException, ValueError, TypeError) as error:
-            said = _text(error)
+            message = _text(error)
             raise ValueError(
-                f"librdkafka refuses a property of the cluster at {self.bootstrap}: {self._redact(said)}; "
+                f"librdkafka refuses a property of the cluster at {self.bootstrap}: {self._redact(message)}; "
                 "next step: compare the properties under `kafka` with librdkafka's CONFIGURATION.md"
             ) from None
 
@@ -130,10 +130,10 @@ class Client:
         """Return brokers and topics, all topics or ``only`` one.
 
         Raises SourceError when no broker answers within the request timeout. Credentials or certificates that never
-        worked are reported after about a second, not after the timeout. Where the cluster answered before, a second
-        broker is asked, because the first may hang. Topic ids and settings are requested from the controller in this
-        answer. KRaft names any broker, so the request is repeated a few times while the named one is among those to
-        ``avoid``.
+        worked are reported after about a second, not after the timeout. Where the cluster answered before, the request
+        goes to a second broker, because the first may hang. Topic ids and settings are requested from the controller in
+        this answer. KRaft names any broker, so the request is repeated a few times while the named one is among those
+        to ``avoid``.
         """
         # A failed poll reports its reason once; after a good poll librdkafka's messages are the only sign.
         self._held_back, failed = [], True
@@ -159,7 +159,7 @@ class Client:
         finally:
             lines, self._held_back = self._held_back, None
             for level, text in [] if failed else lines:
-                self._complain(level, text)
+                self._log_once(level, text)
         self._answered = True
         self._trouble = None
         self._failed = None
@@ -185,16 +185,16 @@ class Client:
     def _renew(self) -> None:
         """Connect again where a secret file changed; where that fails, keep the connection."""
         if names := self._credentials.changed():
-            before, listed = (self._credentials, self._admin), ", ".join(names)
+            before, changed = (self._credentials, self._admin), ", ".join(names)
             try:
                 self._credentials = before[0].read_anew()
                 self._admin = self._prepared()
             except (KafkaException, ValueError, TypeError) as error:
                 self._credentials, self._admin = before
-                said = f"the earlier secrets stay in use, a changed file is unusable: {self._redact(_text(error))}"
-                self._complain(logging.WARNING, f"{self.bootstrap}: {said}")
+                message = f"the earlier secrets stay in use, a changed file is unusable: {self._redact(_text(error))}"
+                self._log_once(logging.WARNING, f"{self.bootstrap}: {message}")
             else:
-                log.info("%s: read again, because the file changed: %s", self.bootstrap, listed)
+                log.info("%s: read again, because the file changed: %s", self.bootstrap, changed)
 
     def _list_topics(self, only: str | None) -> ClusterMetadata:
         started, timeout = time.monotonic(), self.request_timeout
@@ -225,7 +225,7 @@ class Client:
         self._trouble = None
         settings = self._settings()
         if (make_token := self._credentials.make_token) is not None:
-            make_token()  # what AWS says against it is said here, and not lost behind a timeout of the client
+            make_token()  # an error of AWS is raised here, and not lost behind a timeout of the client
             settings["oauth_cb"] = make_token
         self.connections += 1
         return AdminClient({**settings, "error_cb": self._on_error}, logger=self)
@@ -257,43 +257,43 @@ class Client:
         return {**DEFAULTS, **hang_up, **self._credentials.properties, "allow.auto.create.topics": False}
 
     def failure(self, what: str) -> SourceError:
-        """Return the error with the reason why the cluster cannot be asked, and the next step.
+        """Return the error with the reason why the cluster does not answer, and the next step.
 
         The text stays the same while the failure stays the same, whichever broker it comes from.
         """
         trouble = self._trouble
-        said = what if trouble is None else _INCIDENTAL.sub("", trouble.str())
+        text = what if trouble is None else _INCIDENTAL.sub("", trouble.str())
         if self._refused():
-            reason, essence = Reason.AUTHENTICATION_FAILED, _ASKED.sub("", said)
-        elif tls.is_tls(said):
-            reason, essence = Reason.TLS_FAILED, "certificate verify failed" if "verify failed" in said else "tls"
+            reason, essence = Reason.AUTHENTICATION_FAILED, _BROKER_PREFIX.sub("", text)
+        elif tls.is_tls(text):
+            reason, essence = Reason.TLS_FAILED, "certificate verify failed" if "verify failed" in text else "tls"
         else:
-            reason, essence = Reason.CLUSTER_UNREACHABLE, re.sub(r"^\d+/\d+", "", _ASKED.sub("", said))
+            reason, essence = Reason.CLUSTER_UNREACHABLE, re.sub(r"^\d+/\d+", "", _BROKER_PREFIX.sub("", text))
         if self._failed is None or self._failed[:2] != (reason, essence):
-            self._failed = reason, essence, self._redact(self._detail(reason, said))
+            self._failed = reason, essence, self._redact(self._detail(reason, text))
         return SourceError(reason, self._failed[2])
 
-    def _detail(self, reason: Reason, said: str) -> str:
+    def _detail(self, reason: Reason, text: str) -> str:
         trouble = self._trouble
         if reason is Reason.AUTHENTICATION_FAILED:
-            no_token = _NO_TOKEN in said
-            told = f"no token for {self.bootstrap}" if no_token else f"{self.bootstrap} refused the credentials"
-            return f"{told}: {said}; next step: check {self._credentials.to_check(no_token=no_token)}"
+            no_token = _NO_TOKEN in text
+            problem = f"no token for {self.bootstrap}" if no_token else f"{self.bootstrap} refused the credentials"
+            return f"{problem}: {text}; next step: check {self._credentials.to_check(no_token=no_token)}"
         if reason is Reason.TLS_FAILED:
-            fault = tls.fault(said, self._credentials.properties, self.request_timeout)
+            fault = tls.fault(text, self._credentials.properties, self.request_timeout)
             return f"no secure connection to {self.bootstrap}: {fault.what}; next step: {fault.step}"
         step = "check bootstrap.servers, the network and that the brokers run"
         if trouble is not None and trouble.code() == KafkaError._RESOLVE:
             step = "check the host names in bootstrap.servers and the name service"
         elif trouble is None or trouble.code() == KafkaError._ALL_BROKERS_DOWN:
             step += ", and that security.protocol fits the listener"
-        return f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {said}; next step: {step}"
+        return f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {text}; next step: {step}"
 
-    def unexplained(self, asked: str, said: BaseException | str) -> None:
-        """Log an answer to ``asked`` that has no Reason, such as an unknown error code; not at every poll."""
-        told = said.args[0] if isinstance(said, KafkaException) else said
-        what = f"error {told.code()} ({told.str()})" if isinstance(told, KafkaError) else str(told)
-        self._complain(logging.WARNING, f"{self.bootstrap}: {asked}: {self._redact(what)}, counted as {Reason.OTHER}")
+    def unexplained(self, request: str, answer: BaseException | str) -> None:
+        """Log an answer to ``request`` that has no Reason, such as an unknown error code; not at every poll."""
+        cause = answer.args[0] if isinstance(answer, KafkaException) else answer
+        what = f"error {cause.code()} ({cause.str()})" if isinstance(cause, KafkaError) else str(cause)
+        self._log_once(logging.WARNING, f"{self.bootstrap}: {request}: {self._redact(what)}, counted as {Reason.OTHER}")
 
     def reconnect(self) -> None:
         """Drop the connections; the next call connects again."""
@@ -313,20 +313,20 @@ class Client:
         text = f"librdkafka: {self._redact(template % values if values else template)}"
         # What stops a poll is reported by the poll: librdkafka's "error" is a warning to us.
         if self._held_back is None:
-            self._complain(min(level, logging.WARNING), text)
+            self._log_once(min(level, logging.WARNING), text)
             return
         log.debug("%s", text)
         if len(self._held_back) < 1000:
             self._held_back.append((min(level, logging.WARNING), text))
 
-    def _complain(self, level: int, text: str) -> None:
+    def _log_once(self, level: int, text: str) -> None:
         essence, now = _INCIDENTAL.sub("", text), time.monotonic()
-        said = self._told.get(essence)
+        logged_at = self._logged_at.get(essence)
         if level > logging.DEBUG:
-            if len(self._told) >= 1000:
-                self._told.clear()
-            self._told[essence] = now
-        log.log(logging.DEBUG if said is not None and now - said < _SAID_AGAIN_SECONDS else level, "%s", text)
+            if len(self._logged_at) >= 1000:
+                self._logged_at.clear()
+            self._logged_at[essence] = now
+        log.log(logging.DEBUG if logged_at is not None and now - logged_at < _LOG_AGAIN_SECONDS else level, "%s", text)
 
     def _on_error(self, error: KafkaError) -> None:
         # "All brokers down" follows each real cause and must not hide it.
@@ -345,8 +345,8 @@ class Client:
 
 
 def _text(error: Exception) -> str:
-    told = error.args[0] if error.args else error
-    return (told.str() if isinstance(told, KafkaError) else str(told)).strip()
+    cause = error.args[0] if error.args else error
+    return (cause.str() if isinstance(cause, KafkaError) else str(cause)).strip()
 
 
 def _in_thread(call: Callable[[], ClusterMetadata]) -> Future[ClusterMetadata]:
@@ -356,7 +356,7 @@ def _in_thread(call: Callable[[], ClusterMetadata]) -> Future[ClusterMetadata]:
     def run() -> None:
         try:
             outcome.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - whatever it is belongs to who asked
+        except BaseException as error:  # noqa: BLE001 - the caller gets whatever it is
             # Its frames hold the client, and would keep a refused one alive and connecting.
             outcome.set_exception(error.with_traceback(None))
 

@@ -63,14 +63,14 @@ class GroupReader:
         self.counts: Counter[str] = Counter()
         """Requests so far, by kind; requests for coordinators and metadata are not among them."""
         self._silent = False
-        self._listed = False
+        self._has_offsets_topic = False
         """Whether brokers list OFFSETS_TOPIC."""
         self._visible_at: float | None = None
 
     def list_groups(self) -> GroupList:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
         if self._silent:
-            # librdkafka (2.16) keeps asking a dead coordinator for ten minutes after it last found it.
+            # librdkafka (2.16) keeps sending requests to a dead coordinator for ten minutes after it last found it.
             self._client.reconnect()
             self._silent = False
         self._client.begin()
@@ -97,16 +97,16 @@ class GroupReader:
     def _coordinators(self) -> ClusterMetadata:
         """Return brokers, and the leaders of OFFSETS_TOPIC. Raises SourceError when no broker answers.
 
-        The topic is requested by name only where it was listed: brokers log requests without the right. All topics of a
+        The topic is requested by name only where brokers list it: they log requests without the right. All topics of a
         large cluster cost 5 us of CPU a partition.
         """
-        if self._listed:
+        if self._has_offsets_topic:
             metadata = self._client.topics(only=OFFSETS_TOPIC)
             named = metadata.topics.get(OFFSETS_TOPIC)
             if named is not None and named.error is None:
                 return metadata
         metadata = self._client.topics()
-        self._listed = OFFSETS_TOPIC in metadata.topics
+        self._has_offsets_topic = OFFSETS_TOPIC in metadata.topics
         return metadata
 
     def _all_visible(self) -> bool | None:
@@ -117,9 +117,9 @@ class GroupReader:
         """
         now = time.monotonic()
         if self._visible_at is None or now - self._visible_at >= _VISIBLE_SECONDS:
-            said = self.describe([NOBODYS]).get(NOBODYS)
-            if isinstance(said, Reason):
-                return False if said is Reason.UNAUTHORIZED else None
+            answer = self.describe([NOBODYS]).get(NOBODYS)
+            if isinstance(answer, Reason):
+                return False if answer is Reason.UNAUTHORIZED else None
             self._visible_at = now
         return True
 
@@ -142,8 +142,8 @@ class GroupReader:
 
         def start(name: str) -> Future[ConsumerGroupTopicPartitions]:
             self.counts[OFFSETS] += 1
-            asked, timeout = [ConsumerGroupTopicPartitions(name)], self._client.request_timeout
-            return self._client.admin.list_consumer_group_offsets(asked, request_timeout=timeout)[name]
+            groups, timeout = [ConsumerGroupTopicPartitions(name)], self._client.request_timeout
+            return self._client.admin.list_consumer_group_offsets(groups, request_timeout=timeout)[name]
 
         return Committed.of(self._each(OFFSETS, names, start, _committed))
 
@@ -160,7 +160,7 @@ class GroupReader:
                 try:
                     future = start(name)
                 except (KafkaException, ValueError):
-                    # The client asks for no group without a name, which brokers keep for old clients.
+                    # The client sends no request for a group without a name, which brokers keep for old clients.
                     answers[name] = Reason.INVALID_REQUEST
                     continue
                 running[name] = future
@@ -173,18 +173,18 @@ class GroupReader:
                 answers |= dict.fromkeys(running, Reason.TIMED_OUT)
                 running.clear()
                 continue
-            # One given up before may still tell.
+            # A call that was given up before may still end.
             if (ended := running.pop(finished, None)) is None:
                 continue
             try:
-                told = read(ended.result())
+                result = read(ended.result())
             except KafkaException as error:
-                said = error.args[0]
-                if not isinstance(said, KafkaError) or said.code() != KafkaError.GROUP_ID_NOT_FOUND:
+                cause = error.args[0]
+                if not isinstance(cause, KafkaError) or cause.code() != KafkaError.GROUP_ID_NOT_FOUND:
                     answers[finished] = self._reason(kind, error)
             else:
-                if told is not None:
-                    answers[finished] = told
+                if result is not None:
+                    answers[finished] = result
         self._silent |= any(isinstance(answer, Reason) and answer in GONE for answer in answers.values())
         self._client.serve()
         return answers
@@ -199,19 +199,21 @@ def _note_done(done: queue.SimpleQueue[str], name: str, _: Future[Any]) -> None:
     done.put(name)
 
 
-def _description(told: _ClientDescription) -> Description | None:
-    if told.state == ConsumerGroupState.DEAD:
+def _description(description: _ClientDescription) -> Description | None:
+    if description.state == ConsumerGroupState.DEAD:
         return None
-    state = _STATES.get(told.state)
-    if state is None and told.type.name == "CONSUMER":
+    state = _STATES.get(description.state)
+    if state is None and description.type.name == "CONSUMER":
         state = GroupState.REBALANCING
-    assigned = frozenset(partition.topic for member in told.members for partition in member.assignment.topic_partitions)
-    return Description(state, len(told.members), assigned)
+    assigned = frozenset(
+        partition.topic for member in description.members for partition in member.assignment.topic_partitions
+    )
+    return Description(state, len(description.members), assigned)
 
 
-def _committed(told: ConsumerGroupTopicPartitions) -> list[tuple[str, int, int]]:
+def _committed(group: ConsumerGroupTopicPartitions) -> list[tuple[str, int, int]]:
     return [
         (each.topic, each.partition, each.offset)
-        for each in told.topic_partitions or ()
+        for each in group.topic_partitions or ()
         if each.error is None and each.offset >= 0
     ]

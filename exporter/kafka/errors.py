@@ -24,7 +24,7 @@ class ListedOffset(Protocol):
     leader_epoch: int | None
 
 
-Listed: TypeAlias = ListedOffset | KafkaError
+OffsetResult: TypeAlias = ListedOffset | KafkaError
 """The result of one partition of a call."""
 
 _LOCAL: Mapping[int, Reason] = {
@@ -49,26 +49,26 @@ _LOCAL: Mapping[int, Reason] = {
 
 def reason_of(error: BaseException | KafkaError) -> Reason:
     """Return the Reason of a failed call, or of an error in an answer."""
-    told = error.args[0] if isinstance(error, KafkaException) else error
-    if isinstance(told, KafkaError):
-        return _LOCAL.get(told.code()) or reason_of_code(told.code())
+    cause = error.args[0] if isinstance(error, KafkaException) else error
+    if isinstance(cause, KafkaError):
+        return _LOCAL.get(cause.code()) or reason_of_code(cause.code())
     return Reason.TIMED_OUT if isinstance(error, TimeoutError) else Reason.OTHER
 
 
-def answers_of(listed: Sequence[Listed | None]) -> Answers:
+def answers_of(results: Sequence[OffsetResult | None]) -> Answers:
     """Return the answers for n partitions of a ListOffsets call, in order; None: the call named no such partition.
 
     -1 means that no such record exists. -1001 comes from librdkafka, not from the broker: partitions of a dead or slow
     leader get it without an error after the request timeout. No other value below -1 has a meaning.
     """
-    answers = Answers.none(len(listed))
-    good = [one for one in listed if one is not None and not isinstance(one, KafkaError)]
+    answers = Answers.none(len(results))
+    good = [one for one in results if one is not None and not isinstance(one, KafkaError)]
     rows: Flags | slice = slice(None)
-    if len(good) < len(listed):
-        bad = np.array([one is None or isinstance(one, KafkaError) for one in listed])
+    if len(good) < len(results):
+        bad = np.array([one is None or isinstance(one, KafkaError) for one in results])
         answers.reason[bad] = [
             reason_code(Reason.MISSING_ANSWER if one is None else reason_of(one))
-            for one in listed
+            for one in results
             if one is None or isinstance(one, KafkaError)
         ]
         rows = ~bad

@@ -35,12 +35,12 @@ class KafkaPythonClient:
     def __init__(
         self, properties: Mapping[str, Property | Path], *, aws_iam: AwsIam | None = None, request_timeout: float
     ) -> None:
-        """Connect. Raises SecondClientError without kafka-python, without a translation, or without an answer.
+        """Connect. Raises KafkaPythonError without kafka-python, without a translation, or without an answer.
 
         ``request_timeout`` is in seconds, for each address and each request.
         """
         try:
-            # An optional extra, and a third of a second to import: only for who asks.
+            # An optional extra, and a third of a second to import: only where it is needed.
             import kafka.admin  # noqa: PLC0415
             import kafka.errors  # noqa: PLC0415
             import kafka.protocol.admin  # noqa: PLC0415
@@ -53,12 +53,12 @@ class KafkaPythonClient:
             translation = translate(Credentials(properties, aws_iam).properties)
         except (TranslationError, ValueError) as error:
             raise KafkaPythonError(str(error)) from None
-        # At level DEBUG it logs its whole configuration, passwords included; what fails is told by us.
+        # At level DEBUG it logs its whole configuration, passwords included; we log failures.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self.left_out = translation.left_out
         """Properties that only tune librdkafka."""
         self.counts: Counter[str] = Counter()
-        """Partitions asked about so far, by what was asked."""
+        """Partitions looked up so far, by kind."""
         self._kafka = kafka
         self._manager: Any = None
         self._timeout_ms = round(request_timeout * 1000)

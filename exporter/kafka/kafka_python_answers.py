@@ -1,4 +1,4 @@
-"""What clients of kafka-python are asked, and what they answer. Nothing here imports kafka-python."""
+"""The requests to clients of kafka-python, and their answers. Nothing here imports kafka-python."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sizes:
     """Why a wanted partition is missing: ``storage-error`` where a disk of the broker is offline."""
 
 
-def tell_left_out(cluster: str, wants: str, properties: Sequence[str]) -> None:
+def log_ignored_properties(cluster: str, wants: str, properties: Sequence[str]) -> None:
     """Log the properties that kafka-python ignores, if any."""
     if properties:
         log.info(

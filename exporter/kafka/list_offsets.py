@@ -16,7 +16,7 @@ from exporter.domain.answers import Answers, reason_code, reason_of_code
 from exporter.domain.arrays import Rows
 from exporter.domain.metadata import Membership
 from exporter.kafka.client import Client
-from exporter.kafka.errors import Listed, answers_of, reason_of
+from exporter.kafka.errors import OffsetResult, answers_of, reason_of
 from exporter.kafka.leader_calls import Handlers, Started, run_calls
 from exporter.kafka.list_offsets_call import OffsetResults, list_offsets, spec_name
 from exporter.kafka.rate_limiter import RateLimiter
@@ -47,13 +47,13 @@ class Lookups:
     def __init__(
         self, client: Client, *, chunk_size: int, calls_in_flight: int, limiter: RateLimiter | None = None
     ) -> None:
-        """Make it; nothing is asked yet. Without a ``limiter`` only ``calls_in_flight`` limits how fast it asks."""
+        """Make it; no request is sent yet. Without a ``limiter`` only ``calls_in_flight`` limits the rate."""
         self._client = client
         self._limiter = limiter
         self._chunk_size = chunk_size
         self._calls_in_flight = calls_in_flight
         self.counts: Counter[str] = Counter()
-        """Look-ups asked so far, by spec."""
+        """Look-ups sent so far, by spec."""
         self.unreachable: set[int] = set()
         """Leaders that gave no answer since this set was last emptied."""
 
@@ -119,38 +119,40 @@ class Lookups:
             self.counts[spec_name(lookup.target)] += 1
         return self._begun(leader, list(map(_raw, chunk)))
 
-    def _begun(self, leader: int, asked: Sequence[confluent_kafka.TopicPartition]) -> Started[Future[OffsetResults]]:
+    def _begun(
+        self, leader: int, partitions: Sequence[confluent_kafka.TopicPartition]
+    ) -> Started[Future[OffsetResults]]:
         if self._limiter is not None:
-            self._limiter.spend(leader, len(asked))
-        call = list_offsets(self._client.admin, asked, self._client.request_timeout)
+            self._limiter.spend(leader, len(partitions))
+        call = list_offsets(self._client.admin, partitions, self._client.request_timeout)
         return Started(call, call)
 
     def _pause(self, leader: int) -> float:
         return 0.0 if self._limiter is None else self._limiter.wait(leader)
 
     def _answers(
-        self, leader: int, asked: Sequence[confluent_kafka.TopicPartition], call: Future[OffsetResults]
+        self, leader: int, partitions: Sequence[confluent_kafka.TopicPartition], call: Future[OffsetResults]
     ) -> Answers:
-        """Return the answers of a call to each partition that was asked. One that has not ended has none."""
+        """Return the answers of a call, in the order of its partitions. A call that has not ended gives none."""
         failed: KafkaException | TimeoutError | None = None
-        found: list[Listed | None] = []
+        found: list[OffsetResult | None] = []
         try:
-            listed = call.result(timeout=0)
-            found = [listed.get(one) for one in asked]
+            results = call.result(timeout=0)
+            found = [results.get(one) for one in partitions]
             answers = answers_of(found)
         except (KafkaException, TimeoutError) as error:
-            failed, answers = error, Answers.none(len(asked))
+            failed, answers = error, Answers.none(len(partitions))
             answers.reason[:] = reason_code(reason_of(error))
         for place in np.flatnonzero(answers.reason == reason_code(Reason.OTHER)).tolist():
-            what = f"broker {leader}, asked for {spec_name(asked[place].offset)} offsets"
+            what = f"broker {leader}, asked for {spec_name(partitions[place].offset)} offsets"
             self._client.unexplained(what, failed or _unknown_answer(found[place]))
         return answers
 
 
-def _unknown_answer(listed: Listed | None) -> BaseException | str:
-    if isinstance(listed, KafkaError):
-        return KafkaException(listed)
-    return "nothing" if listed is None else f"offset {listed.offset}"
+def _unknown_answer(result: OffsetResult | None) -> BaseException | str:
+    if isinstance(result, KafkaError):
+        return KafkaException(result)
+    return "nothing" if result is None else f"offset {result.offset}"
 
 
 def _raw(lookup: Lookup) -> confluent_kafka.TopicPartition:
@@ -180,9 +182,9 @@ def by_leader(
         for at in range(0, len(led), chunk_size):
             places = led[at : at + chunk_size]
             topics, numbers = layout.topic[rows[places]].tolist(), layout.partition[rows[places]].tolist()
-            asked = [
+            partitions = [
                 confluent_kafka.TopicPartition(names[topic], number, offset)
                 for topic, number in zip(topics, numbers, strict=True)
             ]
-            chunks[broker].append((places, asked))
+            chunks[broker].append((places, partitions))
     return chunks

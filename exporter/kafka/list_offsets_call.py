@@ -10,9 +10,9 @@ from typing import Any, cast
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from exporter.kafka.errors import Listed
+from exporter.kafka.errors import OffsetResult
 
-OffsetResults = Mapping[TopicPartition, Listed]
+OffsetResults = Mapping[TopicPartition, OffsetResult]
 """The result of each partition of a call that ended. A partition may be missing."""
 
 LATEST = -1
@@ -30,8 +30,8 @@ _SPECS: Mapping[int, OffsetSpec] = {
 _COMMITTED_OR_NOT = IsolationLevel.READ_UNCOMMITTED
 
 
-def list_offsets(admin: AdminClient, asked: Sequence[TopicPartition], timeout: float) -> Future[OffsetResults]:
-    """Start a call; the ``offset`` of each partition is what is asked: a spec (negative) or a time in milliseconds.
+def list_offsets(admin: AdminClient, partitions: Sequence[TopicPartition], timeout: float) -> Future[OffsetResults]:
+    """Start a call; the ``offset`` of each partition is its target: a spec (negative) or a time in milliseconds.
 
     ``AdminClient.list_offsets`` makes a future for each partition, which is half the CPU of a look-up (7 of 15 us,
     2.16.1). It does so around a method of its base class that needs one. Where another release has no such method,
@@ -41,16 +41,16 @@ def list_offsets(admin: AdminClient, asked: Sequence[TopicPartition], timeout: f
     found.set_running_or_notify_cancel()
     try:
         cast("Any", super(AdminClient, admin)).list_offsets(
-            list(asked), found, isolation_level_value=_COMMITTED_OR_NOT.value, request_timeout=timeout
+            list(partitions), found, isolation_level_value=_COMMITTED_OR_NOT.value, request_timeout=timeout
         )
     except (AttributeError, TypeError):
-        return by_partition(admin, asked, timeout)
+        return by_partition(admin, partitions, timeout)
     return found
 
 
-def by_partition(admin: AdminClient, asked: Sequence[TopicPartition], timeout: float) -> Future[OffsetResults]:
+def by_partition(admin: AdminClient, partitions: Sequence[TopicPartition], timeout: float) -> Future[OffsetResults]:
     """Start the same call as it is documented."""
-    specs = {TopicPartition(one.topic, one.partition): _spec(one.offset) for one in asked}
+    specs = {TopicPartition(one.topic, one.partition): _spec(one.offset) for one in partitions}
     futures = admin.list_offsets(specs, isolation_level=_COMMITTED_OR_NOT, request_timeout=timeout)
     found: Future[OffsetResults] = Future()
     left, lock = len(futures), threading.Lock()
@@ -69,7 +69,7 @@ def by_partition(admin: AdminClient, asked: Sequence[TopicPartition], timeout: f
 
 
 def spec_name(offset: int) -> str:
-    """Return the name of what is asked, by the ``offset`` of a partition in a call."""
+    """Return the name of a target, which is the ``offset`` of a partition in a call."""
     return _NAMES.get(offset, "by-time")
 
 
@@ -77,9 +77,9 @@ def _spec(offset: int) -> OffsetSpec:
     return _SPECS.get(offset) or OffsetSpec.for_timestamp(offset)
 
 
-def _result(future: Future[Any]) -> Listed:
+def _result(future: Future[Any]) -> OffsetResult:
     try:
-        return cast("Listed", future.result())
+        return cast("OffsetResult", future.result())
     except KafkaException as error:
-        told = error.args[0]
-        return told if isinstance(told, KafkaError) else KafkaError(KafkaError._FAIL)  # noqa: SLF001 - librdkafka's own
+        cause = error.args[0]
+        return cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL)  # noqa: SLF001 - librdkafka's own

@@ -70,8 +70,8 @@ class MaxTimestampProbe:
             if info is None or info.leader != broker:
                 self.forget([broker])
 
-    def asked_again(self) -> set[TopicPartition]:
-        """Return a partition of each broker that did not know the spec, whose next answer tells of an upgrade.
+    def upgrade_checks(self) -> set[TopicPartition]:
+        """Return a partition of each broker that did not know the spec, whose next answer shows an upgrade.
 
         A ZooKeeper cluster of one broker keeps its leader epochs through a restart (seen on 2.8.2).
         """
@@ -86,7 +86,7 @@ class MaxTimestampProbe:
         """Check the answers of undecided brokers; return the partitions whose answer is wrong, or not proved.
 
         Two look-ups a partition. A record later than the answered time and below the LATEST that was
-        asked before proves that the broker does not know the spec. Nothing later, and an answer other
+        looked up before proves that the broker does not know the spec. Nothing later, and an answer other
         than the first record's time, prove that it does. Otherwise both kinds of broker would answer so:
         the answer is right and nothing is decided. Where a look-up fails nothing is proved.
         ``local_only`` partitions may hold later records in a remote tier (KAFKA-17552): there a later
@@ -96,11 +96,11 @@ class MaxTimestampProbe:
         """
         wrong: set[TopicPartition] = set()
         for batch in self._batches(answers, extents):
-            asked = {key: (Lookup(key, _ms(answers[key]) + 1), Lookup(key, 0)) for key in batch}
+            lookups = {key: (Lookup(key, _ms(answers[key]) + 1), Lookup(key, 0)) for key in batch}
             found = self._lookups.ask(
-                (lookup for pair in asked.values() for lookup in pair), {key: extents[key].leader for key in asked}
+                (lookup for pair in lookups.values() for lookup in pair), {key: extents[key].leader for key in lookups}
             )
-            for key, (later, first) in asked.items():
+            for key, (later, first) in lookups.items():
                 self._judge(key, answers[key], found[later], found[first], extents[key], key in local_only, wrong)
         wrong.update(key for key in answers if self.supported.get(extents[key].leader) is False)
         return wrong
@@ -108,15 +108,15 @@ class MaxTimestampProbe:
     def _batches(
         self, answers: Mapping[TopicPartition, Answer], extents: Mapping[TopicPartition, Extent]
     ) -> Iterator[list[TopicPartition]]:
-        telling: dict[int, list[TopicPartition]] = defaultdict(list)
+        candidates: dict[int, list[TopicPartition]] = defaultdict(list)
         for key, answer in answers.items():
             extent = extents[key]
             several = extent.latest - extent.earliest > 1
             if not self.supported.get(extent.leader) and several and -1 <= _ms(answer) < END_OF_TIME * 1000:
-                telling[extent.leader].append(key)
-        yield [key for keys in telling.values() for key in keys[:FIRST_BATCH]]
+                candidates[extent.leader].append(key)
+        yield [key for keys in candidates.values() for key in keys[:FIRST_BATCH]]
         # After the first batch: brokers that are decided by then need no more checks.
-        yield [key for leader, keys in telling.items() if leader not in self.supported for key in keys[FIRST_BATCH:]]
+        yield [key for leader, keys in candidates.items() if leader not in self.supported for key in keys[FIRST_BATCH:]]
 
     def _judge(
         self,

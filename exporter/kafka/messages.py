@@ -57,7 +57,7 @@ class Notes:
     """What a client knows besides its last answer. Counts are those of this process."""
 
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Look-ups by spec, requests about groups by kind, and partitions asked about through kafka-python."""
+    """Look-ups by spec, requests about groups by kind, and partitions looked up through kafka-python."""
     max_timestamp_supported: Mapping[int, bool] = field(default_factory=dict)
     batched_lookups_trusted: bool | None = None
     batches_refused: BatchesRefused | None = None
@@ -76,7 +76,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a call failed: ``reason`` of a SourceError, or None for a ValueError or SecondClientError."""
+    """Why a call failed: ``reason`` of a SourceError, or None for a ValueError or KafkaPythonError."""
 
     number: int
     reason: Reason | None

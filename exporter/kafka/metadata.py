@@ -131,13 +131,13 @@ class MetadataReader:
         # A list omits topics without the right to DESCRIBE as it omits deleted ones; by name they differ.
         named = {*self._ids, *filter(None, map(_name_in, unmatched))} - seen.topics.keys()
         missed = self._scope.select(named)[0]
-        asked = self._turn({name: len(seen.topics[name].partitions) for name in names}, doubted)
-        sizes = {name: len(seen.topics[name].partitions) for name in asked} | dict.fromkeys(missed, 0)
+        due = self._turn({name: len(seen.topics[name].partitions) for name in names}, doubted)
+        sizes = {name: len(seen.topics[name].partitions) for name in due} | dict.fromkeys(missed, 0)
         ids, internal, failed = self._read_ids(sizes, seen.controller_id)
-        gone = {*asked, *missed} - ids.keys()
+        gone = {*due, *missed} - ids.keys()
         ids = {name: self._ids.get(name) for name in names if name not in gone} | ids
-        self._internal = internal = (self._internal & set(names)) - set(asked) | internal
-        for name in asked:
+        self._internal = internal = (self._internal & set(names)) - set(due) | internal
+        for name in due:
             self._identified.pop(name, None)
             if name in ids and name not in failed:
                 self._identified[name] = None
@@ -214,7 +214,7 @@ class MetadataReader:
         )
 
     def _read_ids(
-        self, sizes: Mapping[str, int], asked: int
+        self, sizes: Mapping[str, int], controller: int
     ) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
         """Return topic ids, internal topics, and the reasons of topics that could not be described.
 
@@ -226,7 +226,7 @@ class MetadataReader:
         answers = dict(self._describe(sizes))
         if again := {name: size for name, size in sizes.items() if _worth_asking_again(answers[name])}:
             # The broker is down: repeat the request only after another one is named.
-            self._client.topics(avoid={asked})
+            self._client.topics(avoid={controller})
             answers.update(self._describe(again))
         for name, answer in answers.items():
             if isinstance(answer, _Described):
@@ -242,7 +242,7 @@ class MetadataReader:
         return ids, internal, failed
 
     def _describe(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, _Described | Exception]]:
-        """Yield what is said of each topic, or why nothing is, with several calls in flight.
+        """Yield the description of each topic, or the error, with several calls in flight.
 
         One broker answers all. After a call without an answer no further one is started.
         """
@@ -272,12 +272,12 @@ class _Described(NamedTuple):
 
     @classmethod
     def of(cls, topic: TopicDescription) -> _Described:
-        told = str(topic.topic_id)
-        return cls(None if told == _NO_ID else told, topic.is_internal)
+        topic_id = str(topic.topic_id)
+        return cls(None if topic_id == _NO_ID else topic_id, topic.is_internal)
 
 
 def _calls_for(sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield the names that one call asks for, of topic name -> number of partitions."""
+    """Yield the names for each call, of topic name -> number of partitions."""
     names: list[str] = []
     partitions = 0
     for name, size in sizes.items():

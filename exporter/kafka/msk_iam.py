@@ -57,7 +57,7 @@ class TokenMaker:
             else:
                 import boto3  # noqa: PLC0415
 
-                # The signer asks for the role by boto3's default session, which may know no region.
+                # The signer assumes the role in boto3's default session, which may know no region.
                 boto3.setup_default_session(region_name=boto3.Session().region_name or region)
                 token, expires_ms = signer.generate_auth_token_from_role_arn(region, role)
         except AttributeError:  # what signer 1.0.2 says where botocore finds no credentials
@@ -66,9 +66,9 @@ class TokenMaker:
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             ) from None
         except Exception as error:  # noqa: BLE001 - botocore's errors share no class, and all mean the same here
-            said = f"{type(error).__name__}: {error}"
-            asked = "" if role is None else f" for {role}"
+            cause = f"{type(error).__name__}: {error}"
+            for_role = "" if role is None else f" for {role}"
             raise ValueError(
-                f"AWS gave no credentials{asked}: {said}; next step: check the role, the profile and the clock"
+                f"AWS gave no credentials{for_role}: {cause}; next step: check the role, the profile and the clock"
             ) from None
         return token, expires_ms / 1000

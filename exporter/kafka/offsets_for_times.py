@@ -30,16 +30,16 @@ from exporter.kafka.list_offsets_call import LATEST, spec_name
 log = logging.getLogger(__name__)
 
 GROUP = "topic-liveness"
-"""librdkafka makes no consumer without a group, and asks who coordinates it. Nobody joins it: it is never made."""
+"""librdkafka makes no consumer without a group, and looks up its coordinator. Nobody joins it: it is never made."""
 
 _DENIED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class OffsetsForTimes:
-    """Asks the leaders of one cluster, a chunk at a time and several in flight. Not for several threads at once."""
+    """Looks up offsets at the leaders of one cluster, several chunks in flight. Not for several threads at once."""
 
     def __init__(self, client: Client, *, chunk_size: int, calls_in_flight: int) -> None:
-        """Make it; nothing is asked yet. Raises KafkaException or ValueError as the client does when it connects."""
+        """Make it; no request is sent yet. Raises KafkaException or ValueError as the client does when it connects."""
         self._client = client
         self._chunk_size = chunk_size
         self._calls_in_flight = calls_in_flight
@@ -47,16 +47,16 @@ class OffsetsForTimes:
         self._pool = ThreadPoolExecutor(calls_in_flight, "offsets for times")
         self._cached: tuple[Membership, Rows, dict[int, list[Chunk]]] | None = None
         self.counts: Counter[str] = Counter()
-        """Look-ups asked so far, by spec."""
+        """Look-ups sent so far, by spec."""
         self.unreachable: set[int] = set()
         """Leaders that gave no answer since this set was last emptied."""
 
     def denied(self) -> bool:
-        """Tell whether a broker has refused to say who coordinates the group. librdkafka would go on asking for ever.
+        """Return whether a broker has refused to name the coordinator. librdkafka would repeat the request for ever.
 
-        librdkafka asks within a second after it has connected. To be called between questions.
+        librdkafka sends it within a second after it has connected. To be called between look-ups.
         """
-        # Not in a thread beside the questions: poll() and offsets_for_times() at once block each other (2.16.1).
+        # Not in a thread beside the look-ups: poll() and offsets_for_times() at once block each other (2.16.1).
         while (message := self._consumer.poll(0)) is not None:
             error = message.error()
             if error is not None and error.code() in _DENIED:
@@ -71,7 +71,7 @@ class OffsetsForTimes:
             log.debug("%s: leaders could not be read: %s", self._client.bootstrap, error)
 
     def ask(self, spec: int, membership: Membership, rows: Rows) -> tuple[Answers, Rows]:
-        """Return the answers of ``rows``, which have leaders, and the places in them that must be asked otherwise.
+        """Return the answers of ``rows``, which have leaders, and the places in them that need another call.
 
         One partition's error, such as another leader, may fail the call for its whole chunk: those are the places.
         """
@@ -114,17 +114,17 @@ class OffsetsForTimes:
         self._consumer.close()
 
     def _chunks(self, spec: int, membership: Membership, rows: Rows) -> dict[int, list[Chunk]]:
-        """Return the chunks of each leader. Those of the last LATEST are kept: it is asked of the same at each poll."""
-        kept = spec == LATEST
+        """Return the chunks of each leader. Those of the last LATEST are cached: each poll looks up the same rows."""
+        is_latest = spec == LATEST
         if (
-            kept
+            is_latest
             and self._cached is not None
             and self._cached[0] is membership
             and np.array_equal(self._cached[1], rows)
         ):
             return self._cached[2]
         chunks = by_leader(membership, rows, self._chunk_size, spec)
-        if kept:
+        if is_latest:
             self._cached = membership, rows, chunks
         return chunks
 
@@ -132,22 +132,22 @@ class OffsetsForTimes:
 def _put(answers: Answers, places: Rows, found: Sequence[confluent_kafka.TopicPartition]) -> set[Reason | None]:
     """Write a chunk's answers into the columns, and return the reasons among them.
 
-    An offset below 0 without an error was never filled in: it is the spec that was asked for.
+    An offset below 0 without an error was never filled in: it is still the requested spec.
     """
     count = len(places)
     offsets = np.fromiter((each.offset for each in found), dtype=np.int64, count=count)
     epochs = (each.leader_epoch for each in found)
     answers.epoch[places] = np.fromiter((-1 if epoch is None else epoch for epoch in epochs), np.int32, count=count)
     reasons = np.where(offsets < 0, reason_code(Reason.MISSING_ANSWER), ANSWERED).astype(np.int8)
-    told: set[Reason | None] = {Reason.MISSING_ANSWER} if (offsets < 0).any() else {None}
+    outcomes: set[Reason | None] = {Reason.MISSING_ANSWER} if (offsets < 0).any() else {None}
     for at, each in enumerate(found):
         if each.error is not None:
             reason = reason_of(each.error)
             reasons[at] = reason_code(reason)
-            told.add(reason)
+            outcomes.add(reason)
     answers.reason[places] = reasons
     good = reasons == ANSWERED
     answers.found[places], answers.offset[places] = good, np.where(good, offsets, 0)
     if good.any():
-        told.add(None)
-    return told
+        outcomes.add(None)
+    return outcomes

@@ -28,7 +28,7 @@ WORTH_BATCHING = 1_000
 """Smaller clusters use the documented call alone: it costs them at most 20 ms of CPU a poll, and no consumer."""
 
 CHECKED = 100
-"""Partitions that a poll asks by both calls: some milliseconds of CPU."""
+"""Partitions that a poll looks up by both calls: some milliseconds of CPU."""
 
 _JITTER = 0.1
 """By what share of the interval a poll may begin late."""
@@ -40,7 +40,7 @@ _PASSING = (*GONE, Reason.NO_LEADER, Reason.NOT_LEADER, Reason.OFFSET_NOT_AVAILA
 class PollSource:
     """``exporter.domain.ports.PollSource`` over librdkafka. Not for several threads at once.
 
-    LATEST and EARLIEST of at least ``WORTH_BATCHING`` partitions are asked by a consumer's ``offsets_for_times``. A
+    LATEST and EARLIEST of at least ``WORTH_BATCHING`` partitions are looked up by a consumer's ``offsets_for_times``. A
     consumer looks up the coordinator of its group. Where ``__consumer_offsets`` is missing, the broker then creates it.
     Where the right is missing, its authorizer writes a log line each time, twice a second. A consumer is therefore
     made only where that topic is listed, and closed when a broker denies the right.
@@ -76,7 +76,7 @@ class PollSource:
         self._batched_knows: Membership | None = None
         self._checked = False
         self._checks: Counter[int] = Counter()
-        """Chunks asked by both calls, by spec."""
+        """Chunks looked up by both calls, by spec."""
         self._epoch_of: Layout | None = None
         self._epoch = np.zeros(0, dtype=np.int32)
         """By row, the leader epoch in the last answer to LATEST; -1 where there was none."""
@@ -85,10 +85,10 @@ class PollSource:
         self.batches_refused: BatchesRefused | None = None
         """Why the documented call alone is used until the exporter is restarted, if it is."""
         self.batched_lookups_trusted: bool | None = None
-        """Whether ``offsets_for_times`` answers as the documented call does; None while it was never asked."""
+        """Whether ``offsets_for_times`` answers as the documented call does; None before the first call."""
 
     def refuse_batches(self, why: BatchesRefused) -> None:
-        """Ask the documented call alone, from now on."""
+        """Use the documented call alone, from now on."""
         self.batches_refused = why
         self.batched_lookups_trusted = False if why is BatchesRefused.DIFFERS else None
 
@@ -153,7 +153,7 @@ class PollSource:
         return self._source.max_timestamp_by_row(self._membership, rows, latest - earliest > 1, extent_of)
 
     def when_idle(self) -> None:
-        """Close the consumer where a broker refuses it. To be called some seconds after the first questions, too."""
+        """Close the consumer where a broker refuses it. To be called some seconds after the first look-ups, too."""
         if self._batched is not None and self._batched.denied():
             log.info(
                 "%s: may not DESCRIBE groups: polls ask offsets by calls that take more CPU (see docs/security.md)",
@@ -167,7 +167,7 @@ class PollSource:
         return self._source.max_timestamp_supported()
 
     def lookups(self) -> Mapping[str, int]:
-        """Look-ups asked since the source was made, by spec."""
+        """Look-ups sent since the source was made, by spec."""
         batched = Counter() if self._batched is None else self._batched.counts
         return dict(self._counts + batched + Counter(self._source.lookups()))
 
@@ -213,7 +213,7 @@ class PollSource:
         return self._source.by_row(spec, self._membership, rows)
 
     def _holds(self, spec: int, rows: Rows, answers: Answers) -> bool:
-        """Ask the documented call as well, about some partitions a poll, and return whether the answers agree.
+        """Look up some partitions a poll by the documented call as well, and return whether the answers agree.
 
         Partitions take turns, and so do LATEST and EARLIEST. Those without an answer come first.
         """
@@ -256,8 +256,8 @@ class PollSource:
             spec_name(spec),
             key.partition,
             key.topic,
-            _in_words(batched),
-            _in_words(documented),
+            _answer_text(batched),
+            _answer_text(documented),
         )
 
     def _start_batching(self, membership: Membership) -> None:
@@ -286,7 +286,7 @@ class PollSource:
             self._batched = None
 
 
-def _in_words(answer: Answer | None) -> str:
+def _answer_text(answer: Answer | None) -> str:
     if answer is None:
         return "no answer"
     return str(answer.reason or ("no offset" if answer.offset is None else answer.offset))
@@ -296,5 +296,5 @@ def _differing(one: Answers, other: Answers) -> Flags:
     """Return the rows in which two answers differ, except for temporary reasons."""
     passing = rows_with(one.reason, _PASSING) | rows_with(other.reason, _PASSING)
     same = (one.reason == other.reason) & (one.found == other.found) & (~one.found | (one.offset == other.offset))
-    parted: Flags = ~passing & ~same
-    return parted
+    differ: Flags = ~passing & ~same
+    return differ

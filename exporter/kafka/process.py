@@ -147,10 +147,10 @@ class ClientProcess:
     def call(
         self, name: str, method: str, *arguments: Any, within: float, generation: int | None = None
     ) -> tuple[Any, Notes, int]:
-        """Return what a client's method does, its notes, and the number of the process that said so.
+        """Return the result of a client's method, its notes, and the number of the process that answered.
 
         Raises SourceError as the client does, and where the process ends, or does not answer ``within`` so many
-        seconds; it is replaced then. Likewise where the question makes sense to the process of one ``generation``
+        seconds; it is replaced then. Likewise where the call makes sense to the process of one ``generation``
         alone, and that is gone. Raises ValueError where the configuration cannot be used.
         """
         with self._lock:
@@ -330,7 +330,7 @@ class _Running:
         with self._sending:
             self._connection.close()
         how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        self._lost(self, how)  # before the calls under way fail: who asks again meets the delay
+        self._lost(self, how)  # before the calls under way fail: the next call meets the delay
         self._fail(how)
 
     def _answer(self, message: Answered | Failed) -> None:

@@ -23,7 +23,7 @@ from exporter.kafka.rate_limiter import RateLimiter
 
 
 class InspectionClient(KafkaPythonClient):
-    """A client of one cluster, for producers and log directories. It asks one broker after another."""
+    """A client of one cluster, for producers and log directories. Requests go to one broker after another."""
 
     wants = "active producers and log sizes"
 
@@ -35,12 +35,12 @@ class InspectionClient(KafkaPythonClient):
         request_timeout: float,
         lookups_per_second: float,
     ) -> None:
-        """Connect. Raises SecondClientError. Of producers each broker is asked ``lookups_per_second`` at most."""
+        """Connect. Raises KafkaPythonError. Each broker gets ``lookups_per_second`` look-ups of producers at most."""
         super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self._limiter = RateLimiter(lookups_per_second, time)
 
     def partitions(self, keys: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
-        """Return leaders and replicas of partitions as a broker knows them now, without partitions that it cannot tell.
+        """Return leaders and replicas of the partitions that a broker knows now.
 
         Raises nothing.
         """
@@ -75,14 +75,16 @@ class InspectionClient(KafkaPythonClient):
         answer = self._ask(PRODUCERS, request(topics=topics), broker, len(keys))
         if isinstance(answer, Reason):
             return dict.fromkeys(keys, answer)
-        told: dict[TopicPartition, list[Producer] | Reason] = dict.fromkeys(keys, Reason.MISSING_ANSWER)
+        results: dict[TopicPartition, list[Producer] | Reason] = dict.fromkeys(keys, Reason.MISSING_ANSWER)
         for topic in answer.topics:
             for one in topic.partitions:
                 key = TopicPartition(topic.name, one.partition_index)
-                if key in told:
+                if key in results:
                     code = one.error_code
-                    told[key] = reason_of_code(code) if code else [_producer(found) for found in one.active_producers]
-        return told
+                    results[key] = (
+                        reason_of_code(code) if code else [_producer(found) for found in one.active_producers]
+                    )
+        return results
 
     def log_sizes(self, keys: Sequence[TopicPartition], broker: int) -> Sizes | Reason:
         """Return the log sizes of these partitions on one broker, or the reason of a failure. Raises nothing."""

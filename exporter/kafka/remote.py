@@ -1,6 +1,6 @@
 """Clients that run in another process, with the same interface as local ones."""
 
-# ruff: noqa: SLF001 - the groups of a source are asked through it
+# ruff: noqa: SLF001 - the groups of a source are read through it
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class RemotePollSource(Remote):
     _sent = 0
     """The generation of the process that has ``_metadata``."""
     _refused: BatchesRefused | None = None
-    """Why a process stopped asking in batches. Later ones are told."""
+    """Why a process stopped batched look-ups. Later processes get the reason."""
 
     def resume_from(self, before: RemotePollSource) -> None:
         """Go on from another source of the same cluster. With other settings it may see groups."""
@@ -142,11 +142,11 @@ class RemotePollSource(Remote):
 
     @property
     def batched_lookups_trusted(self) -> bool | None:
-        """Whether ``offsets_for_times`` answers as the documented call does; None while it was never asked."""
+        """Whether ``offsets_for_times`` answers as the documented call does; None before the first call."""
         return False if self._refused is BatchesRefused.DIFFERS else self._notes.batched_lookups_trusted
 
     def lookups(self) -> Mapping[str, int]:
-        """Look-ups asked since the source was made, by spec."""
+        """Look-ups sent since the source was made, by spec."""
         return self._count("lookups")
 
     def _about_rows(self, method: str, *columns: Rows | Offsets) -> Answers:
@@ -191,13 +191,13 @@ class RemoteSource(Remote):
         """LATEST of every key of ``leaders``."""
         return self._each("latest", leaders, leaders, rate=self._rate)
 
-    def starts(self, asked: Membership) -> Answers:
+    def starts(self, membership: Membership) -> Answers:
         """EARLIEST of partitions, which have leaders."""
-        return self._by_row("starts", asked)
+        return self._by_row("starts", membership)
 
-    def ends(self, asked: Membership) -> Answers:
+    def ends(self, membership: Membership) -> Answers:
         """LATEST of partitions, which have leaders."""
-        return self._by_row("ends", asked)
+        return self._by_row("ends", membership)
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         """MAX_TIMESTAMP of partitions that hold records."""
@@ -214,13 +214,13 @@ class RemoteSource(Remote):
         return self._each("by_time", wanted, wanted, leaders, rate=self._times_rate)
 
     def lookups(self) -> Mapping[str, int]:
-        """Look-ups asked since the source was made, by spec."""
+        """Look-ups sent since the source was made, by spec."""
         return self._count("lookups")
 
-    def _by_row(self, method: str, asked: Membership) -> Answers:
-        count = len(asked.layout)
+    def _by_row(self, method: str, membership: Membership) -> Answers:
+        count = len(membership.layout)
         try:
-            answers: Answers = self._call(method, asked, longer=count / self._rate if self._rate else 0.0)
+            answers: Answers = self._call(method, membership, longer=count / self._rate if self._rate else 0.0)
         except SourceError as error:
             answers = Answers.none(count)
             answers.reason[:] = reason_code(error.reason)
@@ -254,21 +254,21 @@ class RemoteGroups:
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
         """Return state and members of each group, or why not; one that is gone is left out."""
-        asked = list(names)
+        requested = list(names)
         try:
-            told: Mapping[str, Description | Reason] = self._source._call("describe", asked)
+            descriptions: Mapping[str, Description | Reason] = self._source._call("describe", requested)
         except SourceError as error:
-            return dict.fromkeys(asked, error.reason)
-        return told
+            return dict.fromkeys(requested, error.reason)
+        return descriptions
 
     def committed(self, names: Iterable[str]) -> Committed:
         """Return the committed offsets of groups; those that are gone are left out."""
-        asked = list(names)
+        requested = list(names)
         try:
-            told: Committed = self._source._call("committed", asked)
+            committed: Committed = self._source._call("committed", requested)
         except SourceError as error:
-            return Committed.of(dict.fromkeys(asked, error.reason))
-        return told
+            return Committed.of(dict.fromkeys(requested, error.reason))
+        return committed
 
 
 class RemoteAddressCheck(Remote):

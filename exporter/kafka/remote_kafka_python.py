@@ -24,7 +24,7 @@ class _RemoteKafkaPython(Remote):
         lookups_per_second: float | None = None,
         **settings: Any,
     ) -> None:
-        """Connect. Raises SecondClientError, also where the process ends meanwhile.
+        """Connect. Raises KafkaPythonError, also where the process ends meanwhile.
 
         ``settings`` are those of the client, and so is ``lookups_per_second``.
         """
@@ -42,11 +42,11 @@ class _RemoteKafkaPython(Remote):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Partitions asked about so far, by what was asked."""
+        """Partitions looked up so far, by kind."""
         return self._count("asked")
 
     def _ask(self, method: str, *arguments: Any, partitions: int = 0) -> Any:
-        """Make a call. Raises SourceError where the process ends, SecondClientError where a new one cannot connect."""
+        """Make a call. Raises SourceError where the process ends, KafkaPythonError where a new one cannot connect."""
         try:
             return self._call(method, *arguments, longer=partitions / self._rate if self._rate else 0.0)
         except ValueError as error:
@@ -61,7 +61,7 @@ class RemoteTiers(_RemoteKafkaPython):
     def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
         """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer.
 
-        Raises SecondClientError where another process had to connect, and could not.
+        Raises KafkaPythonError where another process had to connect, and could not.
         """
         try:
             answers: dict[TopicPartition, Answer] = self._ask("tier", spec, leaders, partitions=len(leaders))
@@ -76,38 +76,38 @@ class RemoteInspections(_RemoteKafkaPython):
     kind = "inspections"
 
     def partitions(self, keys: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
-        """Return leaders and replicas of partitions as a broker knows them now, without partitions that it cannot tell.
+        """Return leaders and replicas of the partitions that a broker knows now.
 
-        Raises SecondClientError where another process had to connect, and could not.
+        Raises KafkaPythonError where another process had to connect, and could not.
         """
         try:
-            told: dict[TopicPartition, PartitionInfo] = self._ask("partitions", keys)
+            infos: dict[TopicPartition, PartitionInfo] = self._ask("partitions", keys)
         except SourceError:
             return {}
-        return told
+        return infos
 
     def producers(
         self, keys: Sequence[TopicPartition], broker: int
     ) -> Mapping[TopicPartition, list[Producer] | Reason]:
         """Return the producers of each partition that one broker remembers, or the reason of a failure.
 
-        Raises SecondClientError where another process had to connect, and could not.
+        Raises KafkaPythonError where another process had to connect, and could not.
         """
         try:
-            told: Mapping[TopicPartition, list[Producer] | Reason] = self._ask(
+            results: Mapping[TopicPartition, list[Producer] | Reason] = self._ask(
                 "producers", keys, broker, partitions=len(keys)
             )
         except SourceError as error:
             return dict.fromkeys(keys, error.reason)
-        return told
+        return results
 
     def log_sizes(self, keys: Sequence[TopicPartition], broker: int) -> Sizes | Reason:
         """Return the log sizes of these partitions on one broker, or the reason of a failure.
 
-        Raises SecondClientError where another process had to connect, and could not.
+        Raises KafkaPythonError where another process had to connect, and could not.
         """
         try:
-            told: Sizes | Reason = self._ask("log_sizes", keys, broker)
+            sizes: Sizes | Reason = self._ask("log_sizes", keys, broker)
         except SourceError as error:
             return error.reason
-        return told
+        return sizes

@@ -29,8 +29,8 @@ class KafkaSource:
     """``exporter.collectors.poller.OffsetSource`` over confluent-kafka's admin client. Not for several threads at once.
 
     A look-up that fails is not retried: the next poll is the retry. A call may take up to twice
-    ``request_timeout``, since librdkafka first finds the leader and then asks it. Records are looked at
-    uncommitted, because an open transaction would otherwise make a busy partition look empty.
+    ``request_timeout``, since librdkafka first finds the leader and then sends it the request. Uncommitted
+    records count, because an open transaction would otherwise make a busy partition look empty.
     """
 
     def __init__(  # noqa: PLR0913 - each is one setting
@@ -52,22 +52,22 @@ class KafkaSource:
         at_once: bool = True,
         owner_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """Make the source; it begins to connect ``at_once``, or with the first question.
+        """Make the source; it begins to connect ``at_once``, or with the first call.
 
         ``properties`` are librdkafka's, passed through; a ``Path`` stands for the text in that file. ``aws_iam``
         makes tokens for Amazon MSK. ``include`` and ``exclude`` are regular
         expressions on whole topic names; ``internal`` lets topics such as ``__consumer_offsets`` in.
-        Topic settings are read every ``config_refresh`` seconds. Each broker is asked at most
+        Topic settings are read every ``config_refresh`` seconds. Each broker gets at most
         ``lookups_per_second`` look-ups a second, and ``times_per_second`` look-ups of times, for which it may
         read a batch of records; None does not limit them. ``budget`` is how many seconds a
-        poll (``metadata`` and what is asked after it) may wait for brokers; once it is used up each further
+        poll (``metadata`` and the look-ups after it) may wait for brokers; once it is used up each further
         call has a second, which is enough for those that are well. ``owner_of`` names who
         answers for a topic. Raises ValueError when librdkafka refuses a property or a file cannot be used.
         """
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
         self._client = client
         self.groups = GroupReader(client, calls_in_flight=calls_in_flight)
-        """Asks the same cluster for its consumer groups."""
+        """Reads the consumer groups of the same cluster."""
         limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, clock)
         self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, limiter=limiter)
         self._timed = self._lookups
@@ -140,11 +140,11 @@ class KafkaSource:
         return self._reader.has_offsets_topic
 
     def batched(self, chunk_size: int, calls_in_flight: int) -> OffsetsForTimes:
-        """Return the same cluster to be asked by a consumer. Raises KafkaException or ValueError as connecting does."""
+        """Return look-ups by a consumer in the same cluster. Raises KafkaException or ValueError as connecting does."""
         return OffsetsForTimes(self._client, chunk_size=chunk_size, calls_in_flight=calls_in_flight)
 
     def proofs(self) -> Collection[TopicPartition]:
-        """Return the partitions whose leader epochs tell that a broker was restarted."""
+        """Return the partitions whose leader epochs show that a broker was restarted."""
         return self._probe.proofs()
 
     def recheck(self, ends: Mapping[TopicPartition, Answer]) -> None:
@@ -170,26 +170,26 @@ class KafkaSource:
     ) -> Answers:
         """Answer MAX_TIMESTAMP for rows that hold records, NO_ANSWER where ``max_timestamp`` leaves a partition out.
 
-        ``several`` tells which have more than one record, and ``extent_of`` the extent, by place among ``rows``.
+        ``several`` marks more than one record; ``extent_of`` returns the extent. Both go by place among ``rows``.
         """
         layout, leader = membership.layout, membership.leader[rows]
         answers = Answers.none(len(rows))
-        again = [row for key in self._probe.asked_again() if (row := layout.row(key)) is not None]
+        again = [row for key in self._probe.upgrade_checks() if (row := layout.row(key)) is not None]
         unable = [broker for broker, known in self._probe.supported.items() if not known]
-        asked = np.flatnonzero(~np.isin(leader, unable) | np.isin(rows, again))
-        answers.put(asked, self.by_row(MAX_TIMESTAMP, membership, rows[asked]))
+        wanted = np.flatnonzero(~np.isin(leader, unable) | np.isin(rows, again))
+        answers.put(wanted, self.by_row(MAX_TIMESTAMP, membership, rows[wanted]))
 
         def disproved(places: Rows) -> Rows:
             keys = {layout.key(rows[place]): place for place in places.tolist()}
-            told = {key: answer for key, place in keys.items() if (answer := answers.answer(place)) is not None}
-            local_only = {key for key in told if self._may_be_tiered(key.topic)}
-            wrong = self._probe.check(told, {key: extent_of(keys[key]) for key in told}, local_only)
+            by_key = {key: answer for key, place in keys.items() if (answer := answers.answer(place)) is not None}
+            local_only = {key for key in by_key if self._may_be_tiered(key.topic)}
+            wrong = self._probe.check(by_key, {key: extent_of(keys[key]) for key in by_key}, local_only)
             return np.array([keys[key] for key in wrong], dtype=np.intp)
 
         # The first few of a broker nearly always decide, and then no others become objects.
-        for broker in np.unique(leader[asked]).tolist():
-            telling = asked[(leader[asked] == broker) & several[asked] & answers.found[asked]]
-            batches = np.split(telling, range(FIRST_BATCH, len(telling), LOOKUPS_AT_ONCE))
+        for broker in np.unique(leader[wanted]).tolist():
+            candidates = wanted[(leader[wanted] == broker) & several[wanted] & answers.found[wanted]]
+            batches = np.split(candidates, range(FIRST_BATCH, len(candidates), LOOKUPS_AT_ONCE))
             for number, batch in enumerate(batches):
                 if broker in self._probe.supported and (number or self._probe.supported[broker]):
                     break
@@ -214,13 +214,13 @@ class KafkaSource:
         self._probe.recheck(answers)
         return answers
 
-    def starts(self, asked: Membership) -> Answers:
+    def starts(self, membership: Membership) -> Answers:
         """Offset of the first record kept, of partitions that have leaders."""
-        return self.by_row(EARLIEST, asked, np.arange(len(asked.layout)))
+        return self.by_row(EARLIEST, membership, np.arange(len(membership.layout)))
 
-    def ends(self, asked: Membership) -> Answers:
+    def ends(self, membership: Membership) -> Answers:
         """One past the newest record, of partitions that have leaders. Transaction markers count."""
-        return self.by_row(LATEST, asked, np.arange(len(asked.layout)))
+        return self.by_row(LATEST, membership, np.arange(len(membership.layout)))
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         """Largest timestamp among the records, in seconds, and where it lies.
@@ -228,13 +228,13 @@ class KafkaSource:
         Left out are partitions whose leader does not know the spec. On brokers 3.0 to 3.7 the offset is
         wrong (KAFKA-16310): rest on the timestamp alone.
         """
-        again = self._probe.asked_again()
-        asked = {
+        again = self._probe.upgrade_checks()
+        leaders = {
             key: extent.leader
             for key, extent in extents.items()
             if key in again or self._probe.supported.get(extent.leader) is not False
         }
-        answers = self.by_partition(MAX_TIMESTAMP, asked)
+        answers = self.by_partition(MAX_TIMESTAMP, leaders)
         local_only = {key for key in answers if self._may_be_tiered(key.topic)}
         wrong = self._probe.check(answers, extents, local_only)
         return {key: answer for key, answer in answers.items() if key not in wrong}
@@ -261,7 +261,7 @@ class KafkaSource:
                 raise ValueError(f"{key.topic}-{key.partition}: time {seconds} is asked for twice; ask once")
             lookups[lookup] = (key, seconds)
         found = self._look_up(self._timed, lookups, leaders)
-        return {asked: found[lookup] for lookup, asked in lookups.items()}
+        return {pair: found[lookup] for lookup, pair in lookups.items()}
 
     def lookups(self) -> Mapping[str, int]:
         """Look-ups since the source was created, by spec."""

@@ -25,7 +25,7 @@ class TierClient(KafkaPythonClient):
     """A client of one cluster, for offsets of tiers.
 
     kafka-python raises an error for a whole call when one partition fails. A failed call is therefore repeated in
-    halves, so that a partition that fails costs only itself. Leaders are asked one after another.
+    halves, so that a partition that fails costs only itself. Requests go to one leader after another.
     """
 
     wants = "earliest-local and latest-tiered"
@@ -38,7 +38,7 @@ class TierClient(KafkaPythonClient):
         request_timeout: float,
         lookups_per_second: float | None = None,
     ) -> None:
-        """Connect. Raises SecondClientError. Each broker is asked ``lookups_per_second`` at most; None: no limit."""
+        """Connect. Raises KafkaPythonError. Each broker gets ``lookups_per_second`` at most; None: no limit."""
         super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self._gone: dict[tuple[str, int], Reason] = {}
         """Leaders that will not answer a spec, and why."""

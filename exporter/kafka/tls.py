@@ -31,27 +31,27 @@ class Fault(NamedTuple):
     step: str
 
 
-def is_tls(said: str) -> bool:
+def is_tls(text: str) -> bool:
     """Return whether an error text of librdkafka is about TLS."""
-    return _TLS.search(said) is not None
+    return _TLS.search(text) is not None
 
 
-def fault(said: str, properties: Mapping[str, object], patience: float) -> Fault:
+def fault(text: str, properties: Mapping[str, object], patience: float) -> Fault:
     """Return the cause of an error text of librdkafka; may connect to the broker once, for ``patience`` seconds."""
-    if "certificate verify failed" in said:
-        return _fault_of_broker(said, properties, patience)
-    if re.search(r"alert (bad certificate|certificate|unknown ca|handshake failure)|alert number 116", said):
+    if "certificate verify failed" in text:
+        return _fault_of_broker(text, properties, patience)
+    if re.search(r"alert (bad certificate|certificate|unknown ca|handshake failure)|alert number 116", text):
         return _fault_of_client(properties)
-    plain = "PLAINTEXT broker listener" in said or "wrong version number" in said
-    if plain or ("closed by peer" in said and _hangs_up_on_tls(said, patience)):
+    plain = "PLAINTEXT broker listener" in text or "wrong version number" in text
+    if plain or ("closed by peer" in text and _hangs_up_on_tls(text, patience)):
         return Fault("the listener does not speak TLS", "check the port in bootstrap.servers, and security.protocol")
     step = "check security.protocol and the ssl.* properties against the broker's listener"
-    return Fault(re.sub(r"^\w+://\S+: ", "", said), step)
+    return Fault(re.sub(r"^\w+://\S+: ", "", text), step)
 
 
-def _hangs_up_on_tls(said: str, patience: float) -> bool:
+def _hangs_up_on_tls(text: str, patience: float) -> bool:
     """Return whether the listener does not speak TLS; librdkafka reports that only in some cases."""
-    if (found := _ADDRESS.search(said)) is None:
+    if (found := _ADDRESS.search(text)) is None:
         return False
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -65,9 +65,9 @@ def _hangs_up_on_tls(said: str, patience: float) -> bool:
     return False
 
 
-def _fault_of_broker(said: str, properties: Mapping[str, object], patience: float) -> Fault:
-    found = _ADDRESS.search(said)
-    code, told = (0, "") if found is None else _verify(found["host"], int(found["port"]), properties, patience)
+def _fault_of_broker(text: str, properties: Mapping[str, object], patience: float) -> Fault:
+    found = _ADDRESS.search(text)
+    code, message = (0, "") if found is None else _verify(found["host"], int(found["port"]), properties, patience)
     broker = "the broker's certificate" if found is None else f"the certificate of {found['host']}:{found['port']}"
     if code in _EXPIRED:
         return Fault(f"{broker} has expired", "renew it on the broker")
@@ -81,7 +81,8 @@ def _fault_of_broker(said: str, properties: Mapping[str, object], patience: floa
     if code in _UNKNOWN_ISSUER:
         return Fault(f"{broker} was issued by a CA that is not trusted here", "put its CA into ssl.ca.location")
     return Fault(
-        f"{broker} could not be verified{f': {told}' if told else ''}", "check ssl.ca.location and that certificate"
+        f"{broker} could not be verified{f': {message}' if message else ''}",
+        "check ssl.ca.location and that certificate",
     )
 
 

@@ -100,9 +100,11 @@ class ConfigReader:
     def _begin(self, ids: Mapping[str, str | None]) -> None:
         """Start calls for all new topics, else one for those that are due."""
         now = self._clock.monotonic()
-        asked = {name for call in self._running for name in call.ids}
-        new = [name for name in ids if name not in self._known and name not in asked]
-        due = sorted((known.due, name) for name, known in self._known.items() if known.due <= now and name not in asked)
+        in_flight = {name for call in self._running for name in call.ids}
+        new = [name for name in ids if name not in self._known and name not in in_flight]
+        due = sorted(
+            (known.due, name) for name, known in self._known.items() if known.due <= now and name not in in_flight
+        )
         wanted = new or [name for _, name in due[:TOPICS_PER_CALL]]
         for at in range(0, len(wanted), TOPICS_PER_CALL):
             if len(self._running) >= self._calls_in_flight:
@@ -113,9 +115,9 @@ class ConfigReader:
         resources = {name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names}
         timeout = self._client.request_timeout
         futures = self._client.admin.describe_configs(list(resources.values()), request_timeout=timeout)
-        told = {name: futures[resource] for name, resource in resources.items()}
-        # librdkafka may take up to twice the timeout: once to find a broker, once to ask it.
-        return _Call({name: ids[name] for name in names}, told, now + 2 * timeout + 5)
+        by_name = {name: futures[resource] for name, resource in resources.items()}
+        # librdkafka may take up to twice the timeout: once to find a broker, once for its answer.
+        return _Call({name: ids[name] for name in names}, by_name, now + 2 * timeout + 5)
 
     def _collect(self, ids: Mapping[str, str | None]) -> None:
         now = self._clock.monotonic()
@@ -125,16 +127,16 @@ class ConfigReader:
                 for name, topic_id in call.ids.items():
                     # Else it was deleted meanwhile, or made again.
                     if ids.get(name, "") == topic_id:
-                        self._known[name] = self._learnt(name, topic_id, call.futures[name], now)
+                        self._known[name] = self._result(name, topic_id, call.futures[name], now)
             else:
                 running.append(call)
         self._running = running
 
-    def _learnt(self, name: str, topic_id: str | None, future: Future[Any], now: float) -> _TopicSettings:
+    def _result(self, name: str, topic_id: str | None, future: Future[Any], now: float) -> _TopicSettings:
         try:
             answer = future.result(timeout=0)
-            told = config_of({key: entry.value for key, entry in answer.items()})
-            return _TopicSettings(topic_id, told, None, now + self._refresh)
+            settings = config_of({key: entry.value for key, entry in answer.items()})
+            return _TopicSettings(topic_id, settings, None, now + self._refresh)
         except (KafkaException, TimeoutError) as error:
             reason = reason_of(error)
         if reason is Reason.UNAUTHORIZED:
@@ -165,7 +167,7 @@ def _bound(values: Mapping[str, str | None], side: str) -> float | None:
     of the side is not set (KIP-937).
     """
     names = (f"message.timestamp.{side}.max.ms", "message.timestamp.difference.max.ms")
-    told = [int(value) for name in names if (value := values.get(name)) is not None]
-    if not told:
+    bounds = [int(value) for name in names if (value := values.get(name)) is not None]
+    if not bounds:
         return None
-    return next((bound / 1000 for bound in told if bound < _ENDLESS), math.inf)
+    return next((bound / 1000 for bound in bounds if bound < _ENDLESS), math.inf)

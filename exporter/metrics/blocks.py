@@ -58,11 +58,11 @@ def gzipped(blocks: Iterable[Block]) -> list[bytes]:
 def blocks_of(texts: Iterable[str], before: Iterable[Block] = ()) -> tuple[Block, ...]:
     """Return texts as blocks; unchanged ones are taken from ``before``."""
     earlier = {block.text: block for block in before}
-    asked = any(block.is_deflated for block in earlier.values())
+    deflate = any(block.is_deflated for block in earlier.values())
     blocks = []
     for text in _batched(texts):
         block = earlier.get(text) or Block(text)
-        if asked:
+        if deflate:
             block.deflated()
         blocks.append(block)
     return tuple(blocks)

@@ -29,7 +29,7 @@ from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 _OUTCOMES = ("ok", *Reason)
-_OF_PAST = {"alarms_a_week": "alarms_a_week", "outages_seen": "outages_seen_ratio", "topics": "fleet_topics"}
+_ALARM_METRICS = {"alarms_a_week": "alarms_a_week", "outages_seen": "outages_seen_ratio", "topics": "fleet_topics"}
 """Fields of PastAlarms that are not counted over weeks, and their metrics."""
 
 Moving = Counter | Gauge | Histogram
@@ -87,11 +87,11 @@ class SelfMetrics:
         rates: Mapping[tuple[str, str], float],
         past_alarms: Mapping[str, PastAlarms],
     ) -> None:
-        """Show thresholds by stream, rates of false alarms by (stream, kind), and what was counted of past alarms."""
+        """Show thresholds by stream, rates of false alarms by (stream, kind), and the counts of past alarms."""
         for stream, score in thresholds.items():
             self.set("threshold", score, stream=stream)
             self.set("calibrated", int((stream, "promised") in rates), stream=stream)
-        metrics = {field.name: _OF_PAST.get(field.name, f"counted_{field.name}") for field in fields(PastAlarms)}
+        metrics = {field.name: _ALARM_METRICS.get(field.name, f"counted_{field.name}") for field in fields(PastAlarms)}
         del metrics["promised"]  # is among the rates
         for name in ("false_alarms_per_1000_topic_weeks", "false_alarms_a_week", *metrics.values()):
             self.forget(name)
@@ -99,9 +99,9 @@ class SelfMetrics:
             self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
             if stream in past_alarms and (topics := past_alarms[stream].topics) is not None:
                 self.set("false_alarms_a_week", rate * topics / 1000, stream=stream, kind=kind)
-        for stream, past in past_alarms.items():
+        for stream, alarms in past_alarms.items():
             for name, metric in metrics.items():
-                if (value := getattr(past, name)) is not None:
+                if (value := getattr(alarms, name)) is not None:
                     self.set(metric, value, stream=stream)
 
     def polled(self, snapshot: Snapshot) -> None:
@@ -136,7 +136,7 @@ class SelfMetrics:
         self._ended(failure.cluster, failure.reason, failure.duration_seconds)
 
     def withdraw(self, cluster: str) -> None:
-        """Take away what the last good poll of a cluster said: it is too old to be shown as present."""
+        """Remove the values of the last good poll of a cluster: they are too old to be shown as present."""
         self.set("cluster_up", 0, kafka_cluster=cluster)
         for outcome in _OUTCOMES:
             self._remove("partitions", cluster, outcome)
@@ -188,7 +188,7 @@ class SelfMetrics:
                 self.set("group_time_lags", count, **labels, outcome=outcome)
 
     def withdraw_groups(self, cluster: str) -> None:
-        """Take away what the last sweep said of how many groups it read, and saw."""
+        """Remove how many groups the last sweep read, and saw."""
         self._remove("groups_all_visible", cluster)
         for outcome in _OUTCOMES:
             self._remove("groups", cluster, outcome)
@@ -248,15 +248,15 @@ class SelfMetrics:
             ("contested", contested),
         ):
             self.set("replica_topics", topics, **pair, outcome=outcome)
-        self.add("lookups_total", comparison.asked, kafka_cluster=comparison.source, spec="by-time")
+        self.add("lookups_total", comparison.lookups, kafka_cluster=comparison.source, spec="by-time")
         for reason, count in comparison.failures.items():
             self.add("replica_lookup_failures_total", count, **pair, reason=reason)
 
     def render(self, *, openmetrics: bool = False) -> bytes:
         """Return the exposition of the exporter's own metrics; as OpenMetrics it is the end of the whole."""
         if openmetrics:
-            told: bytes = openmetrics_exposition.generate_latest(self.registry)  # type: ignore[no-untyped-call]
-            return told
+            exposition: bytes = openmetrics_exposition.generate_latest(self.registry)  # type: ignore[no-untyped-call]
+            return exposition
         return generate_latest(self.registry)
 
     def _remove(self, name: str, *labels: str) -> None:

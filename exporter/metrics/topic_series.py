@@ -187,13 +187,13 @@ def _seconds(configs: Iterable[TopicConfig | None], name: str) -> Column:
 def _described(info: TopicInfo) -> str:
     """Return the further labels of ``kafka_topic_info`` and its value; empty where unknown."""
     config = info.config
-    told = {
+    labels = {
         "timestamp_type": (config and config.timestamp_type) or "",
         "cleanup_policy": (config and config.cleanup_policy) or "",
         "remote_storage": "" if config is None else str(config.remote_storage).lower(),
         "owner": info.owner or "",
     }
-    return "".join(f',{name}="{escape(value)}"' for name, value in told.items()) + "} 1\n"
+    return "".join(f',{name}="{escape(value)}"' for name, value in labels.items()) + "} 1\n"
 
 
 def _inspections(snapshot: Snapshot) -> dict[str, Column]:

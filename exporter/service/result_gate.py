@@ -27,7 +27,7 @@ class ResultGate:
         with self._lock:
             self._closed = True
 
-    def tell(self, result: Callable[[], None]) -> None:
+    def deliver(self, result: Callable[[], None]) -> None:
         """Run ``result``, which hands a result over, unless the gate is closed."""
         with self._lock:
             if not self._closed:

@@ -11,9 +11,9 @@ from exporter.service.result_gate import ResultGate
 
 @dataclass(slots=True)
 class RunningCluster:
-    """The parts of one cluster, its history, and whether a poll is running."""
+    """The collectors of one cluster, its history, and whether a poll is running."""
 
-    parts: ClusterCollectors
+    collectors: ClusterCollectors
     history: History | None
     interval: float
     ends_within: float
@@ -28,4 +28,4 @@ class RunningCluster:
     @property
     def name(self) -> str:
         """The cluster's name in the configuration."""
-        return self.parts.settings.name
+        return self.collectors.settings.name

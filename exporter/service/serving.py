@@ -119,7 +119,7 @@ class Service:
         gate = self._gates[pair] = ResultGate()
         compare = Comparisons(
             self._watches[pair],
-            lambda comparison: gate.tell(partial(self._take_comparison, comparison)),
+            lambda comparison: gate.deliver(partial(self._take_comparison, comparison)),
             self._unwanted(gate),
         )
         self._scheduler.every(pair.interval, _name_of(pair), compare)
@@ -155,14 +155,16 @@ class Service:
     def _take_over(self, settings: Settings) -> None:
         before = self._settings
         known = {one.name: one for one in self._clusters}
-        kept = {
+        unchanged = {
             cluster.name
             for cluster in settings.clusters
             if cluster.name in known and of_cluster(settings, cluster.name) == of_cluster(before, cluster.name)
         }
-        left = [one for name, one in known.items() if name not in kept]
+        left = [one for name, one in known.items() if name not in unchanged]
         stale = [
-            pair for pair in self._watches if pair not in settings.replicas or not {pair.source, pair.target} <= kept
+            pair
+            for pair in self._watches
+            if pair not in settings.replicas or not {pair.source, pair.target} <= unchanged
         ]
         self._let_go(left, stale)
         configured = {cluster.name for cluster in settings.clusters}
@@ -177,11 +179,11 @@ class Service:
         self._watches = {pair: self._watches.get(pair, watch) for pair, watch in made.items()}
         link_rival_watches(list(self._watches.values()))
         self._clusters = [
-            known[cluster.name] if cluster.name in kept else self._cluster(cluster, known.get(cluster.name))
+            known[cluster.name] if cluster.name in unchanged else self._cluster(cluster, known.get(cluster.name))
             for cluster in settings.clusters
         ]
         for one in self._clusters:
-            if one.name not in kept:
+            if one.name not in unchanged:
                 self._schedule(one)
         for pair in fresh:
             self._compare(pair)
@@ -197,11 +199,11 @@ class Service:
             for job in ("poll", "tiers", "inspection", "groups"):
                 self._scheduler.remove(f"{job} of {cluster.name}")
         for cluster in clusters:
-            # A poll that takes longer hangs, and tells nobody any more.
+            # A poll that takes longer hangs, and its result is dropped.
             ends = self._clock.monotonic() + 2 * (cluster.interval + cluster.ends_within)
             while cluster.polling and self._clock.monotonic() < ends and not self._stopping.is_set():
                 time.sleep(0.05)
-            cluster.parts.close()
+            cluster.collectors.close()
 
     def _close(self, cluster: RunningCluster) -> None:
         """Write the open window of a cluster that is watched no more, or in other intervals."""
@@ -246,12 +248,12 @@ class Service:
         if cluster.history is not None:
             cluster.history.flush(self._clock.now())
         if not cluster.polling:
-            cluster.parts.close()
+            cluster.collectors.close()
 
     def _cluster(
         self, cluster: ClusterSettings, before: RunningCluster | None = None, source: RemotePollSource | None = None
     ) -> RunningCluster:
-        """Build a cluster's parts, which go on from those it had ``before``."""
+        """Build a cluster's collectors, which go on from those it had ``before``."""
         poll = self._settings.poll_of(cluster)
         history, counted = None, HistoryCounts()
         if before is not None and before.interval == poll.interval and before.window == self._settings.history.window:
@@ -268,7 +270,7 @@ class Service:
             )
         watches = [watch for watch in self._watches.values() if cluster.name in (watch.source, watch.target)]
         first: list[SnapshotSink] = [] if history is None else [history]
-        parts = build_cluster(
+        collectors = build_cluster(
             cluster,
             self._settings,
             self._clock,
@@ -279,41 +281,43 @@ class Service:
             after=[self.monitor, *watches],
         )
         if before is not None:
-            parts.poller.resume_from(before.parts.poller)
-            parts.source.resume_from(before.parts.source)
+            collectors.poller.resume_from(before.collectors.poller)
+            collectors.source.resume_from(before.collectors.source)
         window = self._settings.history.window
-        return RunningCluster(parts, history, poll.interval, poll.request_timeout, window, counted)
+        return RunningCluster(collectors, history, poll.interval, poll.request_timeout, window, counted)
 
     def _schedule(self, cluster: RunningCluster) -> None:
         """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
-        settings, name, parts = self._settings, cluster.name, cluster.parts
+        settings, name, collectors = self._settings, cluster.name, cluster.collectors
         every = self._scheduler.every
         every(cluster.interval, f"poll of {name}", partial(self._poll, cluster))
         every(settings.tiered.interval, f"tiers of {name}", partial(self._sweep_tiers, cluster))
-        if parts.inspector is not None:
+        if collectors.inspector is not None:
             every(
-                settings.inspection.interval, f"inspection of {name}", partial(self._inspect, cluster, parts.inspector)
+                settings.inspection.interval,
+                f"inspection of {name}",
+                partial(self._inspect, cluster, collectors.inspector),
             )
-        if parts.groups is not None:
-            every(parts.groups.interval, f"groups of {name}", partial(self._sweep, cluster, parts.groups))
+        if collectors.groups is not None:
+            every(collectors.groups.interval, f"groups of {name}", partial(self._sweep, cluster, collectors.groups))
 
     def _poll(self, cluster: RunningCluster) -> None:
         cluster.polling = not cluster.gate.closed
         if cluster.gate.closed:
             return
         try:
-            cluster.parts.poller.poll()
+            cluster.collectors.poller.poll()
         finally:
             cluster.polling = False
         self._giving_back.after_a_poll()
-        cluster.gate.tell(partial(self._tell_after_poll, cluster))
+        cluster.gate.deliver(partial(self._record_poll, cluster))
         with suppress(OSError):  # writes of history report a full disk
             if cluster.history is not None and self._lock is not None:
                 self._lock.polled()
 
-    def _tell_after_poll(self, cluster: RunningCluster) -> None:
+    def _record_poll(self, cluster: RunningCluster) -> None:
         self.monitor.take_client_memory(cluster.name, self._processes.memory(cluster.name))
-        self.monitor.take_batched_lookups(cluster.name, cluster.parts.source.batched_lookups_trusted)
+        self.monitor.take_batched_lookups(cluster.name, cluster.collectors.source.batched_lookups_trusted)
         if cluster.history is not None:
             counts = cluster.history.counts
             self.monitor.take_history(cluster.name, cluster.counted, counts)
@@ -321,11 +325,11 @@ class Service:
 
     def _sweep_tiers(self, cluster: RunningCluster) -> bool:
         """Look up offsets of partitions with remote storage."""
-        tier = cluster.parts.tier
+        tier = cluster.collectors.tier
         if tier.waiting:
             return False
         sweep = tier.sweep(self._unwanted(cluster.gate))
-        cluster.gate.tell(partial(self.monitor.take_tier_sweep, sweep))
+        cluster.gate.deliver(partial(self.monitor.take_tier_sweep, sweep))
         return True
 
     def _inspect(self, cluster: RunningCluster, inspector: Inspector) -> bool:
@@ -333,7 +337,7 @@ class Service:
         if inspector.waiting:
             return False
         inspection = inspector.inspect(self._unwanted(cluster.gate))
-        cluster.gate.tell(partial(self.monitor.take_inspection, inspection))
+        cluster.gate.deliver(partial(self.monitor.take_inspection, inspection))
         return True
 
     def _sweep(self, cluster: RunningCluster, groups: GroupWatch) -> bool:
@@ -341,16 +345,16 @@ class Service:
         if groups.waiting:
             return False
         sweep = groups.sweep(self._unwanted(cluster.gate))
-        cluster.gate.tell(partial(self._tell_sweep, cluster, sweep))
+        cluster.gate.deliver(partial(self._record_sweep, cluster, sweep))
         return True
 
-    def _tell_sweep(self, cluster: RunningCluster, sweep: GroupSweep) -> None:
+    def _record_sweep(self, cluster: RunningCluster, sweep: GroupSweep) -> None:
         self.monitor.take_sweep(sweep)
         if cluster.history is not None:
             cluster.history.take_sweep(sweep)
 
     def _unwanted(self, gate: ResultGate) -> Callable[[], bool]:
-        """Return what tells a long job that nobody waits for its result any more."""
+        """Return a check for long jobs: whether nobody waits for the result any more."""
         return lambda: self._stopping.is_set() or gate.closed
 
     def _take_comparison(self, comparison: Comparison) -> None:

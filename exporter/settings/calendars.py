@@ -9,7 +9,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 YEARS_BACK, YEARS_AHEAD = 2, 1
-"""The rollup is told the holidays of so many years before and after this one."""
+"""The rollup gets the holidays of so many years before and after this one."""
 
 
 def check_calendar(name: str) -> str:

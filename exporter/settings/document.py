@@ -81,10 +81,10 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         document.places[at] = f"{origin}:{mark.line + 1}" if mark is not None and lines else origin
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        said = _QUOTED.sub(lambda quoted: quoted[0] if _SYNTAX.fullmatch(quoted[0]) else "(not shown)", said)
-        rule = f"is not valid YAML: {said}"
-        if re.search("alias|anchor|character|tag", said):
+        detail = ", ".join(part for part in (error.context, error.problem) if part)
+        detail = _QUOTED.sub(lambda quoted: quoted[0] if _SYNTAX.fullmatch(quoted[0]) else "(not shown)", detail)
+        rule = f"is not valid YAML: {detail}"
+        if re.search("alias|anchor|character|tag", detail):
             rule += "; a value that starts with one of * & ! % @ ` needs quotes"
         document.problems.append(Problem(at, rule))
         return None

@@ -214,20 +214,20 @@ def _across(tree: Tree) -> Iterator[Problem]:
     poll, history = tree.get("poll"), tree.get("history")
     try:
         interval = PollSettings.model_validate(poll or {}).interval
-        kept = HistorySettings.model_validate(history or {})
+        history_settings = HistorySettings.model_validate(history or {})
     except ValidationError:
         return
-    window = setting_duration(kept.window)
-    if kept.enabled and kept.window < interval:
+    window = setting_duration(history_settings.window)
+    if history_settings.enabled and history_settings.window < interval:
         least = setting_duration(interval)
         rule = f"is {window}, which must be at least poll.interval ({least}): each window needs a poll"
         yield Problem(("history", "window"), rule)
     for index, cluster in enumerate(clusters if isinstance(clusters, list) else []):
         own = cluster.get("poll") if isinstance(cluster, dict) else None
-        if not kept.enabled or not isinstance(own, dict) or "interval" not in own:
+        if not history_settings.enabled or not isinstance(own, dict) or "interval" not in own:
             continue
         try:
-            slow = PollSettings.model_validate({"interval": own["interval"]}).interval > kept.window
+            slow = PollSettings.model_validate({"interval": own["interval"]}).interval > history_settings.window
         except ValidationError:
             continue
         if slow:

@@ -8,13 +8,13 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from exporter.domain.pauses import PAUSE_WEEKS
-from exporter.domain.retention import KEPT_DAYS
+from exporter.domain.retention import RETENTION_DAYS
 from exporter.settings.delivery import SecretFile, Url
 from exporter.settings.rules import Seconds, Section, at_least, check_not_empty, to_file
 
 
 def _default_retention(table: str) -> float:
-    return KEPT_DAYS[table] * 86400.0
+    return RETENTION_DAYS[table] * 86400.0
 
 
 def _check_no_query(url: str) -> str:

@@ -135,13 +135,13 @@ def check_url(text: str) -> str:
     """Check the address of a page."""
     rule = "must be an address with its scheme, such as https://grafana.example.org/d/topic-liveness"
     try:
-        parts = urlsplit(text)
-        complete = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        split = urlsplit(text)
+        complete = split.scheme in ("http", "https") and split.hostname and split.port != 0
     except ValueError:
         raise ValueError(rule) from None
     if not complete or len(text) > 2000 or not text.isprintable() or " " in text:
         raise ValueError(rule)
-    if parts.username is not None or parts.password is not None:
+    if split.username is not None or split.password is not None:
         raise ValueError("must hold no user and no password: whoever opens the page can read it")
     return text
 

@@ -37,7 +37,7 @@ class Rhythm(NamedTuple):
 
 @dataclass(slots=True)
 class Cluster:
-    """One cluster: its last polls and sweeps, its series, and what the log said of it. Times are monotonic."""
+    """One cluster: its last polls and sweeps, its series, and the problems that were logged. Times are monotonic."""
 
     name: str
     series: ClusterSeries

@@ -76,12 +76,12 @@ class Monitor(Upkeep):
             if name not in before:
                 known[name] = self._new(name, rhythm)
                 continue
-            known[name] = kept = before[name]
-            kept.rhythm = rhythm
+            known[name] = cluster = before[name]
+            cluster.rhythm = rhythm
             if not series_stay:
-                kept.series, kept.groups = series_of(name, settings.switches)
-                if kept.snapshot is not None and kept.assessment is not None:
-                    kept.series.update(kept.snapshot, kept.assessment)
+                cluster.series, cluster.groups = series_of(name, settings.switches)
+                if cluster.snapshot is not None and cluster.assessment is not None:
+                    cluster.series.update(cluster.snapshot, cluster.assessment)
         self._replicas.keep(settings.replicas)
         self._clusters = known
         for gone in before.keys() - known.keys():
@@ -126,7 +126,7 @@ class Monitor(Upkeep):
             ("incident", problems.fell_silent(assessment.incidents)),
         ):
             cluster.log_problem(subject, problem)
-        self._say_idle_owners()
+        self._log_idle_owners()
 
     def missed(self, failure: PollFailure) -> None:
         """Take a failed poll."""
@@ -167,7 +167,7 @@ class Monitor(Upkeep):
             return
         labels = {"kafka_cluster": sweep.cluster}
         self._self_metrics.set("tier_last_look_timestamp_seconds", sweep.at, **labels)
-        for spec, count in sweep.asked.items():
+        for spec, count in sweep.lookups.items():
             self._self_metrics.add("lookups_total", count, **labels, spec=spec)
         for (spec, reason), count in sweep.failures.items():
             self._self_metrics.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
@@ -192,7 +192,7 @@ class Monitor(Upkeep):
         labels = {"kafka_cluster": inspection.cluster}
         if not inspection.problem:
             self._self_metrics.set("inspection_timestamp_seconds", inspection.at, **labels)
-        for spec, count in inspection.asked.items():
+        for spec, count in inspection.lookups.items():
             self._self_metrics.add("lookups_total", count, **labels, spec=spec)
         for (spec, reason, _), count in inspection.failures.items():
             self._self_metrics.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
@@ -303,7 +303,7 @@ class Monitor(Upkeep):
     def _readable(self, name: str) -> bool:
         return self._clusters[name].fresh(self._clock.monotonic())
 
-    def _say_idle_owners(self) -> None:
+    def _log_idle_owners(self) -> None:
         """Log once which entries of ``owners`` match nothing, as soon as their clusters were polled."""
         clusters = self._clusters.items()
         seen = {name: None if one.snapshot is None else one.snapshot.metadata.topics for name, one in clusters}

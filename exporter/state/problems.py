@@ -48,11 +48,11 @@ def unreadable(snapshot: Snapshot) -> str:
         if topic.reason is not None and not topic.partitions:
             counts[topic.reason] += 1
             topics[topic.reason].add(name)
-    parts = [f"{' or '.join(sorted(GONE))}{_at(silent)}"] if silent else []
-    parts += [
+    causes = [f"{' or '.join(sorted(GONE))}{_at(silent)}"] if silent else []
+    causes += [
         f"{reason} {counts[reason]}{_at(leaders[reason])} ({some(sorted(topics[reason]))})" for reason in sorted(counts)
     ]
-    return _with_right("unreadable", parts, counts, "DESCRIBE on these topics")
+    return _with_right("unreadable", causes, counts, "DESCRIBE on these topics")
 
 
 def unconfigured(snapshot: Snapshot) -> str:
@@ -60,15 +60,15 @@ def unconfigured(snapshot: Snapshot) -> str:
     topics: dict[Reason, set[str]] = defaultdict(set)
     for name, reason in snapshot.metadata.unconfigured.items():
         topics[reason].add(name)
-    parts = [f"{reason} {len(names)} ({some(sorted(names))})" for reason, names in sorted(topics.items())]
+    causes = [f"{reason} {len(names)} ({some(sorted(names))})" for reason, names in sorted(topics.items())]
     what = "settings of topics could not be read; offsets are read"
-    return _with_right(what, parts, topics, "DESCRIBE_CONFIGS on topics")
+    return _with_right(what, causes, topics, "DESCRIBE_CONFIGS on topics")
 
 
-def _with_right(what: str, parts: list[str], reasons: Container[Reason], right: str) -> str:
+def _with_right(what: str, causes: list[str], reasons: Container[Reason], right: str) -> str:
     """Return what could not be read, with the right to grant where it is missing; "" where all was read."""
     step = f"; next step: grant {right}" if Reason.UNAUTHORIZED in reasons else ""
-    return f"{what}: {', '.join(parts)}{step}" if parts else ""
+    return f"{what}: {', '.join(causes)}{step}" if causes else ""
 
 
 def _at(brokers: Collection[int]) -> str:
@@ -77,13 +77,13 @@ def _at(brokers: Collection[int]) -> str:
 
 def unanswered(sweep: TierSweep) -> str:
     """Return which look-ups of partitions with remote storage failed. No counts: they change at every look-up."""
-    parts = ", ".join(f"{spec} {reason}" for spec, reason in sorted(sweep.failures))
+    text = ", ".join(f"{spec} {reason}" for spec, reason in sorted(sweep.failures))
     old = [spec for spec, reason in sorted(sweep.failures) if reason is Reason.UNSUPPORTED_VERSION]
     if old:
-        parts += (
+        text += (
             f"; brokers answer earliest-local from 3.5 on and latest-tiered from 3.9 on: {', '.join(old)} stays unknown"
         )
-    return f"partitions with remote storage, look-ups that failed: {parts}" if parts else ""
+    return f"partitions with remote storage, look-ups that failed: {text}" if text else ""
 
 
 def not_inspected(inspection: Inspection) -> str:
@@ -91,10 +91,10 @@ def not_inspected(inspection: Inspection) -> str:
     brokers: dict[tuple[str, Reason], set[int]] = {}
     for spec, reason, broker in inspection.failures:
         brokers.setdefault((spec, reason), set()).add(broker)
-    parts = []
+    failures = []
     for (spec, reason), ids in sorted(brokers.items()):
-        parts.append(f"{spec} {reason}{_at(ids)}{_INSPECTION_STEPS.get((spec, reason), '')}")
-    return f"not answered: {'; '.join(parts)}" if parts else ""
+        failures.append(f"{spec} {reason}{_at(ids)}{_INSPECTION_STEPS.get((spec, reason), '')}")
+    return f"not answered: {'; '.join(failures)}" if failures else ""
 
 
 _INSPECTION_STEPS = {
@@ -106,12 +106,12 @@ _INSPECTION_STEPS = {
 
 def unswept(sweep: GroupSweep) -> str:
     """Return why consumer groups could not be read. No counts: they change at every sweep."""
-    parts = [str(reason) for reason in sorted(sweep.failures)]
+    causes = [str(reason) for reason in sorted(sweep.failures)]
     unlisted = sorted(sweep.unlisted.keys() - {Reason.NO_COORDINATOR})
-    parts += [f"brokers without a list of their groups {reason}" for reason in unlisted]
+    causes += [f"brokers without a list of their groups {reason}" for reason in unlisted]
     if Reason.NO_COORDINATOR in sweep.unlisted:
-        parts.append("partitions of __consumer_offsets without a leader")
-    text = f"consumer groups that could not be read: {', '.join(parts)}" if parts else ""
+        causes.append("partitions of __consumer_offsets without a leader")
+    text = f"consumer groups that could not be read: {', '.join(causes)}" if causes else ""
     if sweep.all_visible is False:
         text += f"{'; ' if text else ''}consumer groups may be hidden, so it is unknown how many read a topic"
     if sweep.all_visible is False or Reason.UNAUTHORIZED in sweep.failures:
@@ -126,14 +126,14 @@ def fell_silent(incidents: tuple[Incident, ...]) -> str:
 
 def unmatched(snapshot: Snapshot) -> str:
     """Return which include patterns match no watched topic."""
-    metadata, parts = snapshot.metadata, []
+    metadata, faults = snapshot.metadata, []
     if nowhere := [pattern for pattern in metadata.unmatched if pattern not in metadata.only_internal]:
-        listed = ", ".join(map(repr, nowhere))
-        parts.append(f"topics.include {listed} matches no visible topic: check the spelling, and the DESCRIBE right")
+        quoted = ", ".join(map(repr, nowhere))
+        faults.append(f"topics.include {quoted} matches no visible topic: check the spelling, and the DESCRIBE right")
     if metadata.only_internal:
-        listed = ", ".join(map(repr, metadata.only_internal))
-        parts.append(f"topics.include {listed} matches internal topics only: set topics.internal: true to watch them")
-    return "; ".join(parts)
+        quoted = ", ".join(map(repr, metadata.only_internal))
+        faults.append(f"topics.include {quoted} matches internal topics only: set topics.internal: true to watch them")
+    return "; ".join(faults)
 
 
 def watched_twice(mine: Snapshot, snapshots: Iterable[Snapshot | None]) -> str:

@@ -27,7 +27,7 @@ CONNECT_SECONDS = 10.0
 """So long a storage may take to take a connection."""
 
 _READ_AT_ONCE = 256 * 2**20
-"""An object up to this size is read at once, so that a storage that fails is told from a file that is torn."""
+"""An object up to this size is read at once, so that a failure of the storage is not taken for a torn file."""
 
 _AWS_ERROR = re.compile(r"AWS Error (?P<code>[A-Z_]+)(?:.*ExceptionName: (?P<name>\w+))?")
 _REFUSED = re.compile(
@@ -122,7 +122,7 @@ def s3_endpoint() -> str | None:
 
 
 def opened(path: Location) -> IO[bytes]:
-    """Open a file to read it. Raises OSError; a pipe is not waited for, and told by what is read from it."""
+    """Open a file to read it, without waiting for the writer of a pipe. Raises OSError."""
     if isinstance(path, Path):
         return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     storage, name = _within(path)
@@ -140,7 +140,7 @@ def files_in(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
     A folder that is not there has none, and a file that goes away meanwhile is left out.
     """
     if isinstance(folder, ObjectPath):
-        return _listed_objects(folder, pattern, deep=False)
+        return _list_objects(folder, pattern, deep=False)
     try:
         with os.scandir(folder) as entries:
             return [
@@ -157,7 +157,7 @@ def files_below(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
     if isinstance(folder, Path):
         found = [file_info(path) for path in folder.rglob("*") if pattern.fullmatch(path.name)]
         return [one for one in found if one is not None]
-    return _listed_objects(folder, pattern, deep=True)
+    return _list_objects(folder, pattern, deep=True)
 
 
 def file_info(path: Location) -> Stored | None:
@@ -287,7 +287,7 @@ def _put_object(storage: FileSystem, name: str, content: io.BytesIO) -> None:
         stream.write(content.getbuffer())
 
 
-def _listed_objects(folder: ObjectPath, pattern: re.Pattern[str], *, deep: bool) -> list[Stored]:
+def _list_objects(folder: ObjectPath, pattern: re.Pattern[str], *, deep: bool) -> list[Stored]:
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - as below
 
     storage, name = _within(folder)

@@ -53,7 +53,7 @@ class Lease:
         """
         self.folder = folder
         self.left: Mapping[str, Any] = {}
-        """What the holder before had noted, where it did not let go; else nothing."""
+        """The note of the holder before, where it did not release the lease; else nothing."""
         self._renew_seconds, self._expiry_seconds = renew_seconds, expiry_seconds
         self._note: dict[str, str | float] = {"process": os.getpid(), "host": socket.gethostname()}
         self._holder = ""
@@ -64,11 +64,11 @@ class Lease:
         self._thread.start()
 
     def note(self, **values: float) -> None:
-        """Have the next renewal note values for whoever comes after this process."""
+        """Have the next renewal write values for whoever comes after this process."""
         self._note = {**self._note, **values}
 
     def require(self) -> None:
-        """Raise TakenError where another process has it now, and OSError while the storage cannot tell."""
+        """Raise TakenError where another process has it now, and OSError while the storage gives no answer."""
         if self._holder:
             raise TakenError(self._holder)
         if time.monotonic() - self._renewed > _SURE * self._expiry_seconds:
@@ -77,7 +77,7 @@ class Lease:
             )
 
     def release(self, *, clean: bool) -> None:
-        """Let go of it; where not ``clean``, what was noted is left to the next."""
+        """Release it; where not ``clean``, the note is left to the next."""
         self._over.set()
         self._thread.join()
         if clean:
@@ -98,9 +98,9 @@ class Lease:
                     raise TakenError(_holder(other))
             time.sleep(random.uniform(0.05, 0.25) * self._renew_seconds)  # noqa: S311 - so that two do not meet again
         for other in sorted(expired):
-            self.left = _noted(other)
+            self.left = _note_of(other)
             delete(other.path)
-        # Until this process notes something of its own, what the one before had noted is not lost with it.
+        # Until this process writes a note of its own, that of the one before is not lost.
         self._note = {**self.left, **self._note}
 
     def _write(self) -> None:
@@ -132,11 +132,11 @@ class Lease:
 
 
 def _holder(claim: Stored) -> str:
-    note = _noted(claim)
+    note = _note_of(claim)
     return f"process {note.get('process')} on host {note.get('host')}" if note else "a process that is not known"
 
 
-def _noted(claim: Stored) -> Mapping[str, Any]:
+def _note_of(claim: Stored) -> Mapping[str, Any]:
     try:
         with opened(claim.path) as file:
             note = json.loads(file.read(_NOTE_BYTES))

@@ -33,18 +33,18 @@ class Column(NamedTuple):
     texts: Sequence[str | None] = ()
 
 
-class Part(NamedTuple):
+class Batch(NamedTuple):
     """Some rows of a file, column by column."""
 
     length: int
     columns: Sequence[Column]
 
 
-def write(files: Sequence[tuple[Location, Sequence[Part]]], metadata: Mapping[str, str]) -> list[int]:
+def write(files: Sequence[tuple[Location, Sequence[Batch]]], metadata: Mapping[str, str]) -> list[int]:
     """Write files in this order, each whole or not at all; return their sizes in bytes. Raises OSError."""
     if "numpy" not in sys.modules:
         leave_out("numpy")  # Arrow imports it where it can, which is 13 MiB and most of the time
-    return [_write(path, table(parts, metadata)) for path, parts in files]
+    return [_write(path, table(batches, metadata)) for path, batches in files]
 
 
 def _write(path: Location, rows: pa.Table) -> int:
@@ -53,14 +53,15 @@ def _write(path: Location, rows: pa.Table) -> int:
     return storage.put(path, lambda file: pq.write_table(rows, file, write_page_checksum=True))
 
 
-def table(parts: Sequence[Part], metadata: Mapping[str, str]) -> pa.Table:
+def table(batches: Sequence[Batch], metadata: Mapping[str, str]) -> pa.Table:
     """Return rows as an Arrow table."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    fields = [pa.field(column.name, arrow_type(column.kind)) for column in parts[0].columns]
+    fields = [pa.field(column.name, arrow_type(column.kind)) for column in batches[0].columns]
     schema = pa.schema(fields, dict(metadata))
     return pa.concat_tables(
-        pa.Table.from_arrays([_array(column, part.length) for column in part.columns], schema=schema) for part in parts
+        pa.Table.from_arrays([_array(column, batch.length) for column in batch.columns], schema=schema)
+        for batch in batches
     )
 
 

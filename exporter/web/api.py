@@ -64,7 +64,7 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
             "as_of": status.now,
             "expectations_as_of": status.expectations_as_of,
             "expectations_in_force": status.expectations_in_force,
-            "past_alarms": {kind: asdict(past) for kind, past in status.past_alarms.items()},
+            "past_alarms": {kind: asdict(alarms) for kind, alarms in status.past_alarms.items()},
             "clusters": [_cluster(cluster) for cluster in status.clusters],
         }
 
@@ -110,10 +110,10 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
         found = next((one for one in source.cluster_facts() if one.cluster == cluster), None)
         if found is None:
             raise HTTPException(404, f"no cluster {cluster!r} is read now; {PREFIX}/clusters lists them all")
-        told = subject_facts(found, topic, partition, source.status().now)
-        if told is None:
+        subject = subject_facts(found, topic, partition, source.status().now)
+        if subject is None:
             raise HTTPException(404, f"cluster {cluster} has no such topic or partition in view")
-        return told.record()
+        return subject.record()
 
     def openapi(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ())
@@ -133,8 +133,8 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
 
 def _envelope(status: Status, query: Query) -> Mapping[str, Any]:
     """Return as of when items are known, and of which clusters nothing is known now."""
-    told = [cluster for cluster in status.clusters if not query.clusters or cluster.name in query.clusters]
-    return {"as_of": status.now, "not_read": {one.name: one.condition for one in told if not one.up}}
+    selected = [cluster for cluster in status.clusters if not query.clusters or cluster.name in query.clusters]
+    return {"as_of": status.now, "not_read": {one.name: one.condition for one in selected if not one.up}}
 
 
 def _paged(query: Query, page: Page) -> Mapping[str, Any]:
@@ -173,8 +173,8 @@ FILTERS = ("cluster", "topic", "verdict", "state", "owner", "search", "sort", "l
 def check(given: QueryParams, known: Collection[str]) -> None:
     """Raise HTTPException 400 for a parameter that is not among those known."""
     if unknown := sorted(set(given) - set(known)):
-        told = f"; there are {', '.join(known)}" if known else ""
-        raise HTTPException(400, f"unknown parameter {unknown[0]!r}{told}")
+        hint = f"; there are {', '.join(known)}" if known else ""
+        raise HTTPException(400, f"unknown parameter {unknown[0]!r}{hint}")
 
 
 def _query(request: Request) -> Query:

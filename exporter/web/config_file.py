@@ -74,7 +74,7 @@ class WebConfigFile:
     def __init__(self, path: Path | None, took: Callable[[bool], None] = lambda _: None) -> None:
         """Read it. Raises WebConfigError.
 
-        ``took`` is told after each later change of a file whether it could be used.
+        ``took`` is called after each later change of a file, with whether it could be used.
         """
         self._path = path
         self._took = took
@@ -100,7 +100,7 @@ class WebConfigFile:
         return self._current
 
     def _take(self, path: Path) -> None:
-        # Files that change while they are read look changed at the next look.
+        # Files that change while they are read count as changed at the next check.
         before = self._state()
         try:
             given = _parse(path)
@@ -249,7 +249,7 @@ class _File(_Section):
         return tuple(folder / file for file in named if file is not None)
 
     def config(self, path: Path) -> WebConfig:
-        """Return what it says, with what its files hold. Raises WebConfigError."""
+        """Return its settings, with the contents of its files. Raises WebConfigError."""
         tls = self.tls_server_config
         try:
             context = None if tls is None else tls.context(path.parent)
@@ -280,8 +280,8 @@ def _parse(path: Path) -> _File:
         return _File.model_validate({} if given is None else given)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
-        told = (f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in faults)
-        raise WebConfigError(f"{path}: {'; '.join(line.removeprefix(': ') for line in told)}") from None
+        problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in faults)
+        raise WebConfigError(f"{path}: {'; '.join(line.removeprefix(': ') for line in problems)}") from None
 
 
 def _one_of(name: str, names: Sequence[str] | Mapping[str, str]) -> str:

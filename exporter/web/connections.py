@@ -1,4 +1,4 @@
-"""What uvicorn leaves open: a limit of connections, and time limits for clients that say nothing.
+"""What uvicorn leaves open: a limit of connections, and time limits for silent clients.
 
 uvicorn (0.54) takes every connection, and waits without end for a TLS handshake, for a request's headers and for an
 answer to be read. One that waits costs its socket here, for ten seconds at most.
@@ -36,7 +36,7 @@ DATE_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 for _name in (__name__, "asyncio", "uvicorn.error"):
-    # Whoever can connect could fill the disk with what they say of each connection.
+    # They log each connection, so whoever can connect could fill the disk.
     logging.getLogger(_name).addFilter(OnceAMinute())
 
 
@@ -64,7 +64,7 @@ class Server(uvicorn.Server):
                 self._loop.call_soon_threadsafe(self._ending.set)
 
     async def main_loop(self) -> None:
-        """Serve until ``end``. uvicorn looks ten times a second whether it is over, for 9 ms of CPU in 5 s."""
+        """Serve until ``end``. uvicorn checks ten times a second whether to end, for 9 ms of CPU in 5 s."""
         self._loop = asyncio.get_running_loop()
         while not await self.on_tick(0):
             with suppress(TimeoutError):
@@ -131,7 +131,7 @@ class Server(uvicorn.Server):
         """Yield each connection that waits for its client: how much it is needed, since when, and what closes it."""
         for task, since in self._opening.items():
             if not task.cancelling():
-                yield _Need.NOT_ASKED, since, task.cancel
+                yield _Need.NO_REQUEST, since, task.cancel
         for one in self.server_state.connections:
             if isinstance(one, _Connection) and not one.working and not one.transport.is_closing():
                 yield one.need, one.waiting_since, one.transport.abort
@@ -142,7 +142,7 @@ class _Need(IntEnum):
 
     ANSWERED = 0
     """It has its answer, and connects again when it wants another, as clients do."""
-    NOT_ASKED = 1
+    NO_REQUEST = 1
     TAKES_ANSWER = 2
 
 
@@ -180,10 +180,10 @@ class _Connection(H11Protocol):
     @property
     def working(self) -> bool:
         """Whether an answer is in the making, for a client that took all that was sent before."""
-        return self._has_asked and not self.cycle.response_complete and not self.transport.get_write_buffer_size()
+        return self._has_request and not self.cycle.response_complete and not self.transport.get_write_buffer_size()
 
     @property
-    def _has_asked(self) -> bool:
+    def _has_request(self) -> bool:
         return bool(self.cycle)  # uvicorn: None until the first request
 
     @property
@@ -191,7 +191,7 @@ class _Connection(H11Protocol):
         """How much its client needs it, where it waits for the client."""
         if self.transport.get_write_buffer_size():
             return _Need.TAKES_ANSWER
-        return _Need.ANSWERED if self._has_asked else _Need.NOT_ASKED
+        return _Need.ANSWERED if self._has_request else _Need.NO_REQUEST
 
     def _check_progress(self) -> None:
         unsent = self.transport.get_write_buffer_size()

@@ -74,13 +74,13 @@ def routes(source: Source, run_in_worker: RunInWorker, report: Callable[[str], b
             except HTTPException as error:
                 if error.status_code != 400:
                     raise
-                told = missing(source.status(), "This cannot be asked", f"{error.detail}.", root)
-                return HTMLResponse(told, 400, headers=_OF_PAGES)
+                body = missing(source.status(), "This cannot be asked", f"{error.detail}.", root)
+                return HTMLResponse(body, 400, headers=_OF_PAGES)
             if found is not None:
                 return HTMLResponse(found, headers=_OF_PAGES)
             text = "It is not in view now: deleted, left out by the settings, or of a cluster that is not read."
-            told = await run_in_worker(lambda: missing(source.status(), "No such topic", text, root))
-            return HTMLResponse(told, 404, headers=_OF_PAGES)
+            body = await run_in_worker(lambda: missing(source.status(), "No such topic", text, root))
+            return HTMLResponse(body, 404, headers=_OF_PAGES)
 
         return serve
 
@@ -109,8 +109,8 @@ def routes(source: Source, run_in_worker: RunInWorker, report: Callable[[str], b
         heading, text = "No such file", "The last report has no file of this name."
         if name == _REPORT_PAGE:
             heading, text = "No report yet", _NO_REPORT
-        told = await run_in_worker(lambda: missing(source.status(), heading, text, "../" * (1 + name.count("/"))))
-        return HTMLResponse(told, 404, headers=_OF_PAGES)
+        body = await run_in_worker(lambda: missing(source.status(), heading, text, "../" * (1 + name.count("/"))))
+        return HTMLResponse(body, 404, headers=_OF_PAGES)
 
     return [
         Route("/", page(first)),
@@ -180,21 +180,21 @@ def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str
     found = None if one is None else subject_facts(one, name, None, status.now)
     if one is None or found is None:
         return None
-    told = found.record()
+    subject = found.record()
     query = Query(topics=[name], limit=_SHOWN_PARTITIONS)
     return _render(
         "topic.html",
         status,
         root="../../",
-        told=told,
-        bar=_bar(told),
-        strip=_strip(told, status.now),
+        subject=subject,
+        bar=_bar(subject),
+        strip=_strip(subject, status.now),
         partitions=asdict(partitions([one], query, status.now)),
     )
 
 
 def missing(status: Status, heading: str, text: str, root: str = "") -> str:
-    """Return a page that says what is not there."""
+    """Return the page for something that does not exist."""
     return _render("missing.html", status, root=root, heading=heading, text=text)
 
 
@@ -238,24 +238,24 @@ def _link(query: Query, offset: int) -> str:
     return f"topics?{urlencode(given)}"
 
 
-def _bar(told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _bar(subject: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return how far a silence is towards the moment from which it is dead, None where nothing is promised."""
-    silent, by, last = told["silence_seconds"], told["expected_by"], told["last_advance"]
+    silent, by, last = subject["silence_seconds"], subject["expected_by"], subject["last_advance"]
     if silent is None or by is None or last is None or by <= last:
         return None
     limit = by - last
     whole = max(silent, limit)
-    words = f"Silent {duration(silent)}; dead past {duration(limit)}, on {moment(by)}."
-    return {"silent": round(1000 * silent / whole), "limit": round(1000 * limit / whole), "told": words}
+    text = f"Silent {duration(silent)}; dead past {duration(limit)}, on {moment(by)}."
+    return {"silent": round(1000 * silent / whole), "limit": round(1000 * limit / whole), "text": text}
 
 
-def _strip(told: Mapping[str, Any], now: float) -> Sequence[Mapping[str, Any]] | None:
+def _strip(subject: Mapping[str, Any], now: float) -> Sequence[Mapping[str, Any]] | None:
     """Return the 168 hours of the week by day, each with how often it is active; None where that is not known."""
-    row = told["expectation"]
+    row = subject["expectation"]
     if row is None or row["profile"] is None or len(row["profile"]) != HOURS:
         return None
     most = HOUR / row["slot_seconds"]
-    last = told["last_advance"]
+    last = subject["last_advance"]
     this = math.floor((now - _MONDAY) / HOUR)
     silent = 0 if last is None else min(HOURS, max(0, this - math.floor((last - _MONDAY) / HOUR)))
     outlined = {(this - back) % HOURS for back in range(silent)}
@@ -264,9 +264,9 @@ def _strip(told: Mapping[str, Any], now: float) -> Sequence[Mapping[str, Any]] |
         cells = []
         for hour in range(24):
             share = min(1.0, row["profile"][number * 24 + hour] / most)
-            words = f"{name} {hour:02d}:00 UTC: active in {share:.0%} of its slots"
+            text = f"{name} {hour:02d}:00 UTC: active in {share:.0%} of its slots"
             of_silence = number * 24 + hour in outlined
             opacity = f"{0.06 + 0.94 * share:.2f}"
-            cells.append({"opacity": opacity, "silent": of_silence, "told": words + (", silent now" * of_silence)})
+            cells.append({"opacity": opacity, "silent": of_silence, "text": text + (", silent now" * of_silence)})
         days.append({"name": name, "number": number, "cells": cells})
     return days

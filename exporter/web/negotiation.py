@@ -8,13 +8,13 @@ OPENMETRICS = "application/openmetrics-text"
 
 
 def wants_gzip(accept_encoding: str) -> bool:
-    """Tell whether gzip is named with a quality above 0."""
+    """Return whether gzip is named with a quality above 0."""
     qualities = {coding: quality for coding, _, quality in _accepted(accept_encoding)}
     return qualities.get("gzip", qualities.get("*", 0.0)) > 0
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Tell whether OpenMetrics 1.0.0 is named, and liked no less than the text format."""
+    """Return whether OpenMetrics 1.0.0 is named, and liked no less than the text format."""
     accepted = list(_accepted(accept))
     openmetrics = [
         quality

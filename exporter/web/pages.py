@@ -30,7 +30,7 @@ OPENMETRICS_FORMAT = "application/openmetrics-text; version=1.0.0; charset=utf-8
 """Content types of the exposition."""
 
 MAX_WAITING = 32
-"""Pages in the making, and as many scrapes; a request beyond them is told to come back, so a frozen part cannot pile up
+"""Pages in the making, and as many scrapes; a request beyond them is refused with 503, so a frozen part cannot pile up
 work."""
 
 
@@ -41,7 +41,7 @@ class Pages(Protocol):
         """The exposition in pieces: Prometheus text format 0.0.4 or OpenMetrics 1.0.0, compressed by gzip or plain."""
 
     def ready(self) -> tuple[bool, str]:
-        """Whether there is something to scrape, and lines that say so and tell of each cluster."""
+        """Whether there is something to scrape, and lines with that and the condition of each cluster."""
 
     def status(self) -> Status:
         """What the status page shows."""
@@ -113,8 +113,10 @@ def make_app(
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if request.url.path.startswith("/api/"):
-            told = "no such path; /api/v1/openapi.json describes all" if error.detail == "Not Found" else error.detail
-            return JSONResponse({"error": told}, error.status_code, headers=error.headers)
+            message = (
+                "no such path; /api/v1/openapi.json describes all" if error.detail == "Not Found" else error.detail
+            )
+            return JSONResponse({"error": message}, error.status_code, headers=error.headers)
         text = "not found; the metrics are at /metrics" if error.status_code == 404 else error.detail
         return PlainTextResponse(f"{text}\n", error.status_code, headers=error.headers)
 

@@ -58,7 +58,7 @@ class WebServer:
                 lifespan="off",
                 loop="asyncio",
                 log_config=None,
-                log_level="error",  # below it says each request that is none
+                log_level="error",  # below it uvicorn logs each invalid request
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,

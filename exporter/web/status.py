@@ -1,4 +1,4 @@
-"""What the first page says of each cluster, in words."""
+"""The text of the first page about each cluster."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ClusterStatus:
     topics: int | None = None
     partitions: int | None = None
     newest_record: float | None = None
-    """The largest record timestamp: what producers, or brokers, say."""
+    """The largest record timestamp, set by a producer or a broker."""
     last_advance: float | None = None
-    """When an end offset was last seen to move: what cannot be said wrongly."""
+    """When an end offset was last seen to move, which no producer can set wrongly."""
     states: Mapping[str, int] = field(default_factory=dict)
     verdicts: Mapping[str, int] = field(default_factory=dict)
     topic_verdicts: Mapping[str, int] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class ClusterStatus:
         """One line: up, or down and why."""
         if self.problem is None and not self.up and self.last_poll is None:
             return "waiting for the first poll"
-        told = "up" if self.up else "down"
+        state = "up" if self.up else "down"
         if not self.up and self.problem is None:
-            told += ": no poll has ended for too long"
-        return "; ".join([told if self.problem is None else f"{told}: {self.problem}", *filter(None, [self.warning])])
+            state += ": no poll has ended for too long"
+        return "; ".join([state if self.problem is None else f"{state}: {self.problem}", *filter(None, [self.warning])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Status:
     expectations_in_force: bool = False
     expectations_problem: str | None = None
     upkeep_problems: tuple[str, ...] = ()
-    """What keeps the history folder from being looked after."""
+    """Why the upkeep of the history folder fails."""
     links: Links = field(default_factory=Links)
     past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
     """What the thresholds give in the whole fleet, by kind of stream; empty where no rollup counted it."""
@@ -65,7 +65,7 @@ class Status:
 
 def facts(cluster: ClusterStatus, now: float) -> Sequence[tuple[str, str]]:
     """Return what is known of a cluster, each with its title."""
-    told = (
+    rows = (
         ("State", cluster.condition),
         ("Last good poll", _ago(cluster.last_poll, now) or "none yet"),
         ("Poll took", "" if cluster.poll_seconds is None else f"{cluster.poll_seconds:.2f} s"),
@@ -78,7 +78,7 @@ def facts(cluster: ClusterStatus, now: float) -> Sequence[tuple[str, str]]:
         ("Dead topics by owner", _counts(cluster.dead_by_owner)),
         ("Cluster id", cluster.cluster_id or ""),
     )
-    return [(title, fact) for title, fact in told if fact]
+    return [(title, fact) for title, fact in rows if fact]
 
 
 def expectations(status: Status) -> str:

@@ -1,4 +1,4 @@
-"""Who may ask: users of the web configuration file, by basic authentication (RFC 7617), and headers for all answers."""
+"""Basic authentication (RFC 7617) of the users in the web configuration file, and the headers of all answers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MAX_REMEMBERED = 100
 """Passwords whose hash is known already; a hash takes a tenth of a second."""
 
 MAX_WAITING = 16
-"""Passwords in the making: more are told to come back, so that guesses cost no scrape."""
+"""Password checks under way; requests beyond them are refused with 503, so that guesses cost no scrape."""
 
 _NOBODY = "$2b$10$abcdefghijklmnopqrstuuHJ1BMmzGnSGr5HRm1pzWsW9vjEaXBSG"
-"""What an unknown user's password is compared with, so that time does not tell who exists."""
+"""What an unknown user's password is compared with, so that the time of an answer does not show which users exist."""
 
 _REFUSED = PlainTextResponse(
     "Unauthorized\n", 401, headers={"WWW-Authenticate": 'Basic realm="topic-liveness", charset="UTF-8"'}
@@ -64,7 +64,7 @@ class Users:
         self._hashing.shutdown(wait=False, cancel_futures=True)
 
     async def _refusal(self, authorization: str, users: Mapping[str, str]) -> PlainTextResponse | None:
-        """Return what is said to whom is not let in, None to others."""
+        """Return the refusal for a client that is not let in, None for others."""
         scheme, _, encoded = authorization.partition(" ")
         if not users:
             return None
@@ -75,8 +75,8 @@ class Users:
         if scheme.lower() != "basic":
             return _REFUSED
         hashed = users.get(user, _NOBODY)
-        told = f"{user}\0{hashed}\0{password}".encode()
-        key = hashlib.blake2b(told, key=self._salt).digest()
+        credentials = f"{user}\0{hashed}\0{password}".encode()
+        key = hashlib.blake2b(credentials, key=self._salt).digest()
         if key not in self._known:
             if self._waiting >= MAX_WAITING:
                 return _BUSY

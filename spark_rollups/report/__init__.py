@@ -54,7 +54,7 @@ def write_report(
     """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest), with moments in ``zone``.
 
     The newest are those of no clock that was ahead: as of now, or of an hour later at most. The deaths of ``outages``
-    that a record ended are told as such.
+    that a record ended are shown as outages.
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
     or none. Raises NoVerdictsError, ReportError where the folder cannot be written, TablesError where
@@ -65,7 +65,7 @@ def write_report(
     history = tables.history
     tables.layout()  # raises where a newer release made them
     newest = latest(datetime.now(UTC))
-    facts = read_facts(tables, asked_for=as_of, not_after=newest, outages=outages)
+    facts = read_facts(tables, requested_as_of=as_of, not_after=newest, outages=outages)
     if facts is None:
         # The moment of the last rollup that judged nothing, for a cluster may hold no topic yet.
         published = published_as_of(history / "published")

@@ -48,7 +48,7 @@ def with_history(
     since = as_of.date() - timedelta(days=CHART_DAYS - 1)
     days = _days(daily, drawn | revived, min([since, *(_silent_day(row) for row in judged if _key(row) in revived)]))
     usual = _usual(baselines, drawn, as_of)
-    told = []
+    charted = []
     for row in judged:
         finding, key = row.finding, _key(row)
         if key in revived and finding.revival is not None:
@@ -60,8 +60,8 @@ def with_history(
             finding = replace(
                 finding, chart=_chart(days[key], {day for day in seen if day >= begin}, usual.get(key), as_of)
             )
-        told.append(replace(row, finding=finding))
-    return told
+        charted.append(replace(row, finding=finding))
+    return charted
 
 
 def _key(row: JudgedStream) -> _Key:

@@ -23,7 +23,7 @@ class Bar:
 
     kind: str
     height: float
-    told: str
+    description: str
     label: str | None = None
 
 
@@ -31,7 +31,7 @@ class Bar:
 class Grid:
     """Hours of the week as a grid of 24 columns and 7 rows: an SVG path for each kind of hour, a text for each day."""
 
-    told: str
+    description: str
     paths: Sequence[tuple[str, str]]
     days: Sequence[str]
 
@@ -51,8 +51,8 @@ def day_bars(days: Sequence[Day]) -> list[Bar]:
             bars.append(Bar("silent", 3.0, f"{when}: no record", label))
         else:
             records = f"{plural(day.records, 'record')} " if by_records and day.records is not None else "records "
-            told = f"{when}: {records}in {plural(day.hours, 'hour')}"
-            bars.append(Bar("active", max(6.0, round(100 * (value or 0) / top, 1)), told, label))
+            text = f"{when}: {records}in {plural(day.hours, 'hour')}"
+            bars.append(Bar("active", max(6.0, round(100 * (value or 0) / top, 1)), text, label))
     return bars
 
 
@@ -63,7 +63,7 @@ def days_caption(days: Sequence[Day]) -> str:
     return "Hours with records a day"
 
 
-def days_told(days: Sequence[Day]) -> str:
+def days_description(days: Sequence[Day]) -> str:
     """Return what a chart of days shows, for those who do not see it."""
     active = [day.date for day in days if day.hours]
     span = f"{len(days)} days to {days[-1].date.isoformat()}"
@@ -136,12 +136,12 @@ def trend_bars(trend: Sequence[Point], what: str) -> list[Bar]:
         if value is None:
             bars.append(Bar("unknown", 3.0, f"{point.as_of:%Y-%m-%d}: not known", label))
             continue
-        told = size(value) if what == "dead_bytes" else f"{value:,} of {plural(point.topics, 'topic')}"
+        text = size(value) if what == "dead_bytes" else f"{value:,} of {plural(point.topics, 'topic')}"
         bars.append(
             Bar(
                 ("active" if what == "live" else "dying") if value else "silent",
                 max(3.0, 100 * value / top),
-                f"{point.as_of:%Y-%m-%d}: {told}",
+                f"{point.as_of:%Y-%m-%d}: {text}",
                 label,
             )
         )
@@ -151,10 +151,10 @@ def trend_bars(trend: Sequence[Point], what: str) -> list[Bar]:
 def verdict_shares(tallies: Sequence[Tally], verdicts: Sequence[str]) -> list[tuple[str, float, float, int]]:
     """Return (verdict, begin, width, topics) of each part of a bar of width 100."""
     counts = {verdict: sum(tally.topics.get(verdict, 0) for tally in tallies) for verdict in verdicts}
-    total, begin, parts = sum(counts.values()), 0.0, []
+    total, begin, shares = sum(counts.values()), 0.0, []
     for verdict, count in counts.items():
         if count:
             width = 100 * count / total
-            parts.append((verdict, round(begin, 3), round(width, 3), count))
+            shares.append((verdict, round(begin, 3), round(width, 3), count))
             begin += width
-    return parts
+    return shares

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exporter.domain.drops import Drop, largest_day, runs
-from spark_rollups.drops import LOOKED_BACK, alike
+from spark_rollups.drops import LOOKBACK, alike
 from spark_rollups.report.fleet_drop import EarlierDrop, FleetDrop
 
 _DAY, _WEEK = timedelta(days=1), timedelta(weeks=1)
@@ -19,15 +19,15 @@ _EPOCH = date(1970, 1, 1)
 def read_drops(drops: DataFrame, as_of: datetime) -> tuple[FleetDrop, ...]:
     """Return the drops of the week before ``as_of``, by cluster; a few topics of each are collected."""
     today = as_of.date()
-    known = drops.where((F.col("date") < F.lit(today)) & (F.col("date") >= F.lit(today - LOOKED_BACK)))
+    known = drops.where((F.col("date") < F.lit(today)) & (F.col("date") >= F.lit(today - LOOKBACK)))
     few = F.slice(F.sort_array("topics"), 1, _NAMED).alias("few")
     rows = known.select("cluster", "date", "judged", F.size("topics").alias("low"), few).collect()
     days = [Drop(row.cluster, (row.date - _EPOCH).days, judged=row.judged, low=row.low) for row in rows]
     named = {(row.cluster, row.date): tuple(row.few) for row in rows}
-    told = [run for run in runs(days) if _day(run[-1]) >= (as_of - _WEEK).date()]
-    earlier = alike(known, days, told)
+    recent = [run for run in runs(days) if _day(run[-1]) >= (as_of - _WEEK).date()]
+    earlier = alike(known, days, recent)
     found = []
-    for run in sorted(told, key=lambda run: (run[0].cluster, run[0].day)):
+    for run in sorted(recent, key=lambda run: (run[0].cluster, run[0].day)):
         largest = largest_day(run)
         before = earlier.get((run[0].cluster, run[0].day))
         found.append(

@@ -389,7 +389,7 @@ class Report:
     """All of them, by cluster and name."""
     of_owner: bool = False
     zone: tzinfo = UTC
-    """The time zone in which moments are told."""
+    """The time zone in which moments are shown."""
     links: Links = NO_LINKS
 
     def section(self, key: str) -> Section:

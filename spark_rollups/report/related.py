@@ -47,7 +47,7 @@ def relations_of(related: Sequence[Mapping[str, Any]], as_of: datetime) -> dict[
     """Return what is known around each topic as of a moment, from rows of ``newest_relations``."""
     copies: dict[tuple[str, str], list[str]] = defaultdict(list)
     ordered = sorted(related, key=lambda row: (row["cluster"], row["topic"], row["topic_id"] or ""))
-    # A topic is not taken for unneeded because nobody could look at its copy of late.
+    # A topic is not taken for unneeded because its copy could not be read of late.
     for row in ordered:
         newest = row["newest"]
         if newest["replica_of_topic"] is not None:

@@ -37,7 +37,7 @@ LISTED_GAPS = 20
 LISTED_NAMES = 50
 """Topics of an incident that are named."""
 
-_PARTS = re.compile(r"[^._-]*[._-]*")
+_PIECES = re.compile(r"[^._-]*[._-]*")
 
 
 def to_html(report: Report) -> str:
@@ -89,16 +89,16 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class ActionGroup:
-    """What one owner has to do, as far as it is listed; ``rest`` is not."""
+    """What one owner has to do: the listed ``actions``, and how many more there are (``rest``)."""
 
     part: OwnerPart
-    listed: Sequence[Action]
+    actions: Sequence[Action]
     rest: int
 
     @property
     def total(self) -> int:
         """How many entries there are."""
-        return len(self.listed) + self.rest
+        return len(self.actions) + self.rest
 
 
 def _action(report: Report) -> list[ActionGroup]:
@@ -118,12 +118,12 @@ def _action(report: Report) -> list[ActionGroup]:
 
 
 def _context(report: Report) -> dict[str, Any]:
-    told = {
+    present = {
         verdict
         for tally in report.tallies
         for verdict in (*tally.topics, *tally.partitions, *(tally.topics_week_ago or ()))
     }
-    verdicts = [verdict.value for verdict in Verdict if verdict in told]
+    verdicts = [verdict.value for verdict in Verdict if verdict in present]
     owned = any(part.owner is not None for part in report.owners)
     clusters = {tally.cluster for tally in report.tallies}
     zone = report.zone
@@ -141,7 +141,7 @@ def _context(report: Report) -> dict[str, Any]:
         "owned": owned,
         "owner_names": [part.owner for part in report.owners if part.owner is not None],
         "live": [topic for topic in report.topics if topic.verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)],
-        "promises": wording.promise_lines(report.rules, report.promises),
+        "promise_lines": wording.promise_lines(report.rules, report.promises),
         "alarms": [wording.alarms(given) for given in report.promises],
         "trends": _trends(report),
         "moment": lambda when: wording.moment(when, zone),
@@ -265,21 +265,21 @@ _FILTERS = {
     "share": wording.share,
     "scope": _scope,
     "taken_for": wording.taken_for,
-    "told": _finding_groups,
-    "count_said": _count,
+    "finding_groups": _finding_groups,
+    "count_text": _count,
     "longest": _longest,
     "polls": _polls,
     "change": _change,
     "of_verdict": lambda counts, verdict: (counts or {}).get(verdict, 0),
     "number": lambda value: f"{value:,}",
-    "pieces": lambda name: [piece for piece in _PARTS.findall(wording.visible(name)) if piece],
+    "pieces": lambda name: [piece for piece in _PIECES.findall(wording.visible(name)) if piece],
     "plain": wording.in_plain_words,
     "readers": wording.readers,
     "reader_names": wording.reader_names,
     "command": wording.delete_command,
     "searched": _searched,
     "day_bars": drawing.day_bars,
-    "days_told": drawing.days_told,
+    "days_description": drawing.days_description,
     "days_caption": drawing.days_caption,
     "usual_grid": drawing.usual_grid,
     "now_grid": drawing.now_grid,

@@ -26,10 +26,10 @@ def taken_for(
     known = Entries(outages)
 
     @cache
-    def past() -> Mapping[str, PastScores]:
+    def fleet_scores() -> Mapping[str, PastScores]:
         return past_scores(maxima, as_of, outages)
 
-    def told(row: JudgedStream) -> JudgedStream:
+    def classified(row: JudgedStream) -> JudgedStream:
         revival, finding = row.finding.revival, row.finding
         if revival is None:
             return row
@@ -38,11 +38,11 @@ def taken_for(
         elif revival.score is None:
             what = None
         else:
-            scores = past()[TOPIC if finding.partition is None else PARTITION]
+            scores = fleet_scores()[TOPIC if finding.partition is None else PARTITION]
             what = PAUSE if scores.pause(np.array([revival.score]))[0] > 0.5 else OUTAGE
         return replace(row, finding=replace(finding, revival=replace(revival, taken_for=what)))
 
-    return [told(row) for row in judged]
+    return [classified(row) for row in judged]
 
 
 def _labelled(row: JudgedStream, revival: Revival, as_of: datetime, known: Entries[Outage]) -> bool:

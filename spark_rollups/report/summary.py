@@ -28,7 +28,7 @@ def summary_of_owner(owner: str | None, counts: Counts, facts: Facts, zone: tzin
 
 
 def _news(counts: Counts) -> str:
-    told = [f"{_count(counts.died)} died" if counts.died else "nothing died"]
+    phrases = [f"{_count(counts.died)} died" if counts.died else "nothing died"]
     for count, singular, several in (
         (counts.came_back, "came back", "came back"),
         (counts.still_dead, "is still dead", "are still dead"),
@@ -37,15 +37,15 @@ def _news(counts: Counts) -> str:
         (Count(counts.without_records.topics), "holds no record", "hold no record"),
     ):
         if count:
-            told.append(f"{_count(count)} {singular if count.topics + count.partitions == 1 else several}")
-    return ", ".join(told[:-1]) + (" and " if len(told) > 1 else "") + told[-1]
+            phrases.append(f"{_count(count)} {singular if count.topics + count.partitions == 1 else several}")
+    return ", ".join(phrases[:-1]) + (" and " if len(phrases) > 1 else "") + phrases[-1]
 
 
 def _count(count: Count) -> str:
-    parts = [plural(count.topics, "topic")] if count.topics else []
+    amounts = [plural(count.topics, "topic")] if count.topics else []
     if count.partitions:
-        parts.append(plural(count.partitions, "partition" if not count.topics else "single partition"))
-    return " and ".join(parts)
+        amounts.append(plural(count.partitions, "partition" if not count.topics else "single partition"))
+    return " and ".join(amounts)
 
 
 def then(facts: Facts, zone: tzinfo) -> str:
@@ -72,10 +72,10 @@ def warnings(facts: Facts, zone: tzinfo) -> Iterable[str]:
             f"No topic has a verdict at or before {moment(facts.as_of, zone)}. See that the exporter writes its "
             "history here, run `topic-liveness rollup` on it, then the report again."
         )
-    if facts.asked_for is not None and facts.asked_for - facts.as_of > _STALE:
+    if facts.requested_as_of is not None and facts.requested_as_of - facts.as_of > _STALE:
         yield (
-            f"Asked for {moment(facts.asked_for, zone)}, but the newest verdicts before it are "
-            f"{duration((facts.asked_for - facts.as_of).total_seconds())} older: has the rollup stopped?"
+            f"Asked for {moment(facts.requested_as_of, zone)}, but the newest verdicts before it are "
+            f"{duration((facts.requested_as_of - facts.as_of).total_seconds())} older: has the rollup stopped?"
         )
     for coverage in facts.coverage:
         warning = _coverage_warning(coverage, facts, zone)

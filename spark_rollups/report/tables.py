@@ -1,7 +1,7 @@
 """Tables -> facts: what the report reads of the verdicts and of all around them, and the order of its queries.
 
 Each table is read once and comes as Arrow. What is collected grows with topics, and with the partitions that have
-something to tell beside their topic; never with all partitions.
+findings that differ from those of their topic; never with all partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from spark_rollups.report.wording import in_plain_words
 from spark_rollups.tables import Tables
 
 OWNED_FOR = timedelta(days=14)
-"""How far back the inventory is asked for owners: exporters write it daily."""
+"""How far back owners are read from the inventory: exporters write it daily."""
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)
@@ -77,43 +77,47 @@ _Row = dict[str, Any]
 
 
 def read_facts(
-    tables: Tables, *, asked_for: datetime | None, not_after: datetime | None = None, outages: Sequence[Outage] = ()
+    tables: Tables,
+    *,
+    requested_as_of: datetime | None,
+    not_after: datetime | None = None,
+    outages: Sequence[Outage] = (),
 ) -> Facts | None:
     """Read what the report needs from the Delta tables; nothing is written.
 
-    The verdicts are the newest ones at or before ``asked_for`` (None: ``not_after``). Returns None where there are
-    none and ``asked_for`` is None too. A table that does not exist yet counts as empty. Raises TablesError where one
-    lost a commit.
+    The verdicts are the newest ones at or before ``requested_as_of`` (None: ``not_after``). Returns None where there
+    are none and ``requested_as_of`` is None too. A table that does not exist yet counts as empty. Raises TablesError
+    where one lost a commit.
     """
     verdicts = tables.read("verdicts")
-    runs = _runs(verdicts, asked_for or not_after)
-    as_of = runs[-1] if runs else asked_for
+    runs = _runs(verdicts, requested_as_of or not_after)
+    as_of = runs[-1] if runs else requested_as_of
     if as_of is None:
         return None
     weekly = weekly_runs(runs, as_of)
     week_ago = max((run for run in runs if run <= as_of - WEEK), default=None)
     judged = _judged(verdicts, as_of, week_ago)
-    past = _counts_of_runs(verdicts, {*weekly, as_of}, week_ago, as_of)
+    run_counts = _counts_of_runs(verdicts, {*weekly, as_of}, week_ago, as_of)
     related = _collected(newest_relations(tables.read("relations"), weekly, as_of))
-    tallies = _tallies(past, as_of, week_ago)
+    tallies = _tallies(run_counts, as_of, week_ago)
     seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
     judged = with_history(judged, tables.read("daily"), tables.read("baselines"), seen.days_seen, as_of)
     known = [*outages, *acknowledged_outages(tables, as_of)]
     judged = taken_for(judged, tables.read("maxima"), as_of, known)
     return Facts(
         as_of=as_of,
-        asked_for=asked_for,
+        requested_as_of=requested_as_of,
         first_as_of=runs[0] if runs else None,
         week_ago_as_of=week_ago,
         judged=tuple(judged),
-        gone=_gone(past, week_ago, {row.key for row in judged}),
+        gone=_gone(run_counts, week_ago, {row.key for row in judged}),
         tallies=tallies,
-        trend=_trend(past, weekly, related),
-        incidents=_incidents(past, [run for run in runs if run > as_of - WEEK]),
+        trend=_trend(run_counts, weekly, related),
+        incidents=_incidents(run_counts, [run for run in runs if run > as_of - WEEK]),
         coverage=seen.clusters,
         rules=_rules(judged),
         promises=_promises(tables.read("calibration"), as_of),
-        week_ago=_verdicts_of(past, week_ago),
+        week_ago=_verdicts_of(run_counts, week_ago),
         relations=relations_of(related, as_of),
         owners=_owners(tables.read("inventory"), as_of),
         drops=read_drops(tables.read("drops"), as_of) if tables.exists("drops") else (),
@@ -168,7 +172,7 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
     spoken_for = F.coalesce(
         F.col("topic_seen_as.verdict").isin(*_DEAD) | (F.col("seen_as") == F.col("topic_seen_as")), F.lit(False)
     )
-    told = rows.where(whole | (news & ~spoken_for)).select(
+    reported = rows.where(whole | (news & ~spoken_for)).select(
         *_COLUMNS,
         "revived",
         F.coalesce("dead_then", F.lit(False)).alias("dead_then"),
@@ -176,7 +180,7 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
         F.col("was.expected_by").alias("was_expected_by"),
         F.col("was.silence_score").alias("was_score"),
     )
-    return [_row(row) for row in _collected(told)]
+    return [_row(row) for row in _collected(reported)]
 
 
 def _row(row: _Row) -> JudgedStream:
@@ -209,30 +213,32 @@ def _counts_of_runs(
     held = (F.col("verdict") == Verdict.HELD.value) & F.col("as_of").between(literal(as_of - WEEK), literal(as_of))
     of_week = then | F.col("as_of").isin(*(literal(run) for run in sorted(weekly)))
     whole = F.col("partition").isNull()
-    listed = whole & F.col("verdict").isin(*_DEAD, Verdict.HELD.value)
+    dead_or_held = whole & F.col("verdict").isin(*_DEAD, Verdict.HELD.value)
     of_topic = ("topic", "topic_id", "partitions", "last_advance", "expected_by", "silence_seconds", "evidence")
     return _collected(
         verdicts.where(of_week | held)
         .groupBy("as_of", "cluster", whole.alias("whole"), "verdict", "incident")
         .agg(
             F.count("*").alias("rows"),
-            F.collect_list(F.when(listed, F.struct(*of_topic))).alias("topics"),
+            F.collect_list(F.when(dead_or_held, F.struct(*of_topic))).alias("topics"),
             F.collect_list(F.when(then & whole, F.struct("topic", "topic_id"))).alias("then"),
         )
     )
 
 
-def _verdicts_of(past: Sequence[_Row], week_ago: datetime | None) -> Mapping[TopicKey, str] | None:
+def _verdicts_of(run_counts: Sequence[_Row], week_ago: datetime | None) -> Mapping[TopicKey, str] | None:
     if week_ago is None:
         return None
     return {
-        TopicKey(row["cluster"], one["topic"], one["topic_id"]): row["verdict"] for row in past for one in row["then"]
+        TopicKey(row["cluster"], one["topic"], one["topic_id"]): row["verdict"]
+        for row in run_counts
+        for one in row["then"]
     }
 
 
-def _tallies(past: Sequence[_Row], as_of: datetime, week_ago: datetime | None) -> tuple[Tally, ...]:
+def _tallies(run_counts: Sequence[_Row], as_of: datetime, week_ago: datetime | None) -> tuple[Tally, ...]:
     counts: dict[tuple[datetime, str, bool], Counter[str]] = defaultdict(Counter)
-    for row in past:
+    for row in run_counts:
         counts[(row["as_of"], row["cluster"], row["whole"])][row["verdict"]] += row["rows"]
 
     def in_order(at: datetime, cluster: str, *, whole: bool) -> dict[str, int]:
@@ -247,24 +253,26 @@ def _tallies(past: Sequence[_Row], as_of: datetime, week_ago: datetime | None) -
             None if week_ago is None else in_order(week_ago, cluster, whole=True),
             None if week_ago is None else in_order(week_ago, cluster, whole=False),
         )
-        for cluster in sorted({row["cluster"] for row in past if row["as_of"] in (as_of, week_ago)})
+        for cluster in sorted({row["cluster"] for row in run_counts if row["as_of"] in (as_of, week_ago)})
     )
 
 
-def _gone(past: Sequence[_Row], week_ago: datetime | None, still_judged: set[TopicKey]) -> tuple[JudgedStream, ...]:
+def _gone(
+    run_counts: Sequence[_Row], week_ago: datetime | None, still_judged: set[TopicKey]
+) -> tuple[JudgedStream, ...]:
     found = []
-    for row in past:
+    for row in run_counts:
         if row["as_of"] != week_ago or row["verdict"] not in _DEAD:
             continue
         for topic in row["topics"]:
             key = TopicKey(row["cluster"], topic["topic"], topic["topic_id"])
-            found.append(JudgedStream(key, _told_then(row["verdict"], topic), topic["partitions"], 0))
+            found.append(JudgedStream(key, _past_finding(row["verdict"], topic), topic["partitions"], 0))
     return tuple(sorted((row for row in found if row.key not in still_judged), key=lambda row: str(row.key)))
 
 
-def _told_then(verdict: str, topic: _Row) -> Finding:
+def _past_finding(verdict: str, topic: _Row) -> Finding:
     """Return the columns of past verdicts of a topic that the report reads."""
-    told = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
+    columns = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
     return Finding(
         partition=None,
         verdict=verdict,
@@ -274,15 +282,15 @@ def _told_then(verdict: str, topic: _Row) -> Finding:
         max_silence_seconds=None,
         silence_score=None,
         records_7d=0,
-        **told,
+        **columns,
     )
 
 
-def _trend(past: Sequence[_Row], weekly: Sequence[datetime], related: Sequence[_Row]) -> tuple[Point, ...]:
+def _trend(run_counts: Sequence[_Row], weekly: Sequence[datetime], related: Sequence[_Row]) -> tuple[Point, ...]:
     sizes = {(row["cluster"], row["topic"], row["topic_id"]): row["sizes"] for row in related}
     points = []
     for number, run in enumerate(weekly):
-        rows = [row for row in past if row["as_of"] == run and row["whole"]]
+        rows = [row for row in run_counts if row["as_of"] == run and row["whole"]]
         dead = [
             (row["cluster"], topic["topic"], topic["topic_id"])
             for row in rows
@@ -296,10 +304,10 @@ def _trend(past: Sequence[_Row], weekly: Sequence[datetime], related: Sequence[_
     return tuple(points)
 
 
-def _incidents(past: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident, ...]:
+def _incidents(run_counts: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident, ...]:
     """Return the incidents by cluster and name; what was held without one, by runs one after the other."""
     held: dict[tuple[str, str | None], dict[datetime, list[_Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in past:
+    for row in run_counts:
         if row["verdict"] == Verdict.HELD and row["as_of"] in runs:
             held[row["cluster"], row["incident"]][row["as_of"]].append(row)
     found = []
@@ -313,7 +321,7 @@ def _incidents(past: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident
         for span in spans:
             rows = [row for run in span for row in of_run[run]]
             topics = {topic["topic"]: topic for row in rows if row["whole"] for topic in row["topics"]}
-            one = _told_then(Verdict.HELD.value, topics[min(topics)]) if topics else None
+            one = _past_finding(Verdict.HELD.value, topics[min(topics)]) if topics else None
             found.append(
                 Incident(
                     cluster=cluster,

@@ -63,9 +63,9 @@ def ranges(numbers: Sequence[int], limit: int = 12) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    told = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:limit])
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:limit])
     left = sum(b - a + 1 for a, b in runs[limit:])
-    return f"{told} and {left:,} more" if left else told
+    return f"{text} and {left:,} more" if left else text
 
 
 def visible(text: str) -> str:
@@ -111,16 +111,16 @@ def in_plain_words(finding: Finding) -> str:
         return f"{unread}No record was ever seen being written."
     if finding.silence_seconds is None:
         return f"{unread}How long it is silent is not known."
-    told = f"{unread}Nothing was written for {duration(finding.silence_seconds)}."
+    sentence = f"{unread}Nothing was written for {duration(finding.silence_seconds)}."
     if finding.revival is not None and finding.verdict not in SILENT:
         return f"It was dead, and is written again, last {formatting.ago(finding.silence_seconds)}."
     if finding.rule == OVERRIDE:
         limit = finding.max_silence_seconds
         rule = "decides its verdict" if limit is None else f"allows {duration(limit)}"
-        return f"{told} The configuration {rule}."
+        return f"{sentence} The configuration {rule}."
     if finding.rule == SCHEDULE:
-        return f"{told} A run that its schedule has due did not come." if finding.verdict in _NOT_COME else told
-    return " ".join(part for part in (told, _before(finding, finding.last_advance), _missed(finding)) if part)
+        return f"{sentence} A run that its schedule has due did not come." if finding.verdict in _NOT_COME else sentence
+    return " ".join(part for part in (sentence, _before(finding, finding.last_advance), _missed(finding)) if part)
 
 
 def _before(finding: Finding, last_advance: datetime) -> str:
@@ -219,22 +219,22 @@ def _number(value: float) -> str:
 
 def alarms(given: Promise) -> str:
     """Return how often deaths of one kind were false, and what of real outages was seen."""
-    told = "none of its past silences could be judged yet"
+    text = "none of its past silences could be judged yet"
     if given.realised is not None and given.realised_low is not None and given.realised_high is not None:
-        told = (
+        text = (
             f"{plural(given.false_alarms, 'false alarm')} in "
             f"{given.topic_weeks:,} topic-weeks, {rate(given.realised)} per 1,000 "
             f"({rate(given.realised_low)} to {rate(given.realised_high)} with 95 % confidence)"
         )
     if given.promised is not None:
-        told += f"; promised are at most {of_weeks(given.promised, given.topics)}"
+        text += f"; promised are at most {of_weeks(given.promised, given.topics)}"
     if given.outages and given.outages_alarmed is not None:
-        told += f"; {given.outages_alarmed:,} of {given.outages:,} repaired outages were called dead"
+        text += f"; {given.outages_alarmed:,} of {given.outages:,} repaired outages were called dead"
     if given.alarms_a_week is not None:
-        told += f"; past today's threshold expect about {given.alarms_a_week:.2g} alarms a week, false or in an outage"
+        text += f"; past today's threshold expect about {given.alarms_a_week:.2g} alarms a week, false or in an outage"
     if given.outages_seen is not None:
-        told += f"; {given.outages_seen:.0%} of the past outages would have passed it"
-    return f"{given.kind.capitalize()}s: {told}."
+        text += f"; {given.outages_seen:.0%} of the past outages would have passed it"
+    return f"{given.kind.capitalize()}s: {text}."
 
 
 def promise_lines(rules: Sequence[RuleInForce], given: Sequence[Promise]) -> tuple[tuple[str, ...], ...]:

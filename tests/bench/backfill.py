@@ -90,10 +90,10 @@ def measure(bootstrap: str, pace: Pace, weeks: int) -> tuple[list[float], str]:
             [*command, "--horizon", f"{weeks}w"], env={**os.environ, **settings}, stderr=subprocess.PIPE, text=True
         ) as running:
             took = polls(bootstrap, running, math.inf)
-            said = running.stderr.read() if running.stderr else ""
+            output = running.stderr.read() if running.stderr else ""
         if running.returncode:
-            raise SystemExit(said)
-        return took, said.splitlines()[-1]
+            raise SystemExit(output)
+        return took, output.splitlines()[-1]
 
 
 def main() -> None:
@@ -120,9 +120,9 @@ def main() -> None:
         p90 = ordered[math.ceil(0.9 * len(ordered)) - 1]
         print(f"{pace!s:<28}{len(took):>7}{statistics.median(ordered):>9.0f}{p90:>9.0f}{ordered[-1]:>9.0f}")
     print()
-    for pace, _, said in rows:
-        if said:
-            print(f"{pace}: {said}")
+    for pace, _, summary in rows:
+        if summary:
+            print(f"{pace}: {summary}")
 
 
 if __name__ == "__main__":

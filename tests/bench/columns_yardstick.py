@@ -98,8 +98,8 @@ class Table:
 
     def _ask(self, spec: int) -> npt.NDArray[np.int64]:
         found = np.empty(len(self._rows), np.int64)
-        for rows, asked in self._asking[spec]:
-            found[rows] = [each.offset for each in self._consumer.offsets_for_times(asked, timeout=30)]
+        for rows, partitions in self._asking[spec]:
+            found[rows] = [each.offset for each in self._consumer.offsets_for_times(partitions, timeout=30)]
         return found
 
     def _ask_newest(self, rows: npt.NDArray[np.int64]) -> None:
@@ -107,8 +107,8 @@ class Table:
             led = rows[self._leader[rows] == leader]
             for start in range(0, len(led), CHUNK):
                 part = led[start : start + CHUNK]
-                asked = {TopicPartition(*self._rows[row]): OffsetSpec.max_timestamp() for row in part}
-                answers = self._admin.list_offsets(asked, request_timeout=30).values()
+                specs = {TopicPartition(*self._rows[row]): OffsetSpec.max_timestamp() for row in part}
+                answers = self._admin.list_offsets(specs, request_timeout=30).values()
                 self._newest[part] = [each.result().timestamp / 1000 for each in answers]
 
     def _render(self, now: float) -> bytes:

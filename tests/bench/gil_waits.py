@@ -36,7 +36,7 @@ SHOWN = (
 
 
 class _Watch:
-    """A thread that naps, and notes how much later than asked it wakes, by the step that runs."""
+    """A thread that naps, and records how much later than requested it wakes, by the step that runs."""
 
     def __init__(self) -> None:
         self.longest: dict[str, list[float]] = {}

@@ -95,8 +95,8 @@ def run(bootstrap: str, groups: int, partitions: int, rounds: int) -> Figures:
         walls.append(time.perf_counter() - began)
         cpus.append(time.process_time() - cpu)
     if not sweep.complete or sweep.read != groups:
-        told = ", ".join(f"{reason} {count}" for reason, count in [*sweep.failures.items(), *sweep.unlisted.items()])
-        raise SystemExit(f"{sweep.read} of {groups} groups were read ({told}): the figures would be wrong")
+        reasons = ", ".join(f"{reason} {count}" for reason, count in [*sweep.failures.items(), *sweep.unlisted.items()])
+        raise SystemExit(f"{sweep.read} of {groups} groups were read ({reasons}): the figures would be wrong")
     series = GroupSeries("bench")
     series.update(sweep, snapshot.metadata.topics)
     began = time.perf_counter()

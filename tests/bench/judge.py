@@ -90,7 +90,7 @@ def measured(rounds: int, work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Print the table, and save it as JSON when asked."""
+    """Print the table, and save it as JSON where requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, default=100_000, help="how many (multiple of 10)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds a median is taken over")
@@ -113,17 +113,17 @@ def main() -> None:
     made: list[ExpectationSet] = []
     rows = expectations.published.rows.of_cluster("bench")
     ready = measured(1, lambda: made.append(ExpectationSet(rows)))
-    kept, peak = resident(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    ready_mib, peak = resident(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     snapshot = readings(count)
-    promises = made[0]
+    expectation_set = made[0]
     since = np.array([reading.activity.silent_since for reading in snapshot.readings.values()], dtype=np.float64)
     silences = JudgedSilences(np.flatnonzero(rows.partition >= 0), since, np.full(count, NOW))
-    detector, configured = Detector(promises), overrides(count)
+    detector, configured = Detector(expectation_set), overrides(count)
     figures = {
         "load expectations": load,
         "get them ready": ready,
-        "score with numpy": measured(rounds, lambda: promises.judge(silences, NOW)),
-        "judge a whole poll": measured(rounds, lambda: Detector(promises).assess(snapshot, NOW)),
+        "score with numpy": measured(rounds, lambda: expectation_set.judge(silences, NOW)),
+        "judge a whole poll": measured(rounds, lambda: Detector(expectation_set).assess(snapshot, NOW)),
         "every topic overridden": measured(
             rounds, lambda: detector.assess(snapshot, NOW, lambda topic: configured.of("bench", topic, NOW))
         ),
@@ -132,7 +132,7 @@ def main() -> None:
     for step, seconds in figures.items():
         print(f"{step:<24}{seconds * 1000:>9.0f} ms")
     print(
-        f"expectations take {loaded - before:.0f} MiB, {kept - loaded:.0f} MiB more when ready, "
+        f"expectations take {loaded - before:.0f} MiB, {ready_mib - loaded:.0f} MiB more when ready, "
         f"{peak - before:.0f} MiB for a moment"
     )
     holds = longest_waits(snapshot, expectations.published)
@@ -140,9 +140,9 @@ def main() -> None:
         "a scrape beside a step waits at most: " + ", ".join(f"{step} {at * 1000:.0f} ms" for step, at in holds.items())
     )
     if arguments.json:
-        mib = {"loaded": loaded - before, "ready": kept - loaded, "peak": peak - before}
-        told = {"partitions": count, "seconds": figures, "mib": mib, "holds": holds}
-        arguments.json.write_text(json.dumps(told, indent=2) + "\n")
+        mib = {"loaded": loaded - before, "ready": ready_mib - loaded, "peak": peak - before}
+        content = {"partitions": count, "seconds": figures, "mib": mib, "holds": holds}
+        arguments.json.write_text(json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ _DAYS = 14
 
 @dataclass(frozen=True, slots=True)
 class Spooled:
-    """What a spool tells in the end: files that cannot be read, rows told twice, and records between windows."""
+    """A spool in the end: files that cannot be read, rows that are there twice, and records between windows."""
 
     files: int
     torn: int
@@ -122,11 +122,11 @@ def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -
     for number in range(kills + 1):
         with Exporter(folder, bootstrap, **_SETTINGS) as exporter:
             await_polls(exporter, 1)
-            told = exporter.value(_LOST, kafka_cluster="default")
+            reported = exporter.value(_LOST, kafka_cluster="default")
             removed += summed(exporter, _REMOVED)
             if truth is not None:
                 lost.append(truth)
-                wrong.append(abs(truth - (told or 0.0)))
+                wrong.append(abs(truth - (reported or 0.0)))
             if number == kills:
                 await_polls(exporter, 3)
                 assert exporter.end() == 0, "the last one ends well"
@@ -192,7 +192,7 @@ def column(path: Location, name: str, row: type[Row] = Coverage) -> list[Any]:
 
 def spooled(history: Path) -> Spooled:
     """Read a whole spool."""
-    torn, keys, told = 0, [], defaultdict[int, list[tuple[int, int]]](list)
+    torn, keys, offsets = 0, [], defaultdict[int, list[tuple[int, int]]](list)
     files = finished_files(history / "spool")
     for row, table in TABLES.items():
         for file in finished_files(history / "spool", [table]):
@@ -206,9 +206,9 @@ def spooled(history: Path) -> Spooled:
                 for partition, start, first, end in zip(*(column(file.path, name, row) for name in names), strict=True):
                     keys.append((partition, start))
                     if end is not None:
-                        told[partition].append((first, end))
+                        offsets[partition].append((first, end))
     double, gaps = len(keys) - len(set(keys)), 0
-    for spans in told.values():
+    for spans in offsets.values():
         spans.sort()
         double += sum(first < before for (_, before), (first, _) in pairwise(spans))
         gaps += sum(first > before for (_, before), (first, _) in pairwise(spans))
@@ -288,10 +288,10 @@ class Rollups:
     def run(self, history: Path) -> Mapping[str, float]:
         """Run a rollup to its end and return the seconds of each stage. Raises CalledProcessError where it fails."""
         running = self.start(history)
-        said, complained = running.communicate(timeout=900)
+        output, errors = running.communicate(timeout=900)
         if running.returncode:
-            raise subprocess.CalledProcessError(running.returncode, running.args, said, complained)
-        lines = [line.split() for line in said.splitlines()]
+            raise subprocess.CalledProcessError(running.returncode, running.args, output, errors)
+        lines = [line.split() for line in output.splitlines()]
         return {line[0]: float(line[1]) for line in lines if len(line) > 2 and line[2] == "s"}
 
     def kill(self, history: Path, after: float) -> None:
@@ -345,7 +345,7 @@ def kill_rollups(folder: Path, kills: int, drawn: random.Random) -> tuple[Rolled
 
 
 def main() -> int:
-    """Print what was found, and save it as JSON when asked."""
+    """Print what was found, and save it as JSON where requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", type=int, default=60, help="how often serve is killed")
     parser.add_argument("--rollup", type=int, default=5, help="how often rollup is killed; 0: leave rollups out")

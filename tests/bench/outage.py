@@ -155,7 +155,7 @@ def survive(jars: Path, folder: Path, outages: int) -> Survived:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One poll: wall seconds, requests on the wire, look-ups (partitions asked about), and why some were not read."""
+    """One poll: wall seconds, requests on the wire, look-ups (partitions), and why some were not read."""
 
     step: str
     seconds: float
@@ -212,7 +212,7 @@ def measure(trio: Trio, partitions: int, polls: int) -> Iterator[Row]:
 
 
 def main() -> None:
-    """Print the table, and save it as JSON when asked."""
+    """Print the table, and save it as JSON where requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=3000, help="how many partitions, a multiple of 3")
     parser.add_argument("--polls", type=int, default=3, help="polls while a broker is gone")
@@ -238,13 +238,13 @@ def main() -> None:
     print(f"restarts survived: {sum(survived.restarts.values())} {survived.restarts or ''}")
     print(f"polls: {survived.polls}; good again within a minute: {survived.well_after} of {survived.outages}")
     if arguments.json:
-        told: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "kafka": KAFKA_VERSION,
             "partitions": arguments.partitions,
             "polls": [asdict(row) for row in rows],
         }
-        told["survived"] = asdict(survived)
-        arguments.json.write_text(json.dumps(told, indent=2) + "\n")
+        figures["survived"] = asdict(survived)
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

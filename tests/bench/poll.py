@@ -244,9 +244,9 @@ def inspect(bench: Bench, bootstrap: str, snapshot: Snapshot) -> None:
             "bench", SystemClock(), interval=300, producers=producers, log_sizes=not producers, client=client
         )
         inspector.accept(snapshot)
-        look = bench.measure(step, len(snapshot.readings), inspector.inspect, beside=process.pid)
-        if look.problem or look.failures:
-            raise SystemExit(f"{step}: {look.problem or dict(look.failures)}: the figures would be wrong")
+        inspection = bench.measure(step, len(snapshot.readings), inspector.inspect, beside=process.pid)
+        if inspection.problem or inspection.failures:
+            raise SystemExit(f"{step}: {inspection.problem or dict(inspection.failures)}: the figures would be wrong")
     process.close()
 
 
@@ -277,19 +277,19 @@ def measure(workbench: Workbench, partitions: int, rounds: int) -> Figures:
     child.start()
     theirs.close()
     try:
-        while not isinstance(said := pipe.recv(), Figures):
-            touch(workbench, said)
+        while not isinstance(received := pipe.recv(), Figures):
+            touch(workbench, received)
             pipe.send(None)
     except EOFError:
         raise SystemExit("the measuring process ended without figures") from None
     finally:
         child.join()
         pipe.close()
-    return said
+    return received
 
 
 def main() -> None:
-    """Print the tables, and save them as JSON when asked."""
+    """Print the tables, and save them as JSON where requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=8000, help="how many partitions")
     parser.add_argument("--rounds", type=int, default=5, help="rounds a median of steps is taken over")
@@ -325,9 +325,9 @@ def main() -> None:
     )
     show(costs, held_against)
     if arguments.json:
-        told = {"kafka": KAFKA_VERSION, "partitions": arguments.partitions, **asdict(figures)}
-        told["exporter"] = as_json(costs, held_against)
-        arguments.json.write_text(json.dumps(told, indent=2) + "\n")
+        content = {"kafka": KAFKA_VERSION, "partitions": arguments.partitions, **asdict(figures)}
+        content["exporter"] = as_json(costs, held_against)
+        arguments.json.write_text(json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

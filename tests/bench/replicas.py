@@ -73,7 +73,7 @@ class Bench:
         assert found is not None
         readings = [reading.state for reading in found.readings.values()]
         states = {state: readings.count(state) for state in dict.fromkeys(readings)}
-        return Cycle(name, len(readings), found.asked, cpu, wall, states)
+        return Cycle(name, len(readings), found.lookups, cpu, wall, states)
 
     def close(self) -> None:
         """Take the topics away."""

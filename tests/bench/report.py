@@ -222,9 +222,9 @@ def measure(spark: SparkSession, browser: Browser, folder: Path, partitions: int
     began, cpu = time.monotonic(), time.process_time()
     paths = write_report(Tables(spark, folder / "history"), as_of=None, output=folder / "report")
     took, python = time.monotonic() - began, time.process_time() - cpu
-    told = json.loads((folder / "report" / paths.json.name).read_text(encoding="utf-8"))
-    if told["counts"]["dead_topics"] != dead or len(told["topics"]) != partitions // PER_TOPIC:
-        raise SystemExit(f"{dead} topics are dead, the report tells of {told['counts']}")
+    content = json.loads((folder / "report" / paths.json.name).read_text(encoding="utf-8"))
+    if content["counts"]["dead_topics"] != dead or len(content["topics"]) != partitions // PER_TOPIC:
+        raise SystemExit(f"{dead} topics are dead, the report tells of {content['counts']}")
     sizes = [path.stat().st_size for path in (folder / "report").rglob("*.*")]
     return Cost(
         partitions,

@@ -39,9 +39,9 @@ TOPICS_A_FILE = 50
 DAY = 24.0
 DUCKDB = "2.0.0"
 POLLED_WEEKS = 3
-"""So long a past is held against itself with ``--polled``: once told by a backfill, once by polls.
+"""The weeks of history that ``--polled`` measures twice: once written by a backfill, once by polls.
 
-Of so much streams are judged in slots of five minutes.
+From so many weeks on streams are judged in slots of five minutes.
 """
 
 
@@ -98,21 +98,21 @@ def _stream(number: int, random: np.random.Generator, clock: Clock) -> Stream:
 def write_history(history: Path, later: Path, partitions: int, weeks: int, polled_weeks: int) -> tuple[int, int]:
     """Write so many weeks of spool files, and those of the next day into ``later``; return their windows.
 
-    The last ``polled_weeks`` of them, and then the day too, are as polls tell them: windows and coverage of five
-    minutes, and an inventory a day. The rest is as a backfill tells it: windows of an hour.
+    The last ``polled_weeks`` of them, and then the day too, are as polls write them: windows and coverage of five
+    minutes, and an inventory a day. The rest is as a backfill writes it: windows of an hour.
     """
     until, coarse = float(weeks * HOURS_A_WEEK), float((weeks - polled_weeks) * HOURS_A_WEEK)
     slot, source = (BY_FIVE.hours, Source.POLL) if polled_weeks else (BY_HOUR.hours, Source.BACKFILL)
-    past = day = 0
+    before = day = 0
     for part, fleet in enumerate(fleets(partitions, weeks + 1, seed=4)):
-        past += write_spool(fleet, history, until=coarse, part=part) if coarse else 0
+        before += write_spool(fleet, history, until=coarse, part=part) if coarse else 0
         if polled_weeks:
             polled = 2 * 10**6 + part
-            past += write_spool(fleet, history, since=coarse, until=until, part=polled, slot=slot, source=source)
+            before += write_spool(fleet, history, since=coarse, until=until, part=polled, slot=slot, source=source)
         day += write_spool(
             fleet, later, since=until, until=until + DAY, every=DAY, part=10**6 + part, slot=slot, source=source
         )
-    return past, day
+    return before, day
 
 
 def yardstick(history: Path) -> str:
@@ -123,8 +123,8 @@ def yardstick(history: Path) -> str:
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, f"duckdb=={DUCKDB}"], check=True)
     script = Path(__file__).with_name("rollup_yardstick.py")
-    told = subprocess.run([python, script, history / "spool"], capture_output=True, text=True, check=True).stdout
-    took = json.loads(told)
+    output = subprocess.run([python, script, history / "spool"], capture_output=True, text=True, check=True).stdout
+    took = json.loads(output)
     return (
         f"DuckDB {DUCKDB} makes {took['daily']} rows of days and {took['sums']} sums of the same files in "
         f"{took['wall']:.1f} s, {took['cpu']:.1f} s of CPU"
@@ -138,19 +138,21 @@ def measure(case: Case, *, beside: bool = False) -> Measured:
     with tempfile.TemporaryDirectory(prefix="bench-rollup-") as folder:
         history, later = Path(folder, "history"), Path(folder, "later")
         began = time.monotonic()
-        past, day = write_history(history, later, case.partitions, weeks, case.polled_weeks)
+        before, day = write_history(history, later, case.partitions, weeks, case.polled_weeks)
         spool = on_disk(history)
-        print(f"{case}: {past + day} windows written in {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+        print(
+            f"{case}: {before + day} windows written in {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True
+        )
         if beside:
             print(yardstick(history))
         end = MONDAY + weeks * HOURS_A_WEEK * 3600.0
         more = case.options(Path(folder))
-        runs = [run(f"{weeks} weeks", history, end, past, streams, more)]
-        _all_arrived(history, past, case)
+        runs = [run(f"{weeks} weeks", history, end, before, streams, more)]
+        _all_arrived(history, before, case)
         for path in sorted(later.rglob("*.parquet")):
             path.rename(history / path.relative_to(later))
         runs.append(run("one more day", history, end + DAY * 3600.0, day, streams, more))
-        _all_arrived(history, past + day, case)
+        _all_arrived(history, before + day, case)
     return Measured(case, runs, spool, os.getloadavg()[0])
 
 
@@ -220,8 +222,8 @@ def _against(before: Measured, after: Measured) -> Iterator[str]:
     ratios = [_ratios(*both) for both in zip(before.runs, after.runs, strict=True)]
     times = after.case.partitions / before.case.partitions
     for (wall, cpu, rss, pss), each in zip(ratios, after.runs, strict=True):
-        told = f"wall x {wall:.2f}, CPU x {cpu:.2f}, RSS x {rss:.2f}, PSS x {pss:.2f}"
-        yield f"{before.case} -> {after.case}, {each.name}: {told}"
+        text = f"wall x {wall:.2f}, CPU x {cpu:.2f}, RSS x {rss:.2f}, PSS x {pss:.2f}"
+        yield f"{before.case} -> {after.case}, {each.name}: {text}"
         if times > 1:
             doubled = (ratio ** (1 / math.log2(times)) for ratio in (wall, cpu))
             yield "    twice the partitions: wall x {:.2f}, CPU x {:.2f}".format(*doubled)
@@ -237,7 +239,7 @@ def _ratios(before: Run, after: Run) -> tuple[float, float, float, float]:
 
 
 def main() -> int:
-    """Print the tables, and save them as JSON when asked."""
+    """Print the tables, and save them as JSON where requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, nargs="+", default=[20_000], help="how many, twelve a topic")
     parser.add_argument(
@@ -262,14 +264,14 @@ def main() -> int:
     parser.add_argument("--yardstick", action="store_true", help="also print what DuckDB takes for the sums")
     parser.add_argument("--save", type=Path, metavar="FILE", help="also write the figures to this file, as JSON")
     options = parser.parse_args()
-    told = [(POLLED_WEEKS, 0), (POLLED_WEEKS, POLLED_WEEKS)]
+    spans = [(POLLED_WEEKS, 0), (POLLED_WEEKS, POLLED_WEEKS)]
     if not options.polled:
-        told = [(weeks, options.polled_weeks) for weeks in options.weeks]
+        spans = [(weeks, options.polled_weeks) for weeks in options.weeks]
     several = sorted({0, options.overrides})
     cases = [
         Case(partitions, *weeks, overrides)
         for partitions in options.partitions
-        for weeks in told
+        for weeks in spans
         for overrides in several
     ]
     found: list[Measured] = []

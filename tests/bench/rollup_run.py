@@ -25,9 +25,9 @@ from tests.bench.process_tree import held, usage
 from tests.bench.spark_events import Work, recorded, work_until
 from tests.delta import present
 
-LOOK_SECONDS = 0.2
-LOOKS_A_PSS = 5
-"""PSS is counted page by page, which costs more than all else that is looked at."""
+SAMPLE_SECONDS = 0.2
+SAMPLES_A_PSS = 5
+"""PSS is counted page by page, which costs more than all other figures."""
 
 _MIB = 2.0**20
 _STAGE = re.compile(r"^(\w+) +([\d.]+) s  (?!so far$)(.*)$", re.MULTILINE)
@@ -81,23 +81,23 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         """Keep the CPU seconds so far, and the largest memory."""
-        looks = 0
+        samples = 0
         while self._job.poll() is None:
             with suppress(ProcessLookupError):
                 used = usage(self._job.pid)
                 self.cpu, self.peak_mib = max(self.cpu, used.cpu), max(self.peak_mib, used.rss_mib)
-                if looks % LOOKS_A_PSS == 0:
+                if samples % SAMPLES_A_PSS == 0:
                     self.peak_pss_mib = max(self.peak_pss_mib, held(self._job.pid).pss)
-            looks += 1
-            time.sleep(LOOK_SECONDS)
+            samples += 1
+            time.sleep(SAMPLE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that ended well: what each stage and all of it took, what each said, and its largest memory."""
+    """A job that ended well: what each stage and all of it took, the details of each, and its largest memory."""
 
     stages: Mapping[str, Spent]
-    said: Mapping[str, str]
+    details: Mapping[str, str]
     in_all: Spent
     peak_mib: float
     peak_pss_mib: float
@@ -119,10 +119,10 @@ def watched(name: str, *arguments: str) -> Job:
     with events, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
         watch = Watch(job)
         watch.start()
-        said, by_stage, before, ended = "", dict[str, float](), 0.0, list[float]()
+        output, by_stage, before, ended = "", dict[str, float](), 0.0, list[float]()
         print(f"\n{name}", file=sys.stderr)
         for line in job.stdout or ():
-            said += line
+            output += line
             print(line, end="", file=sys.stderr, flush=True)
             if found := _STAGE.match(line):
                 by_stage[found[1]], before = watch.cpu - before, watch.cpu
@@ -131,8 +131,8 @@ def watched(name: str, *arguments: str) -> Job:
         wall = time.monotonic() - began
         works = [] if job.returncode else work_until(Path(events.name), ended)
     if job.returncode:
-        raise CheckError(f"{name}: the job ended with {job.returncode}: {said.strip()}")
-    stages = {stage: (float(seconds), what) for stage, seconds, what in _STAGE.findall(said)}
+        raise CheckError(f"{name}: the job ended with {job.returncode}: {output.strip()}")
+    stages = {stage: (float(seconds), what) for stage, seconds, what in _STAGE.findall(output)}
     works_of = dict(zip(stages, works, strict=True))
     took = {
         stage: Spent(seconds, by_stage[stage], works_of[stage])
@@ -144,24 +144,28 @@ def watched(name: str, *arguments: str) -> Job:
 
 
 def run(name: str, history: Path, as_of: float, windows: int, streams: int, options: Sequence[str] = ()) -> Run:
-    """Run the job as of a moment. Raises CheckError where it fails or does not tell of so many ``streams``."""
+    """Run the job as of a moment. Raises CheckError where it fails or does not publish so many ``streams``."""
     moment = datetime.fromtimestamp(as_of, UTC).isoformat()
     job = watched(name, "rollup", "--history", str(history), "--as-of", moment, *options)
-    if not job.said["windows"].startswith(f"{windows} rows "):
-        raise CheckError(f"{name}: {windows} windows were written, taken in were {job.said['windows']}")
+    if not job.details["windows"].startswith(f"{windows} rows "):
+        raise CheckError(f"{name}: {windows} windows were written, taken in were {job.details['windows']}")
     published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
     expectations = history / "published" / published["expectations"]
-    told = sum(pq.read_metadata(part).num_rows for part in expectations.glob("*.parquet"))
-    if datetime.fromisoformat(published["as_of"]).timestamp() != as_of or told != streams:
-        raise CheckError(f"{name}: {streams} expectations as of {moment} are due, published are {told}: {published}")
+    expectation_count = sum(pq.read_metadata(part).num_rows for part in expectations.glob("*.parquet"))
+    if datetime.fromisoformat(published["as_of"]).timestamp() != as_of or expectation_count != streams:
+        raise CheckError(
+            f"{name}: {streams} expectations as of {moment} are due, published are {expectation_count}: {published}"
+        )
     tables = {table.name: table_size(table) for table in sorted((history / "tables").iterdir()) if table.is_dir()}
     size = on_disk(expectations)
-    tables["expectations"] = Size(told, len(list(expectations.glob("*.parquet"))), size, on_disk(history / "published"))
+    tables["expectations"] = Size(
+        expectation_count, len(list(expectations.glob("*.parquet"))), size, on_disk(history / "published")
+    )
     return Run(name, windows, job.stages, job.in_all, job.peak_mib, job.peak_pss_mib, tables)
 
 
 def table_size(table: Path) -> Size:
-    """Return what the log of a Delta table says that it holds now."""
+    """Return what a Delta table holds now, by its log."""
     files = present(table)
     rows = sum(json.loads(file["stats"])["numRecords"] for file in files)
     return Size(rows, len(files), sum(file["size"] for file in files) / _MIB, on_disk(table))
@@ -184,5 +188,5 @@ def on_disk(folder: Path) -> float:
 def in_fives(history: Path) -> int:
     """Return how many published expectations are in slots of five minutes."""
     published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
-    told = pq.read_table(history / "published" / published["expectations"], columns=["slot_seconds"])
-    return int(np.count_nonzero(told["slot_seconds"].to_numpy() == BY_FIVE.seconds))
+    slots = pq.read_table(history / "published" / published["expectations"], columns=["slot_seconds"])
+    return int(np.count_nonzero(slots["slot_seconds"].to_numpy() == BY_FIVE.seconds))

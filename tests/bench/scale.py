@@ -43,7 +43,7 @@ def publish_all(topics: int, per_topic: int, history: Path) -> None:
 
 
 def main() -> None:
-    """Print the tables, and save them as JSON when asked."""
+    """Print the tables, and save them as JSON where requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, default=100_000, help="how many, a multiple of --per-topic")
     parser.add_argument("--per-topic", type=int, default=100, help="partitions of each topic")
@@ -60,11 +60,11 @@ def main() -> None:
     plan = plan_of(parser, arguments, [each / 100 for each in arguments.moving])
     if arguments.expectations:
         plan = replace(plan, publish=functools.partial(publish_all, partitions // per_topic, per_topic))
-    told = [
+    results = [
         run(partitions, per_topic, each, plan, arguments.yardstick_rounds, arguments.port) for each in arguments.groups
     ]
     if arguments.json:
-        arguments.json.write_text(json.dumps(told, indent=2) + "\n")
+        arguments.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -291,7 +291,7 @@ def plan_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, shar
 def show(costs: Costs, held_against: Mapping[float, Yardstick]) -> None:
     """Print the figures of one exporter beside the yardstick's."""
     print(
-        f"start to first good scrape {costs.start_seconds:.1f} s, memory then {_said(costs.start_memory)}\n"
+        f"start to first good scrape {costs.start_seconds:.1f} s, memory then {_memory_text(costs.start_memory)}\n"
         f"{'moving':<8}{'polls':>6}{'missed':>8}{'CPU s a poll':>14}{'yardstick':>11}{'ratio':>7}{'wall s':>9}"
         "  memory after"
     )
@@ -299,7 +299,7 @@ def show(costs: Costs, held_against: Mapping[float, Yardstick]) -> None:
         least = held_against[each.moving].cpu
         print(
             f"{each.moving:<8.0%}{each.polls:>6}{each.missed:>8}{each.cpu:>14.3f}{least:>11.3f}{each.cpu / least:>7.1f}"
-            f"{each.wall:>9.2f}  {_said(each.memory)}"
+            f"{each.wall:>9.2f}  {_memory_text(each.memory)}"
         )
     for scraped in costs.scrapes:
         print(
@@ -310,7 +310,7 @@ def show(costs: Costs, held_against: Mapping[float, Yardstick]) -> None:
         took = "none succeeded" if peer.p50 is None else f"p50 {peer.p50:.3f} s, worst {peer.worst:.3f} s"
         print(
             f"{peer.url}, {peer.moving:.0%} moving: {peer.cpu:.3f} s of CPU each {INTERVAL:g} s, "
-            f"{peer.scrapes} scrapes: {took}, memory {_said(peer.memory)}"
+            f"{peer.scrapes} scrapes: {took}, memory {_memory_text(peer.memory)}"
         )
 
 
@@ -319,7 +319,7 @@ def as_json(costs: Costs, held_against: Mapping[float, Yardstick]) -> dict[str, 
     return {**asdict(costs), "yardstick": {f"{share:g}": asdict(each) for share, each in held_against.items()}}
 
 
-def _said(memory: Memory) -> str:
+def _memory_text(memory: Memory) -> str:
     if memory.pss is None or memory.anonymous is None:
         return f"RSS {memory.rss:.0f} MiB"
     return f"RSS {memory.rss:.0f}, PSS {memory.pss:.0f}, anonymous {memory.anonymous:.0f} MiB"

@@ -1,4 +1,4 @@
-"""What Spark's event log tells of a run: queries, jobs, stages, tasks, and the bytes that they read and wrote."""
+"""Figures of a run from Spark's event log: queries, jobs, stages, tasks, and the bytes that they read and wrote."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def work_until(folder: Path, moments: Sequence[float]) -> list[Work]:
 def largest_result(log: Path) -> int:
     """Return how many bytes the tasks of one stage sent to the driver, of the stage that sent most, in one log.
 
-    They are what Spark sends: compressed, and some 2 KB a task that tell of the task itself.
+    They are what Spark sends: compressed, and some 2 KB a task about the task itself.
     """
     sent = Counter[tuple[int, int]]()
     with log.open(encoding="utf-8") as lines:
@@ -88,9 +88,9 @@ def largest_result(log: Path) -> int:
     return max(sent.values())
 
 
-def _of_task(told: dict[str, dict[str, int]]) -> Work:
+def _of_task(metrics: dict[str, dict[str, int]]) -> Work:
     def mib(group: str, name: str) -> float:
-        return told.get(group, {}).get(name, 0) / _MIB
+        return metrics.get(group, {}).get(name, 0) / _MIB
 
     work = Work(
         tasks=1,
@@ -98,4 +98,4 @@ def _of_task(told: dict[str, dict[str, int]]) -> Work:
         shuffled=mib("Shuffle Write Metrics", "Shuffle Bytes Written"),
         written=mib("Output Metrics", "Bytes Written"),
     )
-    return replace(work, spilled=told.get("Disk Bytes Spilled", 0) / _MIB)  # type: ignore[operator]
+    return replace(work, spilled=metrics.get("Disk Bytes Spilled", 0) / _MIB)  # type: ignore[operator]

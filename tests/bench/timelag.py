@@ -36,11 +36,11 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 
 def by_time(sweep: GroupSweep) -> int:
-    """Look-ups of times that a sweep asked."""
+    """Look-ups of times in a sweep."""
     return sweep.lookups.get("by-time", 0)
 
 
-def first_look(workbench: Workbench, partitions: int, records: int) -> None:
+def first_sweep(workbench: Workbench, partitions: int, records: int) -> None:
     """Print what the first sweep of a process costs: one group, somewhere in each partition."""
     source, now = random.Random(1), time.time()
     topics = [f"cold-{number:04d}" for number in range(partitions // PER_TOPIC)]
@@ -75,7 +75,7 @@ def first_look(workbench: Workbench, partitions: int, records: int) -> None:
     exporter.close()
 
 
-def later_looks(workbench: Workbench, partitions: int) -> None:
+def later_sweeps(workbench: Workbench, partitions: int) -> None:
     """Print what each further sweep costs, of groups that keep up, are behind, or stand still."""
     topic, source = "steady", random.Random(2)
     workbench.create(topic, partitions)
@@ -93,7 +93,7 @@ def later_looks(workbench: Workbench, partitions: int) -> None:
     print("  look-ups of times, each partition and sweep")
     for group, behind in (("steady-keeps-up", 5), ("steady-half-an-hour-behind", 1800), ("steady-stands-still", None)):
         exporter = Exporter(workbench.bootstrap, topic, tolerance=5.0, groups=group)
-        asked = []
+        lookups = []
         still = [count - 600 for count in counts]
         for _ in range(SWEEPS):
             since = begin + max(counts)
@@ -101,9 +101,9 @@ def later_looks(workbench: Workbench, partitions: int) -> None:
             exporter.ahead = since + SWEEP_SECONDS - time.time()
             at = still if behind is None else [count - behind for count in counts]
             commit(workbench, group, {TopicPartition(topic, each): at[each] for each in range(partitions)})
-            asked.append(by_time(exporter.sweep()) / partitions)
-        later = asked[1:]
-        print(f"  {group.removeprefix('steady-'):<24} first {asked[0]:.2f}, later {sum(later) / len(later):.2f}")
+            lookups.append(by_time(exporter.sweep()) / partitions)
+        later = lookups[1:]
+        print(f"  {group.removeprefix('steady-'):<24} first {lookups[0]:.2f}, later {sum(later) / len(later):.2f}")
         exporter.close()
 
 
@@ -193,8 +193,8 @@ def main() -> None:
         print(
             f"One broker, Kafka {KAFKA_VERSION}; load of this machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
         )
-        first_look(workbench, arguments.partitions, arguments.records)
-        later_looks(workbench, PER_TOPIC)
+        first_sweep(workbench, arguments.partitions, arguments.records)
+        later_sweeps(workbench, PER_TOPIC)
         errors(workbench, arguments.offsets)
 
 

@@ -57,8 +57,8 @@ def serve(partitions: int, config: Path | None) -> None:
         for partition in (None, *range(PER_TOPIC)):
             if partition is not None:
                 source.offsets[TopicPartition(name, partition)] = (0, 4000, last)
-            told = {"partition": partition, "last_advance": last, "end_offset": 4000, "as_of": now - HOUR}
-            rows.append(by_clock([0.9] * 168, topic=name, evidence="silent; never silent over 3 h", **told))
+            columns = {"partition": partition, "last_advance": last, "end_offset": 4000, "as_of": now - HOUR}
+            rows.append(by_clock([0.9] * 168, topic=name, evidence="silent; never silent over 3 h", **columns))
     monitor = Monitor(
         MonitorSettings(
             {"prod": Rhythm(24 * HOUR)},
@@ -108,12 +108,12 @@ def silent_connections(port: int, count: int, drip: bytes) -> Iterator[None]:
     ended, there = threading.Event(), threading.Semaphore(0)
 
     async def hold(number: int) -> None:
-        told = False
+        signalled = False
         while not ended.is_set():
             with suppress(OSError):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                if not told:
-                    told = True
+                if not signalled:
+                    signalled = True
                     there.release()
                 for byte in drip:
                     if number % 2:

@@ -62,7 +62,7 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spr
     """Each partition has the bytes that kafka-log-dirs prints, which are those of its segments; the topic their sum."""
     inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
     inspection = inspecting.inspect()
-    assert (inspection.asked[LOG_DIRS], dict(inspection.failures)) == (3, {})
+    assert (inspection.lookups[LOG_DIRS], dict(inspection.failures)) == (3, {})
     asked = ("--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", spread)
     printed = tool(tools, "LogDirsCommand", *asked)
     [told] = json.loads(printed.splitlines()[-1])["brokers"]

@@ -188,7 +188,7 @@ def test_a_mapping_of_two_sources_or_of_none_is_said_and_gives_no_number(
     assert (
         list(told.readings.values()) == [ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.TWO_SOURCES)] * unknown
     )
-    assert told.asked == 0
+    assert told.lookups == 0
 
 
 def test_a_commit_marker_is_not_called_missing(found: Comparison) -> None:

@@ -157,10 +157,10 @@ def test_a_replica_under_way_and_at_rest_is_in_step(topics: Workbench, west: Bro
     for _ in range(5):
         topics.write([(RISING, 0, time.time() + number / 1000) for number in range(200)])
         assert pair.reading(RISING).state is ReplicaState.IN_STEP
-    copied = pair.until(lambda seen: seen.readings[copy(RISING)] == in_step and seen.asked == 0)
+    copied = pair.until(lambda seen: seen.readings[copy(RISING)] == in_step and seen.lookups == 0)
     at_rest = pair.compare()
     assert at_rest.readings == copied.readings
-    assert at_rest.asked == 0
+    assert at_rest.lookups == 0
     shown = PrintedMetrics(
         {"east": topics.bootstrap, "west": west.bootstrap},
         [{"source": "east", "target": "west"}],

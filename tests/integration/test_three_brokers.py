@@ -351,7 +351,7 @@ def test_inspections_follow_partitions_that_are_moved_to_another_broker(trio: Tr
 
     def followed() -> bool:
         inspection = inspecting.inspector.inspect()
-        return not inspection.failures and inspection.asked == {PRODUCERS: 2 * len(moved), LOG_DIRS: 2 * len(moved)}
+        return not inspection.failures and inspection.lookups == {PRODUCERS: 2 * len(moved), LOG_DIRS: 2 * len(moved)}
 
     await_that(followed, "the broker before is asked, and then the present one")
     assert [inspecting.found(topic, key.partition) for key in moved] == before

@@ -111,9 +111,9 @@ def test_the_newest_time_of_an_idle_partition_is_found_once(tiered: TieredBroker
     first = test.sweep()
     found = test.reading("idle")
     assert (found.state, found.newest) == (State.IDLE_IN_TIER, idle[-1])
-    assert 0 < first.asked["by-time"] <= 40
+    assert 0 < first.lookups["by-time"] <= 40
     second = test.sweep()
-    assert (dict(second.asked), test.connected) == ({}, 1)
+    assert (dict(second.lookups), test.connected) == ({}, 1)
     assert test.reading("idle").newest == idle[-1]
 
 
@@ -137,8 +137,8 @@ def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) ->
     again = test.reading("wakes")
     assert (again.state, again.newest) == (State.IDLE_IN_TIER, woken)
     # At the poll before that sweep it had moved; now it rests, and is confirmed.
-    assert "by-time" not in sweep.asked
-    assert test.sweep().asked["by-time"] in (2, 3)  # a third where the broker let one lie
+    assert "by-time" not in sweep.lookups
+    assert test.sweep().lookups["by-time"] in (2, 3)  # a third where the broker let one lie
 
 
 def test_a_newest_time_that_lies_in_the_tier_alone_is_found(tiered: TieredBroker, bench: Bench) -> None:

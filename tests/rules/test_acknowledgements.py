@@ -106,7 +106,7 @@ def test_silences_that_are_acknowledgements_are_read(alertmanager: str) -> None:
         (every, "(c|d)", None),
     }
     assert all(0 <= row.at - NOW.timestamp() <= time.time() - NOW.timestamp() for row in found.found)
-    assert (set(found.withdrawn), found.complaint()) == (set(others), None)
+    assert (set(found.withdrawn), found.warning()) == (set(others), None)
     assert read_acknowledgements(Settings()) == Acknowledged()
 
 
@@ -148,7 +148,7 @@ def test_other_labels_of_an_alert_take_nothing_from_topics_that_are_written_out(
     """Karma writes them all. The owner is that of the configuration."""
     told = told_by(by)
     assert {(row.topics, row.cluster) for row in told.found} == LABELLED[by]
-    assert (told.withdrawn, told.complaint()) == ([], None)
+    assert (told.withdrawn, told.warning()) == ([], None)
 
 
 def told_by(by: str) -> Acknowledged:
@@ -185,7 +185,7 @@ def test_what_may_mean_less_than_it_names_labels_nothing(by: str) -> None:
     """One line says how many were left out and why; what was kept of them goes."""
     told = told_by(by)
     assert (told.found, told.withdrawn) == ([], ["1"])
-    assert LEFT_OUT[by] in str(told.complaint())
+    assert LEFT_OUT[by] in str(told.warning())
 
 
 def test_the_rollup_says_once_what_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:

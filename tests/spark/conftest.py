@@ -52,6 +52,6 @@ def large(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """One server for all tests of a file, and an environment that tells of it."""
+    """One server for all tests of a file, and an environment that names it."""
     with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server

@@ -1,4 +1,4 @@
-"""A fortnight of two clusters as Delta tables, told for the weekly report.
+"""A fortnight of two clusters as Delta tables, for the weekly report.
 
 It ends on Tuesday 2026-03-03 12:00 UTC. Cluster ``prod`` is polled all week but for one gap;
 ``edge|<b>`` has verdicts of a broken exporter that has polled nothing for days.
@@ -43,7 +43,7 @@ def write_table(spark: SparkSession, history: Path, name: str, rows: Iterable[Ma
 def verdict(
     topic: str,
     partition: int | None,
-    said: str,
+    verdict_name: str,
     *,
     silent: timedelta = timedelta(minutes=20),
     limit: timedelta | None = timedelta(hours=7),
@@ -59,7 +59,7 @@ def verdict(
         "topic": topic,
         "topic_id": f"id-of-{topic}"[:22],
         "partition": partition,
-        "verdict": said,
+        "verdict": verdict_name,
         "state": "observed",
         "last_advance": last,
         "observed_until": as_of,
@@ -68,7 +68,7 @@ def verdict(
         "history_start": as_of - 21 * DAY,
         "max_silence_seconds": None if limit is None else limit.total_seconds(),
         "expected_by": None if limit is None else last + limit,
-        "dead_since": None if limit is None or said not in ("dead", "retired") else last + limit,
+        "dead_since": None if limit is None or verdict_name not in ("dead", "retired") else last + limit,
         "observed_seconds": max(0.0, (21 * DAY - silent).total_seconds())
         if topic != "clicks"
         else (9 * DAY).total_seconds(),
@@ -84,7 +84,7 @@ def verdict(
         "missed_slots": None if limit is None else silent / HOUR * 0.75,
         "largest_missed": None if limit is None else 2.5,
         "slot_seconds": 3600.0,
-        "deletion_candidate": said == "retired" if partition is None else None,
+        "deletion_candidate": verdict_name == "retired" if partition is None else None,
         "rule": "none" if limit is None else "traffic-clock",
         "evidence": evidence,
         **columns,
@@ -92,17 +92,23 @@ def verdict(
 
 
 def topic(
-    name: str, said: str, partitions: int = 1, *, odd: Mapping[int, dict[str, Any]] | None = None, **columns: Any
+    name: str,
+    verdict_name: str,
+    partitions: int = 1,
+    *,
+    odd: Mapping[int, dict[str, Any]] | None = None,
+    **columns: Any,
 ) -> Iterator[dict[str, Any]]:
     """The verdicts of a topic and its partitions, alike but for the columns of the ``odd`` ones."""
     rows = {
-        partition: {"verdict": said, **columns, **(odd or {}).get(partition, {})} for partition in range(partitions)
+        partition: {"verdict": verdict_name, **columns, **(odd or {}).get(partition, {})}
+        for partition in range(partitions)
     }
     counts: dict[str, Any] = {
         "partitions": partitions,
         "partitions_live": sum(row["verdict"] in ("live", "quiet") for row in rows.values()),
     }
-    yield verdict(name, None, said, **counts, **columns)
+    yield verdict(name, None, verdict_name, **counts, **columns)
     for partition, row in rows.items():
         yield verdict(name, partition, row.pop("verdict"), **counts, **row)
 
@@ -388,7 +394,7 @@ def story() -> dict[str, list[dict[str, Any]]]:
             relation("legacy.v1", 0, size=6 * 2**30, hours_ago=14 * 24 + 1),
             relation("copy.orders", 1, of="orders", state="stopped", readers=["dr-reader"]),
             relation("__a.b-c_d__", None, cluster="edge|<b>", of="legacy.v1"),
-            # Of a cluster that nobody could look at for five days.
+            # Of a cluster that nobody could poll for five days.
             relation("legacy.v1", None, cluster="dr", of="legacy.v1", hours_ago=120),
         ],
     }

@@ -105,8 +105,8 @@ def fleet(now: float) -> Fleet:
 
     def at_random(a_day: float) -> list[float]:
         """Backwards from the present, so that its silence does not depend on the hour at which a test runs."""
-        past = now - np.cumsum(random.exponential(DAY / a_day, int(a_day * 7 * WEEKS)))
-        return sorted(round(at, 3) for at in past.tolist() if at >= begin)
+        moments = now - np.cumsum(random.exponential(DAY / a_day, int(a_day * 7 * WEEKS)))
+        return sorted(round(at, 3) for at in moments.tolist() if at >= begin)
 
     def changed(before: Active, after: Active, days: int) -> list[float]:
         return drawn(before, until=now - days * DAY) + drawn(after, since=now - days * DAY)

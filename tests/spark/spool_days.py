@@ -128,11 +128,11 @@ def told(
         days = [{**row, "day": (row["date"] - date(1970, 1, 1)).days} for row in before.days.to_pylist()]
         state = pa.Table.from_pylist([*before.streams.to_pylist(), *days], schema=STATE)
     made = update(pa.Table.from_pylist(events, schema=EVENTS), state, task=task)
-    parts = []
+    tables = []
     for name in ("day", "stream"):
         struct = column(made, name)
-        parts.append(pa.Table.from_struct_array(struct.filter(struct.is_valid())))
-    return SpoolDays(*parts)
+        tables.append(pa.Table.from_struct_array(struct.filter(struct.is_valid())))
+    return SpoolDays(*tables)
 
 
 def read(history: Path, table: str) -> Rows:
@@ -191,7 +191,7 @@ def look(row: dict[str, Any]) -> dict[str, Any]:
 def observers(coverage: Rows, inventory: Rows) -> Observers:
     """Return who polled when."""
     good = [row for row in coverage if row["last_good_poll"] is not None]
-    listed = {(row["cluster"], row["exporter"], row["observed_at"]) for row in inventory}
+    listings = {(row["cluster"], row["exporter"], row["observed_at"]) for row in inventory}
 
     def moments(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
         return np.array([_micros(row[name]) for row in rows], np.int64)
@@ -200,7 +200,7 @@ def observers(coverage: Rows, inventory: Rows) -> Observers:
     for key in {(row["cluster"], row["exporter"]) for row in good}:
         mine = [row for row in good if (row["cluster"], row["exporter"]) == key and row["source"] == Source.POLL]
         mine.sort(key=lambda row: row["window_start"])
-        starts = [row for row in mine if (*key, row["window_start"]) in listed]
+        starts = [row for row in mine if (*key, row["window_start"]) in listings]
         polls[key] = Polls(
             moments(mine, "window_start"), moments(mine, "last_good_poll"), moments(starts, "window_start")
         )

@@ -82,7 +82,7 @@ class World:
         """Run one exporter from ``since`` to ``until``: inventory, windows and coverage go to the spool.
 
         ``unreadable`` says between which moments a partition gives no answer; ``gone`` partitions are
-        noted as deleted at ``until``.
+        listed as deleted at ``until``.
         """
         run = _Run(self, exporter, dict(unreadable or {}), list(self.logs if only is None else only))
         run.poll(since, until, every)
@@ -93,29 +93,39 @@ class World:
     def backfill(self, since: float, until: float, *, hidden: Mapping[Part, float] | None = None) -> None:
         """Reconstruct history up to ``until``, as the backfill does; ``hidden`` hours lie past a moment."""
         rows: list[Row] = []
-        listed: list[Row] = []
+        inventory: list[Row] = []
         for (topic, partition), log in self.logs.items():
-            past = min((hidden or {}).get((topic, partition), until), until)
+            visible_until = min((hidden or {}).get((topic, partition), until), until)
             start = since - since % HOUR
-            while start < past:
-                end = min(start + HOUR, past)
+            while start < visible_until:
+                end = min(start + HOUR, visible_until)
                 inside = [moment for moment in log.moments if start <= moment < end]
                 if inside:
                     rows.append(self.backfilled((topic, partition), start, end, log, inside[0]))
                 start += HOUR
-            if past < until:
-                rows.append(self.backfilled((topic, partition), past, until, log, None))
-            listed.append(_listing(self.cluster, (topic, partition), log, until, "backfill", Source.BACKFILL))
+            if visible_until < until:
+                rows.append(self.backfilled((topic, partition), visible_until, until, log, None))
+            inventory.append(_listing(self.cluster, (topic, partition), log, until, "backfill", Source.BACKFILL))
         spool = Spool(self.history, "backfill")
         if rows:
             spool.write(self.cluster, since, rows)
-        spool.write(self.cluster, until, listed)
+        spool.write(self.cluster, until, inventory)
         spool.write(
             self.cluster,
             since,
             [
                 Coverage(
-                    self.cluster, "backfill", Source.BACKFILL, since, until, 1, 1, len(listed), 0, until, until - since
+                    self.cluster,
+                    "backfill",
+                    Source.BACKFILL,
+                    since,
+                    until,
+                    1,
+                    1,
+                    len(inventory),
+                    0,
+                    until,
+                    until - since,
                 )
             ],
         )
@@ -157,14 +167,14 @@ class _Run:
 
     def poll(self, since: float, until: float, every: float) -> None:
         when = start = last = since
-        listed = since - DAY
+        last_listing = since - DAY
         while when < until:
             end = start - start % HOUR + HOUR
             polls = 0
             while when < min(end, until):
-                if when - listed >= DAY:
+                if when - last_listing >= DAY:
                     self.inventory += [self.listing(part, when) for part in self.parts]
-                    listed = when
+                    last_listing = when
                 for part in self.parts:
                     self.look(part, when, start)
                 polls += 1

@@ -20,7 +20,7 @@ AT = datetime(2026, 3, 3, 12, tzinfo=UTC)
 
 
 def test_acknowledgements_are_kept_once_and_count_from_their_moment_on(spark: SparkSession, tmp_path: Path) -> None:
-    """Alertmanager tells the same ones for days; one without a cluster is of all."""
+    """Alertmanager lists the same ones for days; one without a cluster is of all."""
     tables = Tables(spark, tmp_path)
     assert add_acknowledgements(tables, ()) == 0 and acknowledged_outages(tables, AT) == []
     first = Acknowledgement("1", "orders", AT.timestamp(), "prod")
@@ -42,11 +42,11 @@ def test_one_that_is_taken_back_is_deleted_for_every_cluster(spark: SparkSession
     """Others stay; silences that the table never held, and a second time, cost no commit."""
     tables = Tables(spark, tmp_path)
     assert withdraw(tables, ["1"]) == 0
-    kept = Acknowledgement("2", "b", AT.timestamp())
+    valid = Acknowledgement("2", "b", AT.timestamp())
     wrong = [Acknowledgement("1", "a", AT.timestamp(), cluster) for cluster in ("prod", "stage")]
-    add_acknowledgements(tables, [*wrong, kept])
+    add_acknowledgements(tables, [*wrong, valid])
     assert withdraw(tables, ["1", "never there"]) == 1
-    assert acknowledged_outages(tables, AT) == [kept.as_outage()]
+    assert acknowledged_outages(tables, AT) == [valid.as_outage()]
     version = len(list((tmp_path / "tables" / "acknowledgements" / "_delta_log").glob("*.json")))
     assert withdraw(tables, ["1", "never there"]) == 0
     assert len(list((tmp_path / "tables" / "acknowledgements" / "_delta_log").glob("*.json"))) == version
@@ -73,15 +73,15 @@ def test_an_acknowledgement_changes_what_a_rollup_fits_and_counts_until_it_is_ta
         world.write(topic, 0, every(HOUR, at(0), at(50)))
     world.poll(at(0), at(50), every=HOUR)
 
-    def calibration(**asked: object) -> Row:
-        run_rollup(spark, tmp_path, RollupRequest(moment(at(50)), **asked), Progress())  # type: ignore[arg-type]
+    def calibration(**options: object) -> Row:
+        run_rollup(spark, tmp_path, RollupRequest(moment(at(50)), **options), Progress())  # type: ignore[arg-type]
         [row] = (row for row in rows_of(tmp_path, "calibration") if row.kind == "topic")
         return row
 
-    untold = calibration()
-    told = calibration(acknowledged=[Acknowledgement("1", "orders", at(38), "prod")])
-    assert told.judged_topic_weeks == untold.judged_topic_weeks - 1
-    assert (told.outages, told.outages_alarmed, told.false_alarms) == (1, 1, 0)
-    assert told.dead_score < untold.dead_score
-    assert calibration() == told, "it is kept when Alertmanager has forgotten it"
-    assert calibration(withdrawn=["1"]) == untold
+    unacknowledged = calibration()
+    acknowledged = calibration(acknowledged=[Acknowledgement("1", "orders", at(38), "prod")])
+    assert acknowledged.judged_topic_weeks == unacknowledged.judged_topic_weeks - 1
+    assert (acknowledged.outages, acknowledged.outages_alarmed, acknowledged.false_alarms) == (1, 1, 0)
+    assert acknowledged.dead_score < unacknowledged.dead_score
+    assert calibration() == acknowledged, "it is kept when Alertmanager has forgotten it"
+    assert calibration(withdrawn=["1"]) == unacknowledged

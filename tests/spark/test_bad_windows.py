@@ -1,4 +1,4 @@
-"""History that is wrong in itself: wrong clocks, rows told twice, impossible values, tables that were left half-made.
+"""History that is wrong in itself: wrong clocks, doubled rows, impossible values, tables that were left half-made.
 
 Each defect is held against an undisturbed twin: nothing is counted twice or lost, no silence is made up, and what
 cannot be true is put aside with a reason.
@@ -46,7 +46,7 @@ BILLION = 10**9
 
 
 class TopicHours(NamedTuple):
-    """What the hours of one topic tell: ``largest`` is the longest silence that is evidence, in hours."""
+    """The figures of one topic's hours: ``largest`` is the longest silence that is evidence, in hours."""
 
     records: int
     largest: int
@@ -99,7 +99,7 @@ def run(
 
 
 def told(history: Path) -> dict[str, TopicHours]:
-    """Return what the hours made of a whole spool tell of each topic."""
+    """Return the figures of each topic from the hours made of a whole spool."""
     found = fold(history)
     figures = dict[str, TopicHours]()
     for topic in {row["topic"] for row in found.days.to_pylist()}:
@@ -120,7 +120,7 @@ FIRST, LAST = at(0) + 595.0, at(DAYS)
 
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TopicHours]:
-    """What one exporter with a right clock tells."""
+    """The figures of one exporter with a right clock."""
     world = tell(tmp_path_factory.mktemp("twin"))
     run(world, "exporter-a", FIRST, LAST)
     return told(world.history)

@@ -69,14 +69,14 @@ def run(events: Rows, state: pa.Table, task: Task) -> Made:
 
 @dataclass(frozen=True)
 class Spool:
-    """All that was told of the story."""
+    """All rows of the story."""
 
     windows: Rows
     inventory: Rows
     coverage: Rows
 
     def until(self, day: float) -> Spool:
-        """What was told of the time up to a day."""
+        """The rows of the time up to a day."""
         return Spool(
             [row for row in self.windows if row["window_end"] <= moment(at(day))],
             [row for row in self.inventory if row["observed_at"] <= moment(at(day))],
@@ -89,8 +89,8 @@ class Spool:
         return run(events, STATE.empty_table(), self.task(day, from_nothing=True))
 
     def task(self, day: float, **changed: Any) -> Task:
-        """What a run as of a day is told."""
-        told: dict[str, Any] = {
+        """The task of a run as of a day."""
+        options: dict[str, Any] = {
             "since": 0,
             "until": round(at(day) * 1e6),
             "of_the_past": False,
@@ -99,7 +99,7 @@ class Spool:
             "schema": arrow_schema(UPDATED),
             **changed,
         }
-        return Task(**told)
+        return Task(**options)
 
     def since(self, day: date) -> Rows:
         """The windows that touch the days from one on."""
@@ -190,7 +190,7 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
     """Named by the rollup and judged alike between rollups; dead once no holiday lasts as long, as of any moment."""
     began = number(moment(at(38)).date())
 
-    def told(day: float, days: int, before: int = 0, outages: Sequence[Outage] = ()) -> tuple[Row, Verdict]:
+    def drop_verdict(day: float, days: int, before: int = 0, outages: Sequence[Outage] = ()) -> tuple[Row, Verdict]:
         there = [began - 21 + n for n in range(before)] + [began + n for n in range(days)]
         drops = [Drop("prod", one, frozenset(["legacy"]), judged=7, low=1) for one in there]
         then = spool.until(day)
@@ -207,20 +207,20 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
             Silence(row.last_advance, at(day), known=True), row, at(day)
         ).verdict
 
-    row, between = told(40.5, 2)
+    row, between = drop_verdict(40.5, 2)
     assert (row.verdict, row.incident, row.dead_since, between) == ("held", "drop-2025-02-13", None, Verdict.HELD)
     assert "; held: drop of the fleet since Thu 2025-02-13 00:00 UTC, 1 of 7 topics" in row.evidence
     assert "until Sun 2025-02-16 00:00 UTC at most; without it dead since Thu 2025-02-13" in row.evidence
-    row, between = told(41.5, 3)
+    row, between = drop_verdict(41.5, 3)
     assert (row.verdict, row.incident, between) == ("dead", None, Verdict.DEAD)
-    row, between = told(41.5, 3, before=5)
+    row, between = drop_verdict(41.5, 3, before=5)
     assert (row.verdict, row.incident, between) == ("held", "drop-2025-02-13", Verdict.HELD)
     assert (
         "1 of 7 topics that usually write then were silent or nearly so (1 of them were so before, from 2025-01-23 to "
         "2025-01-27, for 5 days, and came back), until Tue 2025-02-18 00:00 UTC at most"
     ) in row.evidence
     outage = Outage("legacy", at(17), at(23))
-    row, between = told(41.5, 3, before=5, outages=[outage])
+    row, between = drop_verdict(41.5, 3, before=5, outages=[outage])
     assert (row.verdict, between) == ("dead", Verdict.DEAD), "the earlier one was a known outage"
 
 
@@ -231,7 +231,7 @@ def in_order(table: pa.Table) -> list[str]:
 
 @pytest.fixture(scope="module")
 def in_two(spool: Spool) -> Made:
-    """The first half, and then what is new: only its own days are looked at."""
+    """The first half, and then what is new: only its own days are read."""
     before = spool.until(HALF).all_at_once(HALF)
     since = moment(at(HALF)).date()
     recent = [row for row in spool.inventory if row["observed_at"].date() >= since - LISTED]
@@ -247,8 +247,8 @@ def in_two(spool: Spool) -> Made:
     events = [*map(window, spool.since(since)), *map(look, recent)]
     task = spool.task(END, since=number(since), observers=Observers(polls, seen.polled, {}))
     later = run(events, before.state, task)
-    kept = [row for row in before.days.to_pylist() if row["date"] < since]
-    return Made(pa.Table.from_pylist([*kept, *later.days.to_pylist()], schema=later.days.schema), later.streams)
+    earlier = [row for row in before.days.to_pylist() if row["date"] < since]
+    return Made(pa.Table.from_pylist([*earlier, *later.days.to_pylist()], schema=later.days.schema), later.streams)
 
 
 def test_days_one_by_one_give_the_tables_of_a_rebuild(whole: Made, in_two: Made) -> None:
@@ -260,7 +260,7 @@ def test_days_one_by_one_give_the_tables_of_a_rebuild(whole: Made, in_two: Made)
 def test_nothing_that_came_later_changes_a_judgement_as_of_then(
     spool: Spool, in_two: Made, learned: list[pa.Table]
 ) -> None:
-    """The verdicts as of the half are the same before and after the second half was told of."""
+    """The verdicts as of the half are the same before and after the second half was written."""
     half, since = spool.until(HALF), moment(at(HALF)).date()
     then = half.all_at_once(HALF)
     touched = half.since(since)

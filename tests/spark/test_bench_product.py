@@ -42,13 +42,13 @@ def small() -> Fleet:
     """Twenty topics, with an incident, silences of single topics, and a span in which no exporter looked."""
     whole = generate(per_kind=4, weeks=WEEKS)
     streams = [stream for stream in whole.streams if stream.kind in KINDS]
-    told = [silent(stream, (STOPPED, STOPPED + 72.0)) for stream in streams[:TOGETHER]]
+    silenced = [silent(stream, (STOPPED, STOPPED + 72.0)) for stream in streams[:TOGETHER]]
     for place, stream in enumerate(streams[TOGETHER : TOGETHER + ALONE]):
         begin = 7 * 168.0 + 30.0 * place
-        told.append(silent(stream, (begin, begin + 150.0)))
+        silenced.append(silent(stream, (begin, begin + 150.0)))
     rest = streams[TOGETHER + ALONE :]
-    told += [silent(stream, *BREAKS) if stream.kind == "hourly" else stream for stream in rest]
-    return replace(whole, streams=told, unseen=(UNSEEN,))
+    silenced += [silent(stream, *BREAKS) if stream.kind == "hourly" else stream for stream in rest]
+    return replace(whole, streams=silenced, unseen=(UNSEEN,))
 
 
 def test_the_job_publishes_what_the_reference_made_by_which_the_bench_counts(
@@ -66,11 +66,11 @@ def test_the_job_publishes_what_the_reference_made_by_which_the_bench_counts(
     of_job, of_reference = product_method(made, published), product_method(made, reference)
     assert np.isfinite(of_reference.mean).any(), "nothing to compare"
     for name in ("mean", "spread", "limit"):
-        told, expected = (getattr(one, name)[:, FIRST_WEEK:] for one in (of_job, of_reference))
-        np.testing.assert_allclose(told, expected, rtol=1e-6, err_msg=name)
+        actual, expected = (getattr(one, name)[:, FIRST_WEEK:] for one in (of_job, of_reference))
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, err_msg=name)
 
-    for asked in ASKED:
+    for rate in ASKED:
         for week in range(FIRST_WEEK, WEEKS + 1):
-            told, expected = (asdict(one.calibration(asked, week, TOPIC)) for one in (published, reference))
-            assert told.pop("threshold") == pytest.approx(expected.pop("threshold"), rel=1e-6), (asked, week)
-            assert told == expected, (asked, week)
+            actual, expected = (asdict(one.calibration(rate, week, TOPIC)) for one in (published, reference))
+            assert actual.pop("threshold") == pytest.approx(expected.pop("threshold"), rel=1e-6), (rate, week)
+            assert actual == expected, (rate, week)

@@ -50,9 +50,11 @@ def test_the_first_rollup_writes_it_and_the_next_job_loads_spark_from_it(cache: 
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(1)))
     world.backfill(at(0), at(1))
-    said = run("rollup", history, cache, "--as-of", moment(at(1)).isoformat())
+    output = run("rollup", history, cache, "--as-of", moment(at(1)).isoformat())
     (archive,) = (cache / "ivy-spark").glob("*.jsa")
-    assert re.search(rf"^classes +\d+\.\d s  \d+ MiB in {archive}: later runs start sooner$", said, re.MULTILINE), said
+    assert re.search(rf"^classes +\d+\.\d s  \d+ MiB in {archive}: later runs start sooner$", output, re.MULTILINE), (
+        output
+    )
     assert {path.name for path in (cache / "ivy-spark").iterdir()} == {"jars", archive.name}
     # A report of a rollup that judged nothing starts Spark as a rollup does, and does little else.
     empty = tmp_path / "empty"

@@ -85,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def tell(history: Path, cluster: str, partitions: int) -> int:
-    """Let a backfill tell of a day of a cluster; return how many partitions and topics there are.
+    """Let a backfill write a day of a cluster; return how many partitions and topics there are.
 
     No name is like another one: what is collected of them cannot be compressed to nothing.
     """
@@ -109,16 +109,16 @@ def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: Cluster, tmp
     workers = python_without_this_project(tmp_path / "workers")
     rollup: list[str | Path] = ["rollup", "--history", history, "--as-of"]
     command = [sys.executable, "-m", "spark_rollups.job", *rollup, moment(at(1)).isoformat(), "--master", master]
-    said, little = run_recorded(command, tmp_path / "events-of-few", PYSPARK_PYTHON=workers)
-    assert f" on {master}" in said
+    output, little = run_recorded(command, tmp_path / "events-of-few", PYSPARK_PYTHON=workers)
+    assert f" on {master}" in output
     assert len(published(history)) == few
     many = tell(history, "large", MANY)
     driver, site = python_with_the_wheel(tmp_path / "wheel")
     submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", "local[1]"]
     application = [site / "spark_rollups" / "job.py", *rollup, moment(at(1.5)).isoformat(), "--master", master]
     python = {"PYSPARK_PYTHON": workers, "PYSPARK_DRIVER_PYTHON": driver}
-    said, sent = run_recorded(submit, tmp_path / "events-of-many", *application, **python)
-    assert f" on {master}" in said
+    output, sent = run_recorded(submit, tmp_path / "events-of-many", *application, **python)
+    assert f" on {master}" in output
     assert len(published(history)) == few + many
     assert sent < 1.25 * little, f"six times the partitions sent {sent} bytes to the driver in a stage, and {little}"
     assert [app["state"] for app in get(page, timeout=30).json()["completedapps"]] == ["FINISHED"] * 2
@@ -150,9 +150,9 @@ def test_a_rollup_that_loses_a_worker_in_the_middle_is_completed_by_itself_or_by
             os.kill(process, signal.SIGKILL)
         until(lambda: get(cluster.page, timeout=30).json()["aliveworkers"] == 1, "a worker that is lost", 90)
         held.touch()
-        said, problem = job.communicate(timeout=600)
+        output, problem = job.communicate(timeout=600)
     if job.returncode:
-        assert job.returncode == 1, said + problem
+        assert job.returncode == 1, output + problem
         assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
         assert "Run it again. Where that comes back, give executors more memory" in problem
         assert not (history / "published" / "current.json").exists()
@@ -179,11 +179,11 @@ def run_recorded(
     """Run a job on both workers to its good end; return what it printed, and the largest result of a stage in bytes."""
     events.mkdir()
     options = [f"--conf={name}={value}" for name, value in {**SMALL, **recorded(events)}.items()]
-    said = run([*command, *options, *application], **environment)
+    output = run([*command, *options, *application], **environment)
     (log,) = events.iterdir()
     ended = [json.loads(line) for line in log.read_text().splitlines() if '"SparkListenerTaskEnd"' in line]
     assert {task["Task Info"]["Executor ID"] for task in ended} == {"0", "1"}
-    return said, largest_result(log)
+    return output, largest_result(log)
 
 
 def run(command: Sequence[str | Path], **environment: Path) -> str:

@@ -21,10 +21,10 @@ from tests.spark.story import HOUR, World, at, every, moment
 
 def assert_as_delta_reads(spark: SparkSession, table: Path) -> None:
     """Assert that rows and columns are the same, read in either way."""
-    whole, told = read_whole(table), spark.read.format("delta").load(str(table))
+    whole, frame = read_whole(table), spark.read.format("delta").load(str(table))
     assert whole is not None
-    assert whole.schema == told.schema
-    by_delta = told.toArrow()
+    assert whole.schema == frame.schema
+    by_delta = frame.toArrow()
     assert whole.rows.schema.names == by_delta.schema.names
     assert whole.rows.schema.types == by_delta.schema.types
     assert sorted(map(str, whole.rows.to_pylist())) == sorted(map(str, by_delta.to_pylist()))

@@ -61,8 +61,8 @@ def test_a_rollup_that_loses_its_lease_in_the_middle_writes_nothing_after_it(ser
         until(partial(alone, claims), "its own claim that it takes back", 60)
         before = objects(folder)
         held.touch()
-        said, problem = job.communicate(timeout=120)
-    assert job.returncode == 2, said + problem
+        output, problem = job.communicate(timeout=120)
+    assert job.returncode == 2, output + problem
     assert "is being rolled up by process 7 on host elsewhere" in problem and problem.count("\n") == 1
     assert (folder / "tables" / "daily").exists() and not (folder / "tables" / "streams").exists()
     assert objects(folder) == before
@@ -84,9 +84,9 @@ def test_a_rollup_killed_in_the_middle_is_completed_by_the_next(server: S3Server
     assert not (folder / "tables" / "streams").exists()
     unneeded = leave_unneeded(folder)
     with rollup("killed", held) as completing:
-        said, problem = completing.communicate(timeout=280)
-    assert completing.returncode == 0, said + problem
-    only_stages(said)
+        output, problem = completing.communicate(timeout=280)
+    assert completing.returncode == 0, output + problem
+    only_stages(output)
     assert not unneeded.exists()
     require_whole(server, "killed")
 
@@ -102,12 +102,12 @@ def test_a_rollup_on_slow_storage_completes_and_says_what_it_waits_for(
             until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 280)
             line.seconds, before = 3.0, line.passed
             assert job.stdout is not None and job.stderr is not None
-            said = list[str]()
+            output = list[str]()
             for text in job.stdout:
-                said.append(text)
+                output.append(text)
                 if text.endswith("  so far\n") and line.passed >= before + 5:
                     line.seconds = 0.05
             problem = job.stderr.read()
-        assert (job.returncode, problem) == (0, ""), said
-        assert line.seconds == 0.05, said
+        assert (job.returncode, problem) == (0, ""), output
+        assert line.seconds == 0.05, output
         require_whole(server, "slow")

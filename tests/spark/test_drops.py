@@ -44,9 +44,10 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
         for day in days:
             if not (day == HOLIDAY and number < 8):
                 key = {"cluster": "prod", "topic": f"orders.{number:02}", "topic_id": "id", "date": day}
-                parts = ((0, 0x555555), (1, 0xAAAAAA))
+                partitions = ((0, 0x555555), (1, 0xAAAAAA))
                 rows += [
-                    Row(**no_day | key | {"partition": part, "active": bits, "source": "poll"}) for part, bits in parts
+                    Row(**no_day | key | {"partition": part, "active": bits, "source": "poll"})
+                    for part, bits in partitions
                 ]
     office = {
         "cluster": "prod",
@@ -103,8 +104,8 @@ def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(
     calendars = [Calendar(".*", "DE-BY", ((*span, "holiday"), (span[0] + 7e6, span[1] + 7e6, "to come")))]
     outages = [Outage(r"orders\.0[789]", *span), Outage(".*", *span, cluster="far")]
     as_of = end + timedelta(hours=2)
-    said = ConfiguredSpans.before(calendars, outages, as_of.timestamp())
-    found, worked = contradicted(tables, said, 2)
+    spans = ConfiguredSpans.before(calendars, outages, as_of.timestamp())
+    found, worked = contradicted(tables, spans, 2)
     assert sorted((one.setting, one.topic, one.active_hours, one.usual_hours) for one in found) == [
         ("calendars", "office", 8, 8.0),
         ("outages", "orders.08", 24, 24.0),
@@ -119,7 +120,7 @@ def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(
     assert (concerned["orders.03"].low_on, concerned["orders.03"].worked) == ([(HOLIDAY - FIRST_DAY).days], False)
     assert (concerned["orders.08"].low_on, concerned["orders.08"].worked) == (None, None)
     monkeypatch.setattr(contradictions, "MOST", 1)
-    first, worked = contradicted(tables, said, 2)
+    first, worked = contradicted(tables, spans, 2)
     assert (first, names(worked)) == (found[:1], [("prod", "office")]), "only the first contradiction is returned"
     keep(tables, [], as_of - timedelta(days=1))
     assert not tables.exists("contradictions"), "nothing was found yet"

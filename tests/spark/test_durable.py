@@ -42,11 +42,11 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     """What was synced; the test says before what."""
     disk, fsync = Disk(tmp_path / "nothing"), os.fsync
 
-    def noted(descriptor: int) -> None:
+    def recording_fsync(descriptor: int) -> None:
         fsync(descriptor)
         disk.note(descriptor)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", recording_fsync)
     return disk
 
 

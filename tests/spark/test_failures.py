@@ -139,8 +139,8 @@ def test_a_worker_that_the_system_kills_is_told_with_the_limit_to_raise(
 def test_rows_that_a_lost_executor_held_are_told_with_the_next_step(spark: SparkSession) -> None:
     """A local checkpoint is gone with its executor; the next run makes those rows again."""
     rows = spark.range(3).localCheckpoint()
-    kept = spark.sparkContext._jsc.getPersistentRDDs()  # noqa: SLF001 - there is no other way to its blocks
-    kept[max(kept)].unpersist(True)
+    persisted = spark.sparkContext._jsc.getPersistentRDDs()  # noqa: SLF001 - there is no other way to its blocks
+    persisted[max(persisted)].unpersist(True)
     with pytest.raises(Py4JJavaError) as failed:
         rows.collect()
     assert "Checkpoint block" in in_a_line(failed.value)

@@ -70,7 +70,7 @@ class FivesRun:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FivesRun]:
+def fives_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FivesRun]:
     """Sixteen days, polled every five minutes: one stream died at the end, one goes on, one has short mornings."""
     history = tmp_path_factory.mktemp("history")
     world = World(history)
@@ -102,38 +102,38 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     spark.catalog.clearCache()
 
 
-def test_an_hour_tells_in_which_of_its_slots_polls_saw_an_advance(told: FivesRun) -> None:
+def test_an_hour_tells_in_which_of_its_slots_polls_saw_an_advance(fives_run: FivesRun) -> None:
     """Each bit is the slot of the poll that saw it, five minutes after the record at most."""
-    mornings = [row for row in told.hours["bursts"] if row.first_advance]
+    mornings = [row for row in fives_run.hours["bursts"] if row.first_advance]
     assert {row.fives for row in mornings} == {0b1000_0010}
 
 
-def test_days_that_are_made_again_tell_of_the_same_slots(told: FivesRun) -> None:
+def test_days_that_are_made_again_tell_of_the_same_slots(fives_run: FivesRun) -> None:
     """Days from any one on, made of windows and of what was known as it began, are those of the whole history."""
-    whole, since = fold(told.history), moment(at(14)).date()
-    again = fold(told.history, since=since, before=whole)
+    whole, since = fold(fives_run.history), moment(at(14)).date()
+    again = fold(fives_run.history, since=since, before=whole)
     later = [row for row in whole.days.to_pylist() if row["date"] >= since]
     assert sorted(map(str, again.days.to_pylist())) == sorted(map(str, later))
     assert sum(fives > 0 for row in later for fives in row["fives"]) > 60
 
 
-def test_a_fast_stream_is_dead_within_the_hour_after_two_polled_weeks(told: FivesRun) -> None:
+def test_a_fast_stream_is_dead_within_the_hour_after_two_polled_weeks(fives_run: FivesRun) -> None:
     """Judged by the hour, such a silence would be nothing yet; the line names the slots that it counts."""
-    row = told.verdicts["dead", 0]
+    row = fives_run.verdicts["dead", 0]
     assert row.verdict == Verdict.DEAD, row.evidence
     assert row.slot_seconds == 300.0
     assert (row.expected_by.astimezone(UTC) - moment(LAST)).total_seconds() < HOUR
     assert "active slots of 5 m" in row.evidence
-    assert told.verdicts["dead", None].verdict == Verdict.DEAD
-    alive = told.verdicts["alive", None]
+    assert fives_run.verdicts["dead", None].verdict == Verdict.DEAD
+    alive = fives_run.verdicts["alive", None]
     assert (alive.verdict, alive.slot_seconds) == (Verdict.LIVE, 300.0)
 
 
-def test_the_exporter_judges_in_the_same_slots(told: FivesRun) -> None:
+def test_the_exporter_judges_in_the_same_slots(fives_run: FivesRun) -> None:
     """Verdict, score and the moment at which the silence is dead are those of Spark."""
-    assert told.expectations.published is not None
-    for (topic, partition), row in told.verdicts.items():
-        expectation = told.expectations.published.rows[CLUSTER, topic, partition]
+    assert fives_run.expectations.published is not None
+    for (topic, partition), row in fives_run.verdicts.items():
+        expectation = fives_run.expectations.published.rows[CLUSTER, topic, partition]
         until = row.observed_until.astimezone(UTC).timestamp()
         seen = Activity(last_good_poll=until, silent_since=until, end_offset=row.end_offset)
         judgement = judge(silence_of(Reading(State(row.state), seen), expectation), expectation, until)

@@ -69,15 +69,15 @@ def test_what_spark_cannot_read_is_taken_in_or_put_aside(spark: SparkSession, hi
     tables = Tables(spark, history)
     done = ingest.ingest_table(tables, history, WINDOWS)
 
-    told = {refusal.path.name: refusal.reason for refusal in done.refusals}
+    reasons = {refusal.path.name: refusal.reason for refusal in done.refusals}
     broken = {f"windows-{what}.parquet" for what in ("huge", "shared", "text", "many")}
-    assert told.keys() == broken | set(STRAYS)
-    assert all(f"{name} is no regular file" in told[name] for name in STRAYS)
-    assert all(os.path.lexists(history / "quarantine" / "windows" / name) for name in told)
-    assert f"it must hold at most {FILE_BYTES:,} bytes uncompressed, got 603," in told["windows-huge.parquet"]
-    assert f"must hold at most {FILE_BYTES:,} bytes of text, got 630," in told["windows-shared.parquet"]
-    assert "Invalid UTF8" in told["windows-text.parquet"]
-    assert f"it must hold at most {FILE_ROWS:,} rows, got {FILE_ROWS + 1:,}" in told["windows-many.parquet"]
+    assert reasons.keys() == broken | set(STRAYS)
+    assert all(f"{name} is no regular file" in reasons[name] for name in STRAYS)
+    assert all(os.path.lexists(history / "quarantine" / "windows" / name) for name in reasons)
+    assert f"it must hold at most {FILE_BYTES:,} bytes uncompressed, got 603," in reasons["windows-huge.parquet"]
+    assert f"must hold at most {FILE_BYTES:,} bytes of text, got 630," in reasons["windows-shared.parquet"]
+    assert "Invalid UTF8" in reasons["windows-text.parquet"]
+    assert f"it must hold at most {FILE_ROWS:,} rows, got {FILE_ROWS + 1:,}" in reasons["windows-many.parquet"]
     counted = {row.cluster: row["count"] for row in tables.read("windows").groupBy("cluster").count().collect()}
     assert counted == {"prod": len(rows), "brotli": len(rows)}
 

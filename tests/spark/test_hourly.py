@@ -145,5 +145,5 @@ def in_order(table: pa.Table) -> list[str]:
 
 
 def replaced(whole: SpoolDays) -> pa.Table:
-    """Return the streams; what the last week counts is told of all days."""
+    """Return the streams; those of all days count the last week."""
     return replace(whole).streams

@@ -228,10 +228,10 @@ def test_a_signal_that_comes_in_a_callback_of_the_bridge_is_not_lost(number: int
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("number", "code", "ending"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
 def test_an_interrupted_rollup_ends_at_once_and_leaves_no_process(
-    history: Path, number: int, code: int, told: str
+    history: Path, number: int, code: int, ending: str
 ) -> None:
     """Ctrl-C and a termination end Spark too, with one line and the exit code that shells expect."""
     command = [sys.executable, "-u", "-m", "spark_rollups.job", "rollup", "--history", str(history)]
@@ -245,9 +245,9 @@ def test_an_interrupted_rollup_ends_at_once_and_leaves_no_process(
     assert running.stdout is not None
     assert running.stdout.readline().startswith("spark ")
     running.send_signal(number)
-    _, said = running.communicate(timeout=60)
-    assert running.returncode == code, said
-    assert said == f"{told}: run it again, what is done is not done twice\n"
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == code, errors
+    assert errors == f"{ending}: run it again, what is done is not done twice\n"
     deadline = time.monotonic() + 30
     while left := alive_in_group(running.pid):
         assert time.monotonic() < deadline, left

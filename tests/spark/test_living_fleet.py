@@ -36,7 +36,7 @@ PREFIX = "rhythm."
 
 @dataclass(frozen=True)
 class Served:
-    """The exporter once it has judged the fleet, and what ``explain`` is asked with."""
+    """The exporter once it has judged the fleet, and what ``explain`` is called with."""
 
     exporter: Exporter
     fleet: Fleet
@@ -54,9 +54,9 @@ class Served:
 
     def explained(self, topic: str) -> dict[str, object]:
         """What the command prints of a topic."""
-        asked = [sys.executable, "-m", "exporter", "explain", PREFIX + topic, "--config", str(self.config)]
-        told = subprocess.run([*asked, "--format", "json"], capture_output=True, text=True, check=True)
-        found: dict[str, object] = json.loads(told.stdout)
+        command = [sys.executable, "-m", "exporter", "explain", PREFIX + topic, "--config", str(self.config)]
+        completed = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=True)
+        found: dict[str, object] = json.loads(completed.stdout)
         return found
 
 
@@ -70,13 +70,13 @@ def served(
         workbench.create(PREFIX + topic)
     moments = ((PREFIX + topic, 0, at) for topic, times in made.records.items() for at in times)
     workbench.write(sorted(moments, key=lambda record: record[2]))
-    past = Backfill(folder, broker.bootstrap, f"{PREFIX}.*", lookups_per_second="1000000")
-    said = past.run()
-    assert f" of {len(made.records)} partitions written" in said, said
-    run_rollup(spark, past.history, RollupRequest(), Progress())
-    clusters = json.dumps(yaml.safe_load(past.config.read_text())["clusters"])
+    backfill = Backfill(folder, broker.bootstrap, f"{PREFIX}.*", lookups_per_second="1000000")
+    output = backfill.run()
+    assert f" of {len(made.records)} partitions written" in output, output
+    run_rollup(spark, backfill.history, RollupRequest(), Progress())
+    clusters = json.dumps(yaml.safe_load(backfill.config.read_text())["clusters"])
     with Exporter(folder, TOPIC_LIVENESS_CLUSTERS=clusters, TOPIC_LIVENESS_GROUPS__ENABLED="false") as exporter:
-        found = Served(exporter, made, past.config)
+        found = Served(exporter, made, backfill.config)
         until(lambda: "dead" in found.verdicts().values(), "the dead, once the exporter has polled three times")
         yield found
     spark.catalog.clearCache()
@@ -93,12 +93,12 @@ def test_what_died_one_by_one_is_dead_and_belongs_to_no_incident(served: Served)
     """Within four days, at unrelated moments, beside an incident."""
     verdicts = served.verdicts()
     assert {topic: verdicts[topic] for topic in served.fleet.dead} == dict.fromkeys(served.fleet.dead, "dead")
-    told = served.explained("dead-31-hours-ago")
-    assert (told["verdict"], told["incident"]) == ("dead", None)
-    said = str(told["evidence"])
+    explained = served.explained("dead-31-hours-ago")
+    assert (explained["verdict"], explained["incident"]) == ("dead", None)
+    evidence = str(explained["evidence"])
     assert re.search(
-        r" never silent (over|for) .*, missed [\d.]+ active hours, before at most .*; dead since ", said
-    ), said
+        r" never silent (over|for) .*, missed [\d.]+ active hours, before at most .*; dead since ", evidence
+    ), evidence
 
 
 def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Served) -> None:
@@ -112,8 +112,8 @@ def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Serve
     members = set(incident["topics"])  # type: ignore[call-overload]
     # What is a little late just now may have fallen silent with them.
     assert together <= members <= together | {PREFIX + topic for topic in served.fleet.living}
-    told = served.explained("together-0")
-    assert (told["verdict"], told["incident"]) == ("held", incident["name"])
-    said = f"{len(members)} of {incident['promised']} topics fell silent together"
-    assert f"held: {said}" in str(told["evidence"])
-    assert said in served.exporter.page("/").text
+    explained = served.explained("together-0")
+    assert (explained["verdict"], explained["incident"]) == ("held", incident["name"])
+    phrase = f"{len(members)} of {incident['promised']} topics fell silent together"
+    assert f"held: {phrase}" in str(explained["evidence"])
+    assert phrase in served.exporter.page("/").text

@@ -81,15 +81,15 @@ def fixed(history: Path, table: str) -> Path:
 def test_what_an_empty_commit_had_added_comes_back_from_the_spool(
     spark: SparkSession, history: Path, table: str
 ) -> None:
-    """Once it is moved away, each row is there once, and from what day on hours are to be made again is noted."""
+    """Once it is moved away, each row is there once, and from what day on hours are to be made again is recorded."""
     whole = in_order(rows_of(history, "windows"))
     cut = fixed(history, table)
     (cut / "tables" / "pending.json").unlink()
     windows, *_ = take_in(spark, cut)
     assert in_order(rows_of(cut, "windows")) == whole
     assert windows.again == (table == "windows")
-    noted = ingest.pending_since(Tables(spark, cut))
-    assert noted == datetime.fromtimestamp(at(0 if table == "windows" else 2), UTC).date()
+    pending = ingest.pending_since(Tables(spark, cut))
+    assert pending == datetime.fromtimestamp(at(0 if table == "windows" else 2), UTC).date()
     assert not any(done.again for done in take_in(spark, cut)), "it is told once"
 
 

@@ -16,32 +16,32 @@ from tests.s3 import SECRET, S3Server
 from tests.spark.stored import start_rollup, story
 
 IMPATIENT = "--conf=spark.hadoop.fs.s3a.retry.limit=1"
-"""So that storage that is gone is told of in seconds, where the job tries again for a while."""
+"""So that the job reports storage that is gone within seconds, where it tries again for a while."""
 
 
 def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_goes_on(server: S3Server) -> None:
     """It ends with 1 and one line without a secret; the next one publishes what the exporter reads, and a report.
 
-    The windows that the first one committed are there once, though no ledger told of them.
+    The windows that the first one committed are there once, though no ledger lists them.
     """
     folder = story(server, "rolled")
     with start_rollup("rolled", IMPATIENT) as first:
         until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
         server.kill()
-        said, problem = first.communicate(timeout=280)
-    assert first.returncode == 1, said + problem
+        output, problem = first.communicate(timeout=280)
+    assert first.returncode == 1, output + problem
     assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
-    assert SECRET not in said + problem
+    assert SECRET not in output + problem
     server.start()
     assert not (folder / "published" / "current.json").exists()
-    told = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
-    assert table_size(folder / "tables" / "windows").rows == told > 0
+    written = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
+    assert table_size(folder / "tables" / "windows").rows == written > 0
     assert not (folder / "tables" / "ingested_files").exists()
-    with start_rollup("rolled", "--report") as second:
-        said, problem = second.communicate(timeout=280)
-    assert second.returncode == 0, said + problem
-    assert SECRET not in said + problem + (cache_folder() / "rollup.log").read_text()
-    assert table_size(folder / "tables" / "windows").rows == told
+    with start_rollup("rolled", "--report") as resumed:
+        output, problem = resumed.communicate(timeout=280)
+    assert resumed.returncode == 0, output + problem
+    assert SECRET not in output + problem + (cache_folder() / "rollup.log").read_text()
+    assert table_size(folder / "tables" / "windows").rows == written
     expectations = Expectations(server.location("rolled"))
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
@@ -58,29 +58,29 @@ def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server
         until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
         server.stop_answering()
         try:
-            said, problem = silenced.communicate(timeout=280)
+            output, problem = silenced.communicate(timeout=280)
         finally:
             server.restart()
-    assert silenced.returncode == 1, said + problem
+    assert silenced.returncode == 1, output + problem
     assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
     assert not (folder / "published" / "current.json").exists()
 
 
 def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line(server: S3Server) -> None:
-    """It is told at once which rights are needed, and nothing is published."""
+    """The error names at once the rights that are needed, and nothing is published."""
     folder = story(server, "refused")
     with start_rollup("refused") as refused:
         until((folder / "tables" / "windows.begun").exists, "a first write by Spark", 200)
         server.restart("--readonly")
         try:
-            said, problem = refused.communicate(timeout=280)
+            output, problem = refused.communicate(timeout=280)
         finally:
             server.restart()
-    assert refused.returncode == 1, said + problem
+    assert refused.returncode == 1, output + problem
     assert problem.startswith("Error: windows: ") and problem.count("\n") == 1, problem
     assert " s3a://history/refused/tables/windows/" in problem
     assert "Give this job the rights to list, read, write and delete there" in problem
-    assert SECRET not in said + problem
+    assert SECRET not in output + problem
     assert not (folder / "published" / "current.json").exists()
 
 
@@ -89,8 +89,8 @@ def test_a_storage_that_is_not_there_is_named_before_spark_starts(monkeypatch: p
     """It ends with 2 and one line with the folder and the cause, and without a secret."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with start_rollup("nowhere") as refused:
-        said, problem = refused.communicate(timeout=120)
-    assert (refused.returncode, said) == (2, "")
+        output, problem = refused.communicate(timeout=120)
+    assert (refused.returncode, output) == (2, "")
     cause = "the storage does not answer (NETWORK_CONNECTION)"
     assert problem == f"Error: s3://history/nowhere cannot be read: {cause}. Fix that and run it again\n"
 
@@ -99,9 +99,9 @@ def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None
     """The one at work is named by process and host, and nothing is written."""
     folder = story(server, "held")
     lease = Lease(server.location("held") / "rollup.lock")
-    with start_rollup("held") as second:
-        _, problem = second.communicate(timeout=280)
+    with start_rollup("held") as refused:
+        _, problem = refused.communicate(timeout=280)
     lease.release(clean=True)
-    assert second.returncode == 2
+    assert refused.returncode == 2
     assert f"s3://history/held is being rolled up by process {os.getpid()} on host " in problem
     assert not (folder / "tables").exists()

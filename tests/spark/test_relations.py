@@ -140,8 +140,8 @@ def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     by_either = []
     for own_process in ("false", "true"):
         spark.conf.set(IN_OWN_PROCESS, own_process)
-        told = with_relations(rows, relations_at(newest_at(known, AS_OF), AS_OF), newest_at(known, AS_OF))
-        by_either.append(sorted(told.collect(), key=str))
+        related = with_relations(rows, relations_at(newest_at(known, AS_OF), AS_OF), newest_at(known, AS_OF))
+        by_either.append(sorted(related.collect(), key=str))
     by_workers, found = by_either
     assert len(found) == len(judged) and found == by_workers
     return {(row.topic, row.partition, row.verdict): row for row in found if row.cluster == CLUSTER}

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import Verdict
-from exporter.domain.retention import KEPT_DAYS
+from exporter.domain.retention import RETENTION_DAYS
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -39,11 +39,11 @@ def told(history: Path) -> World:
     return world
 
 
-def roll_up(spark: SparkSession, history: Path, day: float, **kept: float) -> str:
+def roll_up(spark: SparkSession, history: Path, day: float, **retention_days: float) -> str:
     """Run the rollup as of a day, with tables kept for so many days; return what it printed."""
-    asked = RollupRequest(moment(at(day)), retention=Retention({**KEPT_DAYS, **kept}))
+    request = RollupRequest(moment(at(day)), retention=Retention({**RETENTION_DAYS, **retention_days}))
     with redirect_stdout(io.StringIO()) as printed:
-        run_rollup(spark, history, asked, Progress())
+        run_rollup(spark, history, request, Progress())
     return printed.getvalue()
 
 
@@ -65,27 +65,27 @@ class Late:
     windows: tuple[int, int]
     """In the table before and after the run that was ahead."""
     noted: date | None
-    """What was noted then as the day from which windows are kept."""
+    """The day from which windows are kept, as recorded then."""
 
 
 @pytest.fixture(scope="module")
 def late(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Late:
-    """Three weeks that a backfill told of, a run by a clock that is ahead, three weeks of polls, and a right run."""
+    """Three weeks by a backfill, a run by a clock that is ahead, three weeks of polls, and a right run."""
     world = told(tmp_path_factory.mktemp("retention") / "history")
     tables = Tables(spark, world.history)
     world.backfill(at(0), at(END))
     roll_up(spark, world.history, END)
     before = tables.count("windows")
     ahead = roll_up(spark, world.history, END + 70)
-    windows, noted = (before, tables.count("windows")), tables.windows_from()
+    windows, windows_from = (before, tables.count("windows")), tables.windows_from()
     layout = world.history / "tables" / "layout.json"
     layout.write_text(json.dumps({**json.loads(layout.read_text()), "windows_from": "2999-01-01"}))
     layout.with_name("upkeep.json").write_text('{"week": 53000}')
     to_come = F.lit(moment(at(9999)))
     tables.replace("streams", tables.read("streams").withColumns({"listed_at": to_come, "observed_until": to_come}))
     world.poll(at(END), at(LATER), every=HOUR)
-    said = roll_up(spark, world.history, LATER, baselines=14.0, windows=14.0)
-    return Late(world.history, ahead, said, windows, noted)
+    output = roll_up(spark, world.history, LATER, baselines=14.0, windows=14.0)
+    return Late(world.history, ahead, output, windows, windows_from)
 
 
 @pytest.fixture
@@ -139,11 +139,11 @@ def test_a_topic_stays_dead_when_the_baselines_of_its_last_week_are_past_their_r
 
 
 def test_a_torn_note_of_the_layout_loses_no_day(spark: SparkSession, copied: Path) -> None:
-    """From which day on windows are kept is told by the tables, and the days before it stay as they are."""
+    """The tables show from which day on windows are kept, and the days before it stay as they are."""
     before = days(copied)
     (copied / "tables" / "layout.json").write_text('{"lay')
-    said = roll_up(spark, copied, LATER + 1 / 24)
-    assert "the tables are of an earlier layout" in said and f"days before {OLDEST} stay as they are" in said
+    output = roll_up(spark, copied, LATER + 1 / 24)
+    assert "the tables are of an earlier layout" in output and f"days before {OLDEST} stay as they are" in output
     assert days(copied) == before
     assert Tables(spark, copied).windows_from() == OLDEST
     assert topics_as_of(copied, LATER + 1 / 24)["died"].verdict == Verdict.DEAD
@@ -159,8 +159,8 @@ def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spa
     known = World(copied)
     known.write("orders", 0, every(HOUR, at(-20), at(0)))
     known.backfill(at(-20), at(0))
-    said = roll_up(spark, copied, LATER + 1 / 24)
-    assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in said
+    output = roll_up(spark, copied, LATER + 1 / 24)
+    assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in output
     found = topics_as_of(copied, LATER + 1 / 24)
     assert {topic: row.verdict for topic, row in found.items()} == {
         "orders": Verdict.LIVE, "died": Verdict.DEAD, "older": Verdict.DEAD, "busy": Verdict.LIVE
@@ -202,7 +202,7 @@ def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_
 ) -> None:
     """Verdicts, evidence and the table are the same as before, with the note of the layout and without it.
 
-    But for the listing that the clock that was ahead had noted, and the first poll, which the inventory tells of while
+    But for the listing that the clock that was ahead had recorded, and the first poll, which the inventory lists while
     it is kept.
     """
     now = LATER + 1 / 24

@@ -47,7 +47,7 @@ FAIR = Calendar("office", "fair", ((at(35), at(36), "first day"), (at(44), at(45
 
 @dataclass
 class Judged:
-    """One history folder, and what the rollup said of it at three occasions."""
+    """One history folder, and its verdicts by the rollup at three occasions."""
 
     history: Path
     at_half: list[Row]
@@ -100,10 +100,10 @@ def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = F
 
 def contents(history: Path) -> dict[str, list[str]]:
     """Return every row of every table of history, and of what is published, in order, as text."""
-    told = {name: in_order(rows_of(history, name)) for name in SCHEMAS}
+    tables = {name: in_order(rows_of(history, name)) for name in SCHEMAS}
     published = json.loads((history / "published" / "current.json").read_text())
     rows = pq.read_table(history / "published" / published["expectations"]).to_pylist()
-    return {**told, "published": [published["as_of"], str(published["rows"]), *sorted(map(str, rows))]}
+    return {**tables, "published": [published["as_of"], str(published["rows"]), *sorted(map(str, rows))]}
 
 
 @pytest.fixture(scope="module")
@@ -179,8 +179,10 @@ def test_topics_of_one_name_in_two_clusters_are_judged_each_by_its_own(judged: J
     assert published.refresh()
     assert published.published is not None
     for cluster, rows in ((CLUSTER, judged.at_end), ("mirror", judged.mirror_at_end)):
-        told = {key[1:]: row.verdict for key, row in published.published.rows.items() if key[0] == cluster}
-        assert told == {key: row.verdict for key, row in rows.items()}
+        published_verdicts = {
+            key[1:]: row.verdict for key, row in published.published.rows.items() if key[0] == cluster
+        }
+        assert published_verdicts == {key: row.verdict for key, row in rows.items()}
 
 
 def test_a_partition_that_cannot_be_read_is_neither_dead_nor_alive(judged: Judged) -> None:
@@ -358,9 +360,9 @@ def test_bad_files_are_put_aside_and_a_crash_before_the_ledger_adds_nothing(spar
     quarantined = small / "quarantine" / "windows"
     reasons = {path.name: path.read_text() for path in quarantined.glob("*.reason.txt")}
     assert {name.split(".")[0] for name in reasons} >= {"windows-torn", "windows-foreign", "windows-newer"}
-    said = next(text for name, text in reasons.items() if "newer" in name)
-    assert "schema_version must be 1" in said
-    assert "got 9" in said
+    reason = next(text for name, text in reasons.items() if "newer" in name)
+    assert "schema_version must be 1" in reason
+    assert "got 9" in reason
     topics = {row.topic for row in rows_of(small, "windows")}
     assert topics == {"orders", "kept"}
     assert not list(folder.glob("windows-[tfn]*")), "what was refused is not looked at again"
@@ -378,11 +380,11 @@ def test_no_table_that_lost_its_last_commit_is_used_and_all_of_them_come_back(
     lost = [max((cut / "tables" / name / "_delta_log").glob("[0-9]*.json")) for name in Tables(spark, cut).names()]
     assert len(lost) > 10
     for commit in lost:
-        told = commit.read_bytes()
+        content = commit.read_bytes()
         commit.write_bytes(b"")
         with pytest.raises(TablesError, match=f"^{re.escape(str(commit))} is empty, as after a power cut"):
             roll_up(spark, cut, END)
-        commit.write_bytes(told)
+        commit.write_bytes(content)
     assert (cut / "published" / "current.json").read_bytes() == published
     only = {commit for commit in lost if not int(commit.stem)}
     assert {commit.parts[-3] for commit in only} <= {"acknowledgements", "relations"}
@@ -406,10 +408,10 @@ def test_the_spool_of_the_story_is_the_real_one(small: Path) -> None:
 
 def test_what_reads_a_dead_topic_stands_in_tables_and_in_what_is_published(judged: Judged) -> None:
     """The evidence of the topic, and of each of its dead partitions, ends with its readers; others say nothing."""
-    told = "; 3 consumer groups still read it"
-    ending = {key for key, row in judged.at_end.items() if row.evidence.endswith(told)}
+    readers = "; 3 consumer groups still read it"
+    ending = {key for key, row in judged.at_end.items() if row.evidence.endswith(readers)}
     assert ending == {("legacy", None), ("legacy", 0)}
     assert not [row for row in judged.at_half_again if "consumer group" in row.evidence], "it became known later"
     pointer = json.loads((judged.history / "published" / "current.json").read_text())
     rows = pq.read_table(judged.history / "published" / pointer["expectations"]).to_pylist()
-    assert {(row["topic"], row["partition"]) for row in rows if row["evidence"].endswith(told)} == ending
+    assert {(row["topic"], row["partition"]) for row in rows if row["evidence"].endswith(readers)} == ending

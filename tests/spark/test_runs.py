@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from exporter.domain import State, Verdict
-from exporter.domain.retention import KEPT_DAYS
+from exporter.domain.retention import RETENTION_DAYS
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.frames import IN_OWN_PROCESS, arrow_schema, spread
 from spark_rollups.progress import Progress
@@ -52,7 +52,7 @@ def dates(history: Path) -> set[date]:
 
 
 def told(history: Path) -> World:
-    """The topics that all tests tell of."""
+    """The topics of all tests."""
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(END + 1)))
     world.write("died", 0, every(HOUR, at(0), at(18)))
@@ -72,7 +72,7 @@ def files(history: Path) -> dict[Path, bytes]:
 
 @pytest.fixture(scope="module")
 def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three weeks that a backfill told of at their end, rolled up; tests change copies of it."""
+    """Three weeks that a backfill wrote at their end, rolled up; tests change copies of it."""
     world = told(tmp_path_factory.mktemp("runs") / "history")
     world.backfill(at(0), at(END))
     run_rollup(spark, world.history, RollupRequest(moment(at(END))), Progress())
@@ -133,7 +133,7 @@ def test_as_of_a_moment_before_a_backfill_ran_what_it_tells_of_counts(
 def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
     spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The tables that replaced them tell the same as before, and the old ones are gone."""
+    """The tables that replaced them hold the same as before, and the old ones are gone."""
     before = days(copied)
     old = copied / "tables" / "hourly"
     (copied / "tables" / "layout.json").unlink()
@@ -150,10 +150,10 @@ def test_tables_of_a_newer_layout_are_left_as_they_are(spark: SparkSession, copi
     note = copied / "tables" / "layout.json"
     note.write_text(json.dumps({"layout": LAYOUT + 1}))
     before = files(copied)
-    said = rf"tables has layout {LAYOUT + 1} and this release knows {LAYOUT}: run this with the release that made it"
-    with pytest.raises(TablesError, match=said):
+    message = rf"tables has layout {LAYOUT + 1} and this release knows {LAYOUT}: run this with the release that made it"
+    with pytest.raises(TablesError, match=message):
         run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
-    with pytest.raises(TablesError, match=said):
+    with pytest.raises(TablesError, match=message):
         write_report(Tables(spark, copied), as_of=None, output=None)
     assert files(copied) == before
 
@@ -195,7 +195,7 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     Whatever is committed, deletions and compactions too, names the run.
     """
     before, known = days(copied), commits(copied)
-    retention = Retention({**KEPT_DAYS, "windows": 14.0})
+    retention = Retention({**RETENTION_DAYS, "windows": 14.0})
     told(copied).poll(at(END), at(END + 7), every=HOUR, only=())
     week_later = moment(at(END + 7))
     run_rollup(spark, copied, RollupRequest(week_later, retention=retention), Progress())
@@ -209,9 +209,9 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     assert min(row.date for row in rows_of(copied, "windows")) == oldest
     assert days(copied) == before
     run_rollup(spark, copied, RollupRequest(week_later, rebuild=True, retention=retention), Progress())
-    said = capsys.readouterr().out
-    assert f"days before {oldest} stay as they are" in said
-    assert "upkeep" not in said, "once a week"
+    output = capsys.readouterr().out
+    assert f"days before {oldest} stay as they are" in output
+    assert "upkeep" not in output, "once a week"
     assert days(copied) == before
 
 
@@ -225,13 +225,13 @@ def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
     """
     monkeypatch.setattr("spark_rollups.frames._STREAMS_A_SHARD", 1)
     monkeypatch.setattr("spark_rollups.frames._ROWS_A_SHARD", 300)
-    parts = list[int]()
+    shard_counts = list[int]()
 
-    def noted(spark: SparkSession, *, rows: int, streams: int) -> int:
-        parts.append(spread(spark, rows=rows, streams=streams))
-        return parts[-1]
+    def counted_spread(spark: SparkSession, *, rows: int, streams: int) -> int:
+        shard_counts.append(spread(spark, rows=rows, streams=streams))
+        return shard_counts[-1]
 
-    monkeypatch.setattr("spark_rollups.rollup.spread", noted)
+    monkeypatch.setattr("spark_rollups.rollup.spread", counted_spread)
     made = dict[bool, dict[str, list[str]]]()
     by_workers = tmp_path / "by-workers"
     shutil.copytree(history / "spool", by_workers / "spool")
@@ -245,7 +245,7 @@ def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
         made[own_process]["published"] = sorted(map(str, pq.read_table(published).to_pylist()))
         assert len(list(of_either.glob("tables/ingested_files/*.parquet"))) == 2, "a file for each commit"
     assert made[True] == made[False]
-    assert min(parts) > 1
+    assert min(shard_counts) > 1
     assert all(made[True][name] for name in ("daily", "streams", "baselines", "maxima", "verdicts", "published"))
 
 
@@ -271,7 +271,7 @@ def together(
 
     Topic n fell silent n times so many hours before the end, as of five hours after which all is judged.
     """
-    told = [
+    records = [
         {
             "cluster": cluster,
             "topic": f"t-{number:02d}",
@@ -289,7 +289,7 @@ def together(
         for cluster, number, crossed, verdict in rows
     ]
     schema = arrow_schema(JUDGED)
-    frame = spark.createDataFrame([tuple(row.get(field.name) for field in schema) for row in told], JUDGED)
+    frame = spark.createDataFrame([tuple(row.get(field.name) for field in schema) for row in records], JUDGED)
     return {(row.cluster, row.topic): (row.verdict, row.evidence) for row in held(frame).collect()}
 
 
@@ -317,7 +317,9 @@ def test_topics_that_fell_silent_one_after_the_other_are_held_as_of_the_moment_t
     assert {topic for (_, topic), (verdict, _) in found.items() if verdict == Verdict.HELD} == {
         f"t-{number:02d}" for number in range(7)
     }
-    said = found["a", "t-03"][1]
-    assert said.startswith("silent; held: 7 of 50 topics fell silent one after the other, more than chance brings, ")
+    evidence = found["a", "t-03"][1]
+    assert evidence.startswith(
+        "silent; held: 7 of 50 topics fell silent one after the other, more than chance brings, "
+    )
     apart = together(spark, rows, hours_apart=12.0)
     assert not [one for one in apart.values() if one[0] == Verdict.HELD]

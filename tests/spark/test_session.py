@@ -85,9 +85,9 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(
 def test_a_small_fleet_that_polls_for_two_weeks_is_still_small(tmp_path: Path) -> None:
     """What a rollup has taken in, published or put aside is no work for the next one, and a footer is no row."""
     history = tmp_path / "tables" / "history"
-    told = World(history)
-    told.write("orders", 0, every(HOUR, at(0), at(1)))
-    told.poll(at(0), at(1), every=HOUR)
+    world = World(history)
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.poll(at(0), at(1), every=HOUR)
     (window,) = history.glob("spool/windows/*.parquet")
     for number in range(14 * 24 * 12):
         (window.parent / f"windows-{number}.parquet").hardlink_to(window)

@@ -1,4 +1,4 @@
-"""Delta tables of a history folder, wherever that folder is said to be."""
+"""Delta tables of a history folder, wherever that folder is."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 from delta.tables import DeltaOptimizeBuilder, DeltaTable
 from pyspark.sql import SparkSession
 
-from exporter.domain.retention import KEPT_DAYS
+from exporter.domain.retention import RETENTION_DAYS
 from spark_rollups import ingest, spool_files
 from spark_rollups.tables import SCHEMAS, Tables
 from spark_rollups.upkeep import Retention, run_upkeep
@@ -62,8 +62,8 @@ def test_the_ledger_names_the_files_that_are_still_in_the_spool(spark: SparkSess
 def stream(topic: str, partition: int | None, listed_at: datetime | None, **more: object) -> tuple[object, ...]:
     """A row of ``streams``."""
     known: dict[str, object] = {"topic": topic, "partition": partition, "listed_at": listed_at}
-    told = {"cluster": CLUSTER, "known_slots": 1, **known, **more}
-    return tuple(told.get(name) for name in SCHEMAS["streams"].names)
+    columns = {"cluster": CLUSTER, "known_slots": 1, **known, **more}
+    return tuple(columns.get(name) for name in SCHEMAS["streams"].names)
 
 
 def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
 
     What nobody listed since the whole cluster was listed last stays.
     """
-    kept = Retention({**KEPT_DAYS, "inventory": 10.0, "daily": 100.0})
+    retention = Retention({**RETENTION_DAYS, "inventory": 10.0, "daily": 100.0})
     now, then, long_ago = moment(at(200)), moment(at(200 - 11)), moment(at(200 - 101))
     rows = [
         stream("temporary", None, None),
@@ -90,7 +90,7 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
     ]
     tables = Tables(spark, tmp_path)
     tables.replace("streams", spark.createDataFrame(rows, SCHEMAS["streams"]))
-    assert run_upkeep(tables, tmp_path, now, kept) == "rows past their retention deleted from streams"
+    assert run_upkeep(tables, tmp_path, now, retention) == "rows past their retention deleted from streams"
     left = {(row.topic, row.topic_id, row.partition) for row in rows_of(tmp_path, "streams")}
     assert left == {
         ("temporary", "made again", None),
@@ -102,7 +102,7 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
         ("never-listed", None, 0),
         ("of-a-cluster-that-nobody-lists", None, 0),
     }
-    assert run_upkeep(tables, tmp_path, now, kept) == "nothing past its retention"
+    assert run_upkeep(tables, tmp_path, now, retention) == "nothing past its retention"
 
 
 def test_only_tables_in_which_there_is_something_to_do_are_compacted_and_rid_of_files(
@@ -111,7 +111,7 @@ def test_only_tables_in_which_there_is_something_to_do_are_compacted_and_rid_of_
     """Tables of one file a day and no old file are left alone; the file of a run that was killed is old in a week."""
     done = list[str]()
 
-    def noted(name: str, made: Callable[..., Any]) -> Callable[..., Any]:
+    def recording(name: str, made: Callable[..., Any]) -> Callable[..., Any]:
         def note_and_do(*given: Any) -> Any:
             done.append(name)
             return made(*given)
@@ -119,7 +119,7 @@ def test_only_tables_in_which_there_is_something_to_do_are_compacted_and_rid_of_
         return note_and_do
 
     for owner, name in [(DeltaOptimizeBuilder, "executeCompaction"), (DeltaTable, "vacuum")]:
-        monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
+        monkeypatch.setattr(owner, name, recording(name, getattr(owner, name)))
     tables = Tables(spark, history)
     assert run_upkeep(tables, history, moment(at(END)), Retention()) == "nothing past its retention"
     assert done == []
@@ -144,7 +144,7 @@ def in_table(history: Path) -> list[str]:
     return [str(file["path"]) for file in present(history / "tables" / "windows")]
 
 
-KEPT = Retention({**KEPT_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
+KEPT = Retention({**RETENTION_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def past_retention(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
 
 
 def kept(spark: SparkSession, history: Path) -> dict[str, object]:
-    """What the tables hold, what is noted, and in how many files."""
+    """The rows of the tables, the recorded day, and how many files there are."""
     tables = Tables(spark, history)
     rows = {name: in_order(rows_of(history, name)) for name in tables.names()}
     return {**rows, "from": tables.windows_from(), "files": len(list(history.glob("tables/*/**/*.parquet")))}

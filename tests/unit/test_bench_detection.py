@@ -19,7 +19,7 @@ from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import seen_by_exporter, topics
 from tests.bench.detection.history import first_week_of, history
 from tests.bench.detection.hold import hold
-from tests.bench.detection.holiday import dead_by_a_holiday, dead_by_a_second
+from tests.bench.detection.holiday import dead_by_a_holiday, dead_by_a_repeat
 from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
 from tests.bench.detection.measured import NothingJudgedError, measure
 from tests.bench.detection.product import Published, product_method, write_spool
@@ -151,7 +151,7 @@ def test_a_set_too_small_for_a_threshold_says_so(tmp_path: Path) -> None:
     """One stream of 13 weeks is judged by the thresholds that need no fit, and nothing is claimed beyond them."""
     one = measure(topics(events(csv_of(tmp_path / "one.csv", {"x": np.arange(0.5, 13 * 168, 2.5)}))))
     assert [name for name, by_rate in one.results.items() if by_rate] == ["score past 4.5", "24 h for all"]
-    assert dict(one.tells)["10 in 1,000"].startswith("nothing")
+    assert dict(one.can_show)["10 in 1,000"].startswith("nothing")
     assert all(rows for _, rows in one.tables())
 
 
@@ -227,7 +227,7 @@ def test_a_holiday_makes_nothing_dead_once_its_first_day_is_over() -> None:
 
 def test_a_long_holiday_that_comes_again_makes_hardly_anything_dead_beside_the_first() -> None:
     """Judged alone its topics are dead once three days are over."""
-    for row in dead_by_a_second(100, 7, 7, weeks=36):
+    for row in dead_by_a_repeat(100, 7, 7, weeks=36):
         alone, beside = row.dead
         assert alone.later >= 15
         assert beside.later <= alone.later / 3
@@ -299,7 +299,7 @@ def test_the_score_counts_missed_slots_as_its_definition_does(small: Trial, slot
 
 def test_a_promise_is_told_apart_from_weeks_without_one(small: Trial) -> None:
     """Each topic-week counts once, in the row of its standing, by the threshold that was in force in its week."""
-    kept = {one.promised: one for one in account(small, published(small, {8: 1e6, 12: 0.0})).kept}
+    kept = {one.promised: one for one in account(small, published(small, {8: 1e6, 12: 0.0})).results}
     assert set(kept) == {None, 5.0}
     assert kept[None].false.weeks + kept[5.0].false.weeks == small.eligible.sum()
     assert kept[None].cuts + kept[5.0].cuts == len(small.cuts)

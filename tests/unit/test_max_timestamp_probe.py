@@ -152,10 +152,10 @@ def test_an_upgrade_shows_in_the_partition_that_decided() -> None:
     cluster = Cluster({key: [1.0, 2.0], TopicPartition("a", 1): [3.0, 4.0]}, {key: OLD, TopicPartition("a", 1): NEW})
     probe = MaxTimestampProbe(cluster)
     probe.check(cluster.max_timestamp(), cluster.extents(), set())
-    assert (probe.supported, probe.asked_again()) == ({OLD: False, NEW: True}, {key})
+    assert (probe.supported, probe.upgrade_checks()) == ({OLD: False, NEW: True}, {key})
     assert probe.check({key: Answer(0, 1.0)}, cluster.extents(), set()) == {key}
     assert probe.check({key: Answer(1, 2.0)}, cluster.extents(), set()) == set()
-    assert (probe.supported, probe.asked_again()) == ({OLD: True, NEW: True}, set())
+    assert (probe.supported, probe.upgrade_checks()) == ({OLD: True, NEW: True}, set())
 
 
 def test_a_restart_however_short_takes_the_decision_back() -> None:

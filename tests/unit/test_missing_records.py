@@ -76,9 +76,9 @@ def found(source: list[int], copied: list[int], start: int = 0, *, compacted: bo
     [code] = without_asking(mine, copy, flags(False)).tolist()
     times = times_to_ask(mine, copy, flags(False))
     if code != LOOK_UP:
-        assert np.isnan([*times.first, *times.second]).all()
+        assert np.isnan([*times.first, *times.later]).all()
         return not_compared_of_code(code) or (0, 0, None)
-    told = answers(times.first), answers(times.second)
+    told = answers(times.first), answers(times.later)
     [one] = rows(missing(mine, copy.newest, *told, compacted=flags(compacted), markers=markers))
     return one
 
@@ -168,7 +168,7 @@ def test_what_follows_without_a_look_up() -> None:
     assert without_asking(mine, copy, stamped).tolist() == wanted
     times = times_to_ask(mine, copy, stamped)
     assert (~np.isnan(times.first)).tolist() == [code == LOOK_UP for code in wanted]
-    assert np.isnan(times.second[np.isnan(times.first)]).all()
+    assert np.isnan(times.later[np.isnan(times.first)]).all()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_one_look_up_is_enough_where_nothing_is_missing(
     """A replica as new as its source's newest record asks for one time, one that may be behind for two."""
     told = times_to_ask(ends(source), ends(replica), flags(False))
     assert told.first.tolist() == [first]
-    np.testing.assert_allclose(told.second, [np.nan if second is None else second])
+    np.testing.assert_allclose(told.later, [np.nan if second is None else second])
 
 
 JUDGED: list[tuple[Found, State, bool, ReplicaState, float | None]] = [

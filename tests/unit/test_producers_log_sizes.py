@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from exporter.collectors.producers_log_sizes import INSPECTIONS_KEPT, Inspector
+from exporter.collectors.producers_log_sizes import MAX_FAILED_INSPECTIONS, Inspector
 from exporter.domain import (
     Activity,
     Inspected,
@@ -117,7 +117,7 @@ def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers
     seen = inspector(brokers, producers=False)
     seen.accept(poll({A: (2, 1), B: (1, 3)}))
     inspection = seen.inspect()
-    assert (dict(inspection.asked), dict(inspection.failures)) == ({LOG_DIRS: 4}, {})
+    assert (dict(inspection.lookups), dict(inspection.failures)) == ({LOG_DIRS: 4}, {})
     assert of(seen, A, "id-1") == Inspected(None, 102, 102 + 101 + 2 * 30)
     assert of(seen, B, "id-1") == Inspected(None, 101, 101 + 103)
 
@@ -205,7 +205,7 @@ def test_what_nobody_asked_for_long_is_told_no_more(brokers: Brokers) -> None:
     seen.accept(poll({A: (1,)}))
     seen.inspect()
     brokers.problem = "kafka-python is not installed"
-    brokers.clock.time += (INSPECTIONS_KEPT + 1) * INTERVAL
+    brokers.clock.time += (MAX_FAILED_INSPECTIONS + 1) * INTERVAL
     assert seen.inspect().problem == "kafka-python is not installed"
     assert of(seen, A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 101, 101)
     brokers.clock.time += 1
@@ -223,7 +223,7 @@ def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(broke
     seen = inspector(brokers, log_sizes=False)
     seen.accept(poll({A: (1,), B: (1,), **{TopicPartition("wide", number): (1,) for number in range(99)}}))
     seen.inspect()
-    assert seen.inspect().asked == {PRODUCERS: 100}
+    assert seen.inspect().lookups == {PRODUCERS: 100}
     assert all(of(seen, key, "id-1") != Inspected() for key in (A, B, TopicPartition("wide", 98)))
 
 

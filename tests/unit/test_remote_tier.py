@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 import pytest
 
-from exporter.collectors.remote_tier import BY_TIME, SWEEPS_KEPT, TierWatch
+from exporter.collectors.remote_tier import BY_TIME, MAX_FAILED_SWEEPS, TierWatch
 from exporter.domain import (
     Activity,
     Answer,
@@ -146,7 +146,7 @@ def test_the_newest_time_is_kept_until_the_end_offset_moves(tiers: Tiers) -> Non
     seen.sweep()
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
     seen.accept(poll({A: reading(newest=NEWEST)}))
-    assert (seen.sweep().asked, tiers.connected) == ({}, 1)
+    assert (seen.sweep().lookups, tiers.connected) == ({}, 1)
     assert facts(seen, A, "id-1", 6) == Facts()
 
 
@@ -154,14 +154,14 @@ def test_what_a_poll_saw_is_confirmed_by_two_look_ups(tiers: Tiers) -> None:
     """The time that MAX_TIMESTAMP told before the records left is there and is the last."""
     seen = watch(tiers)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
-    assert seen.sweep().asked == {BY_TIME: 2}
+    assert seen.sweep().lookups == {BY_TIME: 2}
 
 
 def test_a_partition_that_moves_is_not_looked_up(tiers: Tiers) -> None:
     """The next poll asks MAX_TIMESTAMP of it anyway."""
     seen = watch(tiers)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST, gained=3)}))
-    assert (seen.sweep().asked, tiers.connected) == ({}, 0)
+    assert (seen.sweep().lookups, tiers.connected) == ({}, 0)
 
 
 def test_a_topic_without_remote_storage_is_not_looked_at(tiers: Tiers) -> None:
@@ -222,7 +222,7 @@ def test_a_configuration_that_is_good_no_more_is_told(tiers: Tiers) -> None:
     seen = watch(tiers, specs=[LATEST_TIERED], times=refuse)
     seen.accept(poll({A: reading()}))
     sweep = seen.sweep()
-    assert (sweep.problem, sweep.asked) == ("sasl.password: no such file", {LATEST_TIERED: 1})
+    assert (sweep.problem, sweep.lookups) == ("sasl.password: no such file", {LATEST_TIERED: 1})
 
 
 def test_a_look_takes_one_interval_at_most_and_the_next_one_goes_on(tiers: Tiers) -> None:
@@ -231,7 +231,7 @@ def test_a_look_takes_one_interval_at_most_and_the_next_one_goes_on(tiers: Tiers
     seen = watch(tiers, specs=[LATEST_TIERED], rate=0.2)  # one partition at a time
     keys = [TopicPartition("tiered", number) for number in range(4)]
     seen.accept(poll({key: reading(State.OBSERVED, NEWEST, gained=1) for key in keys}))
-    assert seen.sweep().asked == {LATEST_TIERED: 2}
+    assert seen.sweep().lookups == {LATEST_TIERED: 2}
     assert [facts(seen, key, "id-1", 5).latest_tiered for key in keys] == [5, 5, None, None]
     seen.sweep()
     assert [facts(seen, key, "id-1", 5).latest_tiered for key in keys] == [5, 5, 5, 5]
@@ -266,7 +266,7 @@ def test_offsets_that_nobody_looked_up_for_long_are_told_no_more(tiers: Tiers) -
     seen = watch(tiers, specs=[EARLIEST_LOCAL])
     seen.accept(poll({A: reading()}))
     seen.sweep()
-    tiers.clock.time += (SWEEPS_KEPT + 1) * INTERVAL
+    tiers.clock.time += (MAX_FAILED_SWEEPS + 1) * INTERVAL
     assert facts(seen, A, "id-1", 5).earliest_local == 5
     tiers.clock.time += 1
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)

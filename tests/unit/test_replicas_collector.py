@@ -149,15 +149,15 @@ def test_what_rests_is_not_asked_for_again() -> None:
     """One look-up where the replica is as new as its source, two where it lags, none while neither moves."""
     pair = Pair([T0 - 9 + number for number in range(5)], copied=5)
     pair.poll()
-    assert [pair.compare().asked, len(pair.log.asked)] == [1, 1]
+    assert [pair.compare().lookups, len(pair.log.asked)] == [1, 1]
     pair.poll()
-    assert pair.compare().asked == 0
+    assert pair.compare().lookups == 0
     pair.log.times += [T0 + 15, T0 + 16, T0 + 17]
     pair.poll()
-    assert pair.compare().asked == 2
+    assert pair.compare().lookups == 2
     pair.poll()
     lagging = pair.compare()
-    assert (lagging.asked, lagging.readings[REPLICA].at_least) == (0, 3)
+    assert (lagging.lookups, lagging.readings[REPLICA].at_least) == (0, 3)
     assert pair.log.connected == 1
 
 
@@ -260,7 +260,7 @@ def test_two_pairs_that_map_to_one_topic_are_both_told() -> None:
     for one in (pair, other):
         found = one.compare()
         assert found.readings == {REPLICA: ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.TWO_SOURCES)}
-        assert found.asked == 0
+        assert found.lookups == 0
 
 
 def test_a_replica_stamped_by_its_brokers_is_told_by_its_offsets_alone() -> None:
@@ -334,7 +334,7 @@ def compared(state: ReplicaState = ReplicaState.BEHIND) -> Comparison:
     """A comparison of one partition."""
     matching = Naming.of("(.*)", r"east.\1", [".*"], []).match({"orders"}, {"east.orders"})
     return Comparison(
-        "east", "west", T0, matching, replica_table({REPLICA: ReplicaReading(state, 90.0, 3, 5)}), asked=2
+        "east", "west", T0, matching, replica_table({REPLICA: ReplicaReading(state, 90.0, 3, 5)}), lookups=2
     )
 
 

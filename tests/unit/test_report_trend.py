@@ -23,14 +23,14 @@ def test_a_week_without_a_run_has_no_bar_and_no_other_week_takes_its_date() -> N
     """Each bar tells its own date; a week of which no size is known is grey, not empty."""
     weeks = [4, 3, 1, 0]
     trend = [Point(AS_OF - 7 * week * DAY, 20, 15, week, None if week == 3 else week * 2**30) for week in weeks]
-    assert [bar.told for bar in trend_bars(trend, "dead")] == [
+    assert [bar.description for bar in trend_bars(trend, "dead")] == [
         "2026-02-03: 4 of 20 topics",
         "2026-02-10: 3 of 20 topics",
         "2026-02-24: 1 of 20 topics",
         "2026-03-03: 0 of 20 topics",
     ]
     bars = trend_bars(trend, "dead_bytes")
-    assert [(bar.kind, bar.told) for bar in bars[:2]] == [
+    assert [(bar.kind, bar.description) for bar in bars[:2]] == [
         ("dying", "2026-02-03: 4.0 GiB"),
         ("unknown", "2026-02-10: not known"),
     ]

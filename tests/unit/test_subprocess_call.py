@@ -81,9 +81,9 @@ def test_what_is_logged_elsewhere_is_logged_here(caplog: pytest.LogCaptureFixtur
 
 WRITES = """
 import sys
-from exporter.storage.parquet_file import Column, Part, write
+from exporter.storage.parquet_file import Batch, Column, write
 columns = [Column("topic", "string", rows=b"\\0" * 8, texts=["orders"]), Column("at", "timestamp", 1_000_000)]
-write([(__import__("pathlib").Path(sys.argv[1]), [Part(2, columns)])], {})
+write([(__import__("pathlib").Path(sys.argv[1]), [Batch(2, columns)])], {})
 print(sorted({"numpy", "pandas", "exporter.domain", "pydantic", "pyarrow.compute"} & sys.modules.keys()))
 """
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from exporter.domain import NoTimeLag
-from exporter.domain.time_lag import POINTS_KEPT, Point, Points, Search, TimestampRange
+from exporter.domain.time_lag import POINTS_PER_PARTITION, Point, Points, Search, TimestampRange
 from tests.timelog import Log
 
 NOW = 1_767_225_600_000
@@ -133,7 +133,7 @@ def test_many_groups_and_many_looks(log: Log, data: st.DataObject) -> None:
                 if isinstance(bracket, TimestampRange):
                     assert bracket.high >= newest[group] or bracket.high >= NOW
                     newest[group] = max(newest[group], bracket.low)
-        assert len(points) <= POINTS_KEPT
+        assert len(points) <= POINTS_PER_PARTITION
 
 
 @given(logs())
@@ -288,7 +288,7 @@ def test_hundreds_of_groups_on_one_partition_keep_their_points() -> None:
     log, points = rising(20_000, 1.0), Points()
     committed = random.Random(3).sample(range(log.latest), 200)
     look(log, points, committed)
-    assert POINTS_KEPT < len(points) <= 4 * len(committed)
+    assert POINTS_PER_PARTITION < len(points) <= 4 * len(committed)
     log.asked = 0
     look(log, points, committed)
     assert log.asked == 0

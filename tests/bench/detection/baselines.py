@@ -128,7 +128,7 @@ class Oracle:
         return self._by_day(unit, start, ends)
 
     def _by_day(self, unit: int, start: Floats, ends: Floats) -> Floats:
-        """The rate of each day is a draw: of the first day what came before tells of it, of later ones nothing."""
+        """The rate of each day is a draw. The hours before inform about the first day, nothing about later ones."""
         truth = self.trial.units.truths[unit]
         assert truth is not None
         shape, times = truth.day_shape, self.trial.units.times[unit]
@@ -161,7 +161,7 @@ def product_score(trial: Trial) -> ProductClock:
 
 
 def score_in_fives(trial: Trial) -> ProductClock:
-    """The same where polls told slots of five minutes: by these where the product chooses them."""
+    """The same for polled slots of five minutes, where the product chooses them."""
     return _by_clock(trial, history(trial.units, polled=True).baselines)
 
 

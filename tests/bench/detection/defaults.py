@@ -44,7 +44,7 @@ _HEADER = (
 
 
 OUTAGES = {"with": (True,), "without": (False,), "both": (True, False)}
-"""Which fleets are asked for: those with outages, those without, or both."""
+"""Which fleets are measured: those with outages, those without, or both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Given:
     """What the owner of a fleet gets, topics alone."""
 
     def __init__(self, fleet: Fleet, first_week: int = 1, accepted: Sequence[float] = (FALSE_ALARMS,)) -> None:
-        """``accepted`` are the rates of false alarms, in 1,000 topic-weeks, of which any may be asked for."""
+        """``accepted`` are the rates of false alarms, in 1,000 topic-weeks, of which any may be requested."""
         self._made = made = trial(topics(fleet), first_week=first_week)
         self._published = refitted(made, accepted, first_week)
         self._methods = {rate: product_method(made, self._published, rate) for rate in accepted}
@@ -166,8 +166,8 @@ def row(fleets: Sequence[Got | None]) -> tuple[str, ...]:
 
 def _with_range(values: Sequence[float]) -> str:
     """The mean, and where there are several the least and the most."""
-    told = number(float(np.mean(values)))
-    return told if len(values) == 1 else f"{told} ({number(min(values))} to {number(max(values))})"
+    figure = number(float(np.mean(values)))
+    return figure if len(values) == 1 else f"{figure} ({number(min(values))} to {number(max(values))})"
 
 
 def defaults_tables(
@@ -194,8 +194,8 @@ def defaults_tables(
             progress(f"{name}, seed {seed}")
         settled.append((name, *row(grown)))
         for (first, last), one in zip(spans, got, strict=True):
-            told = f"{first} to {last - 1}" if last - first > 1 else str(first)
-            young.append((name, told if last < FOREVER else f"{first} or more", *row(one)))
+            age = f"{first} to {last - 1}" if last - first > 1 else str(first)
+            young.append((name, age if last < FOREVER else f"{first} or more", *row(one)))
     return [("From the ninth week on", settled), ("By weeks of history", young)]
 
 

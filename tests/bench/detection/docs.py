@@ -18,5 +18,5 @@ def rendered(page: str, tables: Sequence[tuple[str, Rows]]) -> str:
     _, end, after = rest.partition(END)
     if not start or not end:
         raise ValueError(f"{PAGE.name} must have the lines {START!r} and {END!r}: put them where the tables belong")
-    parts = [f"**{title}**\n\n{as_markdown(rows)}" for title, rows in tables]
-    return before + start + "\n\n" + "\n\n".join(parts) + "\n\n" + end + after
+    sections = [f"**{title}**\n\n{as_markdown(rows)}" for title, rows in tables]
+    return before + start + "\n\n" + "\n\n".join(sections) + "\n\n" + end + after

@@ -35,8 +35,8 @@ def events(path: Path, say: Callable[[str], None] = lambda _: None) -> Fleet:
     """Return one single-partition topic for each stream of a CSV, which may be compressed (``.gz``).
 
     With a header its columns may stand in any order, among others; without one they are ``COLUMNS``. Lines may
-    come in any order. A record twice at the same moment counts once: an end offset moves once. ``say`` is told
-    what was read. Raises EventsError.
+    come in any order. A record twice at the same moment counts once: an end offset moves once. ``say`` gets
+    a line about what was read. Raises EventsError.
     """
     moments: dict[str, list[float]] = {}
     first, last, records = (math.inf, 0), (-math.inf, 0), 0

@@ -23,7 +23,7 @@ class History:
 
 
 def history(units: Units, *, polled: bool = False) -> History:
-    """Return what a backfill by the hour tells of units; ``polled``: what polls tell, also in slots of five minutes."""
+    """Return the history of units by a backfill, in hours; ``polled``: by polls, also in slots of five minutes."""
     hours, first = hours_of(units, polled=polled), first_week_of(units.fleet)
     # With the week after the last one, so that there is a baseline wherever there is a record.
     made = list(baselines(hours, range(first + 1, first + units.fleet.weeks + 1)))
@@ -36,11 +36,14 @@ def first_week_of(fleet: Fleet) -> int:
 
 
 def hours_of(units: Units, *, polled: bool) -> Hours:
-    """Return the hours of units; a backfill tells of each the first advance whose moment is known, alone."""
-    told = [_hours_of(times, vague, units.fleet.start) for times, vague in zip(units.times, units.vague, strict=True)]
-    stream = np.repeat(np.arange(len(units)), [len(one.hour) for one in told])
+    """Return the hours of units; a backfill has of each only the first advance whose moment is known."""
+    by_unit = [
+        _hours_of(times, vague, units.fleet.start) for times, vague in zip(units.times, units.vague, strict=True)
+    ]
+    stream = np.repeat(np.arange(len(units)), [len(one.hour) for one in by_unit])
     hour, first, last, unknown, fives = (
-        np.concatenate([getattr(one, name) for one in told]) for name in ("hour", "first", "last", "unknown", "fives")
+        np.concatenate([getattr(one, name) for one in by_unit])
+        for name in ("hour", "first", "last", "unknown", "fives")
     )
     if not polled:
         last, fives = first, np.zeros_like(fives)
@@ -48,7 +51,7 @@ def hours_of(units: Units, *, polled: bool) -> Hours:
 
 
 def _hours_of(times: Floats, vague: NDArray[np.bool_], start: float) -> Hours:
-    """Return the hours of one unit as polls tell of them."""
+    """Return the hours of one unit as polls see them."""
     if not len(times):
         return Hours.none()
     hour = np.floor(times).astype(np.int64)

@@ -34,7 +34,7 @@ class Hold:
         Without a hold it would be after ``hours``. From each of some moments on more is known of rests: where a hold
         ends after it, it is dead after the hours of ``later``.
         """
-        told = hold_times(self.method, silences)
+        timings = hold_times(self.method, silences)
         found = hours = alarmed(silences.start, silences.start, hours, later)
 
         def dead_from(row: int, free: float) -> float:
@@ -44,16 +44,16 @@ class Hold:
 
         for row in np.flatnonzero(np.isfinite(hours)):
             dead = silences.start[row] + hours[row]
-            if not told.crossed[row] <= dead < told.runs_out[row]:
+            if not timings.crossed[row] <= dead < timings.runs_out[row]:
                 continue
             place = max(int(np.searchsorted(self.moments, dead, "right")) - 1, 0)
-            if not self._held(place, silences.start[row], told.overdue[row]):
+            if not self._held(place, silences.start[row], timings.overdue[row]):
                 continue
-            while place < len(self.moments) and self._held(place, silences.start[row], told.overdue[row]):
+            while place < len(self.moments) and self._held(place, silences.start[row], timings.overdue[row]):
                 place += 1
                 dead = dead_from(row, self.moments[place]) if place < len(self.moments) else np.inf
                 place = max(place, int(np.searchsorted(self.moments, dead, "right")) - 1)
-            found[row] = dead_from(row, min(dead, told.runs_out[row])) - silences.start[row]
+            found[row] = dead_from(row, min(dead, timings.runs_out[row])) - silences.start[row]
         return found
 
     def _held(self, place: int, since: float, overdue: float) -> bool:
@@ -84,14 +84,14 @@ def hold_times(method: ProductClock, silences: Silences) -> HoldTimes:
 def hold(trial: Trial, method: ProductClock) -> Hold:
     """Replay the whole fleet: every silence that is overdue, closed or not, false or not."""
     silences = _all(trial)
-    told = hold_times(method, silences)
-    counts = np.isfinite(told.overdue) & (told.overdue < silences.end)
-    silences, told = silences.where(counts), told[counts]
+    timings = hold_times(method, silences)
+    counts = np.isfinite(timings.overdue) & (timings.overdue < silences.end)
+    silences, timings = silences.where(counts), timings[counts]
     # After the set's last record all are silent, because nothing more is known.
     over = max((times[-1] for times in trial.units.times if len(times)), default=0.0)
-    changes = np.concatenate([[0.0], told.overdue, told.noticed, told.crossed, silences.end, told.runs_out])
+    changes = np.concatenate([[0.0], timings.overdue, timings.noticed, timings.crossed, silences.end, timings.runs_out])
     moments = np.unique(changes[changes < over])
-    incidents = [_incidents(trial, method, silences, told, moment) for moment in moments]
+    incidents = [_incidents(trial, method, silences, timings, moment) for moment in moments]
     lasted = np.diff(np.append(moments, over))
     judged = moments >= 168.0 * np.flatnonzero(trial.eligible.any(0))[0]
     many = np.array([bool(one) for one in incidents])
@@ -100,12 +100,12 @@ def hold(trial: Trial, method: ProductClock) -> Hold:
 
 
 def _incidents(
-    trial: Trial, method: ProductClock, silences: Silences, told: HoldTimes, moment: float
+    trial: Trial, method: ProductClock, silences: Silences, timings: HoldTimes, moment: float
 ) -> Sequence[Group]:
     """Return the incidents that last at a moment, as the product's core finds them."""
-    now = np.flatnonzero((told.overdue <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
+    now = np.flatnonzero((timings.overdue <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
     promised = int(method.promised[:, min(int(moment // 168), trial.weeks - 1)].sum())
-    mine, every = told[now], np.ones(len(now), bool)
+    mine, every = timings[now], np.ones(len(now), bool)
     hold_expired, unusual = mine.runs_out <= moment, mine.noticed <= moment
     holdable = (mine.crossed <= moment) & ~hold_expired
     if len(now) <= HELD_LEAST or not holdable.any():

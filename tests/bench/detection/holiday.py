@@ -20,7 +20,7 @@ from tests.bench.detection.streams import generate
 from tests.bench.detection.table import Rows
 
 FIXED = (4.5, 2.7)
-ASKED = 1.0
+ACCEPTED = 1.0
 """False alarms in 1,000 topic-weeks for which the fleet's own threshold is fitted."""
 
 
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 def dead_by_a_holiday(size: int, seed: int, *, weeks: int = 40) -> Iterator[Row]:
     """Yield a row for each threshold: without a hold, with that of incidents, and with that of drops too."""
     made = trial(topics(generate(max(1, round(size / KINDS)), seed=seed, weeks=weeks)))
-    published = refitted(made, [ASKED])
+    published = refitted(made, [ACCEPTED])
     held = hold(made, product_method(made, published))
     silences = made.common
     for name, method, threshold in _methods(made, published):
@@ -52,14 +52,14 @@ def dead_by_a_holiday(size: int, seed: int, *, weeks: int = 40) -> Iterator[Row]
         yield Row(name, [_dead(made, one) for one in (hours, *(held.alarms(silences, hours, one) for one in known))])
 
 
-def dead_by_a_second(size: int, seed: int, days: int, *, weeks: int = 40) -> Iterator[Row]:
+def dead_by_a_repeat(size: int, seed: int, days: int, *, weeks: int = 40) -> Iterator[Row]:
     """Yield a row for each threshold, of the same holiday twelve weeks later: judged alone, and beside the first."""
     spans = [(week * HOURS_A_WEEK + 24.0, week * HOURS_A_WEEK + 24.0 * (days + 1)) for week in (20, 32)]
     made = trial(topics(generate(max(1, round(size / KINDS)), seed=seed, weeks=weeks, holidays=spans)))
-    published = refitted(made, [ASKED])
+    published = refitted(made, [ACCEPTED])
     held = hold(made, product_method(made, published))
-    second = made.units.fleet.start / DAY + spans[1][0] / 24.0
-    alone = replace(published, drops=[one for one in published.drops if one.day >= second])
+    repeat_day = made.units.fleet.start / DAY + spans[1][0] / 24.0
+    alone = replace(published, drops=[one for one in published.drops if one.day >= repeat_day])
     silences = made.common
     for (name, method, threshold), (_, beside, _) in zip(_methods(made, alone), _methods(made, published), strict=True):
         hours = method.hours(silences, threshold)
@@ -70,7 +70,7 @@ def dead_by_a_second(size: int, seed: int, days: int, *, weeks: int = 40) -> Ite
 def _methods(made: Trial, published: Published) -> Iterator[tuple[str, ProductClock, float]]:
     by_prior = product_method(made, published)
     yield from ((f"{fixed:g}", by_prior, fixed) for fixed in FIXED)
-    yield f"fitted at {ASKED:g}", product_method(made, published, ASKED), 0.0
+    yield f"fitted at {ACCEPTED:g}", product_method(made, published, ACCEPTED), 0.0
 
 
 def _dead(made: Trial, hours: Floats) -> Dead:
@@ -90,7 +90,7 @@ def holiday_table(size: int, seeds: Sequence[int], again: int | None = None) -> 
     known = ("without a hold", "held as incidents", "and as a drop that goes on")
     rows: Rows = [("seed", "threshold", *(known if again is None else ("judged alone", "beside the first")))]
     for seed in seeds:
-        for row in dead_by_a_holiday(size, seed) if again is None else dead_by_a_second(size, seed, again):
-            told = (f"{sum(one)} ({one.first_day}, {one.while_it_goes_on}, {one.later})" for one in row.dead)
-            rows.append((f"{seed}", row.threshold, *told))
+        for row in dead_by_a_holiday(size, seed) if again is None else dead_by_a_repeat(size, seed, again):
+            cells = (f"{sum(one)} ({one.first_day}, {one.while_it_goes_on}, {one.later})" for one in row.dead)
+            rows.append((f"{seed}", row.threshold, *cells))
     return rows

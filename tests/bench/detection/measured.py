@@ -29,7 +29,7 @@ from tests.bench.detection.silences import Trial, trial
 from tests.bench.detection.table import Rows, kinds_table, main_table
 
 START_THRESHOLD = 4.5
-"""The score past which a silence is dead before the fleet's own alarms tell better."""
+"""The score past which a silence is dead before one is fitted to the fleet's own alarms."""
 
 
 class NothingJudgedError(Exception):
@@ -48,7 +48,7 @@ class Measured:
     cuts: int
     results: dict[str, dict[float, Figures]]
     in_time: dict[str, dict[float, Alarms | None]]
-    tells: Rows
+    can_show: Rows
     """What the set can show and what it cannot."""
     incidents: dict[str, float]
     judged: dict[str, Judged]
@@ -64,7 +64,7 @@ class Measured:
     def tables(self) -> list[tuple[str, Rows]]:
         """Titles and tables."""
         compared = [name for name in COMPARED if name in self.results]
-        found = [(self.title, main_table(self.results)), ("What this set can show", self.tells)]
+        found = [(self.title, main_table(self.results)), ("What this set can show", self.can_show)]
         fitted = list(self.in_time[compared[0]])
         if len(set(self.units.kinds)) > 1:
             for nominal in fitted:
@@ -92,7 +92,7 @@ class Measured:
             "title": self.title,
             "weeks": self.weeks,
             "cuts": self.cuts,
-            "tells": dict(self.tells[1:]),
+            "tells": dict(self.can_show[1:]),
             "methods": {
                 name: {"own" if math.isnan(rate) else f"{rate:.0f}": one.as_json() for rate, one in by_rate.items()}
                 for name, by_rate in self.results.items()
@@ -133,13 +133,13 @@ def measure(units: Units, published: Published | None = None) -> Measured:
     score = tried["score"].method
     assert isinstance(score, ProductClock)
     incidents = _incidents(made, score) if units.level == "topic" else {}
-    kept = account(made, published) if published.calibrations else None
+    promises = account(made, published) if published.calibrations else None
     return Measured(
-        units, int(made.eligible.sum()), len(made.cuts), results, in_time, _tells(made), incidents, tried, kept
+        units, int(made.eligible.sum()), len(made.cuts), results, in_time, _can_show(made), incidents, tried, promises
     )
 
 
-def _tells(made: Trial) -> Rows:
+def _can_show(made: Trial) -> Rows:
     units, fleet, weeks = made.units, made.units.fleet, int(made.eligible.sum())
     several, fitted = made.eligible.any(1).sum(), supported(made)
     rows: Rows = [("of", "what it can show")]

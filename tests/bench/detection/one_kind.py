@@ -32,8 +32,8 @@ def kind_table(kinds: Sequence[str], seeds: Sequence[int], per_kind: int) -> Row
             hours[name] += logs / len(seeds)
         for name, logs in hours.items():
             ratios = np.exp(logs - hours[BEST_RULE])
-            told = [f"{number(float(np.exp(one)))}, x {ratio:.2f}" for one, ratio in zip(logs, ratios, strict=True)]
-            rows.append((kind, name, *told))
+            cells = [f"{number(float(np.exp(one)))}, x {ratio:.2f}" for one, ratio in zip(logs, ratios, strict=True)]
+            rows.append((kind, name, *cells))
     return rows
 
 

@@ -38,9 +38,9 @@ def outage_rates_table(
         for seed in seeds:
             found.append(Given(made_fleet(size, seed, outages=False)))
             progress(f"{size:,} topics, seed {seed}")
-        past = [given.past_scores() for given in found]
+        scores = [given.past_scores() for given in found]
         for rate in rates:
-            drawn = [threshold(*one, rate, np.random.default_rng(draw)) for one in past for draw in range(DRAWS)]
+            drawn = [threshold(*one, rate, np.random.default_rng(draw)) for one in scores for draw in range(DRAWS)]
             dead = float(np.mean(drawn))
             rows.append((f"{size:,} topics", f"{rate:g}", f"{dead:.2f}", *_delays(found, dead)))
         rows.append((f"{size:,} topics", "any", f"{HIGHEST:.2f}", *_delays(found, HIGHEST)))

@@ -70,8 +70,8 @@ def prior_table(fleets: Mapping[str, Fleet]) -> Rows:
     for name, fleet in fleets.items():
         one = of_set(fleet)
         sets.append(one)
-        told = (f"{one.topic_weeks:,}", f"{one.unusual:,}", f"{1000 * one.rate:.1f}", f"{one.scale:.2f}")
-        rows.append((name, *told, f"{one.share:.0%}", "", ""))
+        cells = (f"{one.topic_weeks:,}", f"{one.unusual:,}", f"{1000 * one.rate:.1f}", f"{one.scale:.2f}")
+        rows.append((name, *cells, f"{one.share:.0%}", "", ""))
     for name, prior in (("made again", prior_of(sets)), ("shipped", SHIPPED)):
         rows.append((name, "", "", *_of_prior(prior)))
     return rows

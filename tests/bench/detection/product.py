@@ -57,23 +57,23 @@ def write_spool(
     slot: float = 1.0,
     source: Source = Source.BACKFILL,
 ) -> int:
-    """Write a fleet's records as a backfill tells of them, with an inventory and coverage ``every`` so many hours.
+    """Write a fleet's records as a backfill writes them, with an inventory and coverage ``every`` so many hours.
 
     Only those of the hours from ``since`` to ``until`` (default: all), in windows of ``slot`` hours. ``part`` names
-    the files, so that a large fleet can be written in several. Polls as the ``source`` tell coverage of each slot and
-    list partitions daily. Returns the number of windows.
+    the files, so that a large fleet can be written in several. Polls as the ``source`` write coverage of each slot
+    and list partitions daily. Returns the number of windows.
     """
     polled = source == Source.POLL
     until = fleet.weeks * float(HOURS_A_WEEK) if until is None else until
     windows = [_windows(fleet, stream, slot) for stream in fleet.streams if len(stream.times)]
     merged = {name: np.ma.concatenate([one[name] for one in windows]) for name in windows[0]}
     first, last = _moments(fleet, np.array([since, until]))
-    told = (merged["window_start"] >= first) & (merged["window_start"] < last)
-    _write(history, Window, {name: values[told] for name, values in merged.items()}, part, source)
+    in_span = (merged["window_start"] >= first) & (merged["window_start"] < last)
+    _write(history, Window, {name: values[in_span] for name, values in merged.items()}, part, source)
     every = min(every, 24.0) if polled else every
     ends = np.arange(since + every, until + every / 2, every)
-    listed = [_inventory(fleet, stream, ends) for stream in fleet.streams]
-    inventory = {name: np.concatenate([one[name] for one in listed]) for name in listed[0]}
+    inventories = [_inventory(fleet, stream, ends) for stream in fleet.streams]
+    inventory = {name: np.concatenate([one[name] for one in inventories]) for name in inventories[0]}
     _write(history, Inventory, inventory, part, source)
     every = slot if polled else every
     ends = np.arange(since + every, until + every / 2, every)
@@ -94,7 +94,7 @@ def write_spool(
         part,
         source,
     )
-    return int(np.count_nonzero(told))
+    return int(np.count_nonzero(in_span))
 
 
 def _windows(fleet: Fleet, stream: Stream, slot: float) -> dict[str, NDArray[np.generic]]:
@@ -134,16 +134,16 @@ def _hide(span: Span, times: Floats, hours: _Hours) -> _Hours:
     if low == high:
         return hours
     before, after = (first < low), (first + count > high)
-    kept = before | after
+    keep = before | after
     begin, end, hidden = begin.copy(), end.copy(), hidden.copy()
     last = np.minimum(first + count, np.where(before, low, first + count))
     start = np.where(after & ~before, np.maximum(first, high), first)
     end = np.where(before, np.minimum(end, span[0]), end)
     begin = np.where(after & ~before, np.maximum(begin, span[1]), begin)
-    parts = (begin[kept], end[kept], hidden[kept], start[kept], (last - start)[kept])
+    remaining = (begin[keep], end[keep], hidden[keep], start[keep], (last - start)[keep])
     added = (span[0], span[1], True, low, high - low)
-    order = np.argsort(np.append(parts[0], added[0]), kind="stable")
-    whole = [np.append(part, one)[order] for part, one in zip(parts, added, strict=True)]
+    order = np.argsort(np.append(remaining[0], added[0]), kind="stable")
+    whole = [np.append(part, one)[order] for part, one in zip(remaining, added, strict=True)]
     return whole[0], whole[1], whole[2].astype(bool), whole[3].astype(np.int64), whole[4].astype(np.int64)
 
 
@@ -198,7 +198,7 @@ class Published:
     """What the job made of a set.
 
     ``yardsticks``: week -> stream -> its row, by which silences are judged that begin in the week.
-    ``calibrations``: false alarms asked for in 1,000 topic-weeks -> week -> what the job made of the weeks before
+    ``calibrations``: accepted false alarms in 1,000 topic-weeks -> week -> what the job made of the weeks before
     it, of topics and of partitions. The last of these weeks begins as the set ends.
     """
 
@@ -215,9 +215,9 @@ class Published:
     drops: Sequence[Drop] = ()
     """Days on which the fleet dropped; each is known when it is over."""
 
-    def calibration(self, asked: float, week: int, level: str) -> Calibration:
+    def calibration(self, rate: float, week: int, level: str) -> Calibration:
         """The calibration by which a week is judged; ``level`` is that of units."""
-        return next(one for one in self.calibrations[asked][week] if one.kind == level)
+        return next(one for one in self.calibrations[rate][week] if one.kind == level)
 
 
 def replayed(
@@ -225,37 +225,37 @@ def replayed(
     fleet: Fleet,
     history: Path,
     weeks: range,
-    asked: Sequence[float],
+    rates: Sequence[float],
     say: Callable[[str], None],
 ) -> Published:
     """Run the job as of the end of the set, and again as of the end of each of these ``weeks``.
 
     The yardsticks of a week, and the thresholds in force in it, are made of the weeks before it only. So one run
-    over all tells what each week's run would have published; the runs as of the past are held against it.
+    over all gives what each week's run would have published; the runs as of the past are held against it.
     """
     began = time.monotonic()
 
-    def told(text: str) -> None:
+    def report(text: str) -> None:
         say(f"{fleet.name}: {text} after {time.monotonic() - began:.0f} s")
 
     tables = Tables(spark, history)
     _rolled_up(spark, history, _end_of(fleet, fleet.weeks - 1))
-    told(f"all {fleet.weeks} weeks rolled up")
+    report(f"all {fleet.weeks} weeks rolled up")
     yardsticks = _yardsticks(tables, fleet)
-    calibrated: dict[float, dict[int, Sequence[Calibration]]] = {one: {} for one in asked}
+    calibrated: dict[float, dict[int, Sequence[Calibration]]] = {one: {} for one in rates}
     for week in range(min(yardsticks), fleet.weeks + 1):
         number = week_of(_end_of(fleet, week - 1).date())
         known = unusual_from(units_of(tables.read("maxima"), number, Exclusions((), (), 0.0), 1).toArrow())
-        for rate in asked:
+        for rate in rates:
             calibrated[rate][week] = calibrations(known, number, Accepted(rate))
-    told("thresholds fitted week by week")
+    report("thresholds fitted week by week")
     compared = differing = 0
     for week in weeks:
         rows = _published(spark, history, _end_of(fleet, week))
         mine = {key: row for key, row in rows.items() if _week_of(row["last_advance"], fleet) == week}
         compared += len(mine)
         differing += sum(not _same(row, yardsticks[week].get(key)) for key, row in mine.items())
-        told(f"judged as of the end of week {week}")
+        report(f"judged as of the end of week {week}")
     end = _end_of(fleet, fleet.weeks - 1).date()
     days = drops_before(tables, end).days
     drops = among(days, map(tuple, low_before(tables, days).collect()))
@@ -428,8 +428,8 @@ class ProductClock:
         return row, self.clocks.start(row, slot_end)
 
 
-def product_method(trial: Trial, published: Published, asked: float | None = None) -> ProductClock:
-    """Judge by what the product published; where ``asked`` says at what rate, score 0 is where it says dead.
+def product_method(trial: Trial, published: Published, rate: float | None = None) -> ProductClock:
+    """Judge by what the product published; with a ``rate`` of false alarms, score 0 is its threshold of dead.
 
     That is by the threshold that was in force when the week began.
     """
@@ -440,8 +440,8 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     rows: list[Columns] = [_NO_CLOCK]
     topic = [""]
     for week, found in published.yardsticks.items():
-        if asked is not None:
-            dead[:, week] = published.calibration(asked, week, trial.units.level).threshold.dead
+        if rate is not None:
+            dead[:, week] = published.calibration(rate, week, trial.units.level).threshold.dead
         for unit, stream in enumerate(trial.units.streams):
             row = found.get(stream)
             if row is None:

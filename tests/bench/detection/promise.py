@@ -32,7 +32,7 @@ _HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class PromiseResult:
-    """What came of asking for so many false alarms in 1,000 topic-weeks, in the weeks of one standing.
+    """What came of so many accepted false alarms in 1,000 topic-weeks, in the weeks of one promise.
 
     ``promised`` is the part that this level of streams gets, None: in these weeks the job promised nothing.
     ``false`` are topic-weeks with a false alarm, after the hold; ``in_incidents`` those of known incidents.
@@ -56,74 +56,74 @@ class PromiseResult:
 
 @dataclass(frozen=True, slots=True)
 class PromiseReport:
-    """The product's own verdicts on one trial, and what the job itself says of its promise at the end of the set."""
+    """The product's own verdicts on one trial, and the job's own figures of its promise at the end of the set."""
 
     level: str
-    kept: Sequence[PromiseResult]
-    said: Sequence[tuple[float, str]]
+    results: Sequence[PromiseResult]
+    statements: Sequence[tuple[float, str]]
     made_by: str
     seconds: float | None
 
     def tables(self) -> list[tuple[str, Rows]]:
         """Titles and tables."""
         rows: Rows = [_HEADER]
-        for one in self.kept:
+        for one in self.results:
             low, high = one.false.interval
             promised = "uncalibrated" if one.promised is None else f"{one.promised:g}"
             realised = f"{one.false.per_1000:.2f} ({low:.2f}-{high:.2f})"
             counts = (str(one.false.count), str(one.false.weeks), str(one.in_incidents))
             times = (number(one.median), number(one.geometric_mean), number(one.p90))
             rows.append((f"{one.asked:g}", promised, str(one.weeks), realised, *counts, *times))
-        said: Rows = [
+        statement_rows: Rows = [
             ("asked for", "what the calibration says at the end of the set"),
-            *((f"{one:g}", text) for one, text in self.said),
+            *((f"{one:g}", text) for one, text in self.statements),
         ]
-        said.append(("made by", self.made_by))
+        statement_rows.append(("made by", self.made_by))
         return [
             (f"The product's own {self.level} alarms, after its hold, by thresholds that it refitted each week", rows),
-            ("Its own account of them", said),
+            ("Its own account of them", statement_rows),
         ]
 
     def as_json(self) -> dict[str, object]:
         """As plain values."""
-        said = [{"asked": asked, "text": text} for asked, text in self.said]
+        statements = [{"asked": rate, "text": text} for rate, text in self.statements]
         return {
-            "kept": [one.as_json() for one in self.kept],
-            "said": said,
+            "kept": [one.as_json() for one in self.results],
+            "said": statements,
             "made_by": self.made_by,
             "seconds": self.seconds,
         }
 
 
 def account(trial: Trial, published: Published) -> PromiseReport:
-    """Judge a trial as the product would have, at each of the rates that it was asked for."""
+    """Judge a trial as the product would have, at each of the accepted rates of false alarms."""
     level = trial.units.level
     held = hold(trial, product_method(trial, published)) if level == TOPIC else None
-    kept, said = [], []
-    for asked, by_week in published.calibrations.items():
-        method = product_method(trial, published, asked)
+    results, statements = [], []
+    for rate, by_week in published.calibrations.items():
+        method = product_method(trial, published, rate)
         hours = [method.hours(silences, 0.0) for silences in (trial.closed, trial.common, trial.cuts)]
         if held is not None:
             silences = trial.closed, trial.common, trial.cuts
             hours = [held.alarms(one, own) for one, own in zip(silences, hours, strict=True)]
         weeks = range(FIRST_WEEK, trial.weeks)
-        promised = {week: published.calibration(asked, week, level).promised for week in weeks}
-        for standing in sorted(set(promised.values()), key=str):
-            of_it = [week for week, one in promised.items() if one == standing]
-            kept.append(_kept(trial, asked, standing, of_it, *hours))
-        said += [(asked, str(one)) for one in by_week[trial.weeks] if one.kind == level]
+        promised = {week: published.calibration(rate, week, level).promised for week in weeks}
+        for promise in sorted(set(promised.values()), key=str):
+            of_it = [week for week, one in promised.items() if one == promise]
+            results.append(_promise_result(trial, rate, promise, of_it, *hours))
+        statements += [(rate, str(one)) for one in by_week[trial.weeks] if one.kind == level]
     made_by = "the product's core, compared with the Spark job on ten weeks by a test; --product runs the job"
     if published.seconds is not None:
         made_by = (
             f"the Spark job; as of the past it ran {published.as_of_runs} times, and of {published.compared:,} "
             f"expectations {published.differing:,} were not what the run over all weeks gave"
         )
-    return PromiseReport(level, kept, said, made_by, published.seconds)
+    return PromiseReport(level, results, statements, made_by, published.seconds)
 
 
-def _kept(
+def _promise_result(
     trial: Trial,
-    asked: float,
+    rate: float,
     promised: float | None,
     weeks: Sequence[int],
     closed_hours: Floats,
@@ -142,7 +142,7 @@ def _kept(
     cuts = chosen[trial.cuts.week]
     timed = delays(cut_hours[cuts], trial.cut_gap[cuts])
     return PromiseResult(
-        asked,
+        rate,
         promised,
         len(weeks),
         Alarms(false(trial.closed, closed_hours), _topic_weeks(trial, topic, chosen)),

@@ -24,7 +24,7 @@ from tests.bench.detection.product import CLUSTER, Columns, Key, Published
 from tests.bench.detection.silences import FIRST_WEEK, Trial
 
 
-def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK) -> Published:
+def refitted(trial: Trial, rates: Sequence[float], first_week: int = FIRST_WEEK) -> Published:
     """Return the yardsticks and calibrations of each week of a trial of topics, from ``first_week`` on."""
     first = first_week_of(trial.units.fleet)
     unusual = _unusual(trial, first)
@@ -33,7 +33,7 @@ def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK)
             week: calibrations(_ended(unusual, first + week), first + week, Accepted(rate))
             for week in range(first_week, trial.weeks + 1)
         }
-        for rate in asked
+        for rate in rates
     }
     found = yardsticks(trial, trial.history.baselines, first_week)
     return Published(found, calibrated, drops=_drops(trial.units, trial.history.hours))

@@ -18,7 +18,7 @@ LONGEST = RETIRED_AFTER_SECONDS / 3600
 FIRST_WEEK = 8
 """Judging starts with a full yardstick."""
 
-_KEPT_A_WEEK = 10
+_SHORT_A_WEEK = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _closed(units: Units, eligible: NDArray[np.bool_]) -> Silences:
         rank = np.empty(len(order), np.int64)
         first = np.searchsorted(week[order], week[order])
         rank[order] = np.arange(len(order)) - first
-        counted &= (length > 1.0) | (rank < _KEPT_A_WEEK)
+        counted &= (length > 1.0) | (rank < _SHORT_A_WEEK)
         unit.append(np.full(counted.sum(), place))
         start.append(begins[counted])
         end.append(ends[counted])

@@ -240,7 +240,7 @@ def _with_outages(random: Random, clock: Clock, streams: list[Stream], first_wee
     for stream in streams:
         span = spans.get(stream.topic)
         if span is not None:
-            kept = stream.times[(stream.times < span[0]) | (stream.times >= span[1])]
-            stream = replace(stream, times=kept, outages=(span,))  # noqa: PLW2901
+            remaining = stream.times[(stream.times < span[0]) | (stream.times >= span[1])]
+            stream = replace(stream, times=remaining, outages=(span,))  # noqa: PLW2901
         done.append(stream)
     return done

@@ -66,8 +66,8 @@ def typical_table(seed: int) -> Rows:
     for name, make in TOPICS.items():
         times = make(random)
         late, suspect, dead = _delays(times, random.uniform(FIRST_WEEK, WEEKS, CUTS) * 168)
-        told = [_text(float(np.median(one))) for one in (late, suspect, dead)]
-        rows.append((name, _text(float(np.diff(times).max())), *told, _text(float(np.quantile(dead, 0.9)))))
+        cells = [_text(float(np.median(one))) for one in (late, suspect, dead)]
+        rows.append((name, _text(float(np.diff(times).max())), *cells, _text(float(np.quantile(dead, 0.9)))))
     return rows
 
 
