@@ -110,7 +110,9 @@ def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) 
 
 def run_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> int:
     """Run the Spark job to its end and return its exit code. It gets the signals that end this process."""
-    with subprocess.Popen(_command(verb, settings, as_of, options), env={**os.environ, **_OURS}) as job:
+    command = _command(verb, settings, as_of, options)
+    # The job reads the files of _as_file, the only descriptors that are inheritable.
+    with subprocess.Popen(command, env={**os.environ, **_OURS}, close_fds=False) as job:
         # Ctrl-C goes to both; the job ends by it, and says so.
         before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
         before[signal.SIGTERM] = signal.signal(signal.SIGTERM, lambda *_: job.terminate())

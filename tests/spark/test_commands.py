@@ -74,6 +74,7 @@ def test_a_report_is_shown_sent_and_told_by_the_exit_code(tmp_path: Path) -> Non
             "links": {"runbook": "https://wiki.example.org/dead"},
             "report": {"time_zone": "Europe/Berlin"},
             "delivery": {"recipients": [{"webhook": {"file": str(tmp_path / "url")}}]},
+            "outages": [{"topics": "orders", "since": "2026-03-01T00:00:00Z", "until": "2026-03-01T06:00:00Z"}],
         }
         (tmp_path / "prod.yaml").write_text(json.dumps(settings))
         arguments = [sys.executable, "-m", "exporter", "report", "--config", "prod.yaml", "--master", "local[1]"]
