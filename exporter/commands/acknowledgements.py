@@ -44,6 +44,7 @@ _NAMES = re.compile(rf"\^?(?:\((?:\?:)?)?({_NAME}(?:\|{_NAME})*)\)?\$?")
 
 _NO_TOPIC = "name topics by no matcher, by a negation or by several"
 _PATTERN = "have a pattern that is not used"
+_NO_CLUSTERS = "name clusters by a pattern or a negation, and the configuration names no clusters"
 
 
 class AlertmanagerError(Exception):
@@ -135,7 +136,7 @@ def read_acknowledgements(settings: Settings, now: datetime | None = None) -> Ac
         raise AlertmanagerError(
             f"{alertmanager.url} does not answer as Alertmanager does; next step: check rollup.alertmanager.url"
         ) from None
-    clusters, now = [cluster.name for cluster in settings.clusters], now or datetime.now(UTC)
+    clusters, now = settings.cluster_names, now or datetime.now(UTC)
     owners = owners_of(settings) if settings.owners else None
     found: list[Acknowledgement] = []
     withdrawn: list[str] = []
@@ -166,7 +167,7 @@ def _of(silence: _Silence, clusters: Sequence[str], owners: Owners | None, now: 
     if len(topics) != 1 or not topics[0].is_equal:
         raise _LeftOutError(_NO_TOPIC)
     pattern, names = topics[0].pattern(), topics[0].names()
-    named = [name for name in clusters if all(matcher.fits(name) for matcher in of_clusters)]
+    named = _named(of_clusters, clusters)
     at = silence.starts_at.timestamp()
     if not by_name:
         return [Acknowledgement(silence.id, pattern, at, name) for name in (named if of_clusters else [None])]
@@ -184,6 +185,19 @@ def _of(silence: _Silence, clusters: Sequence[str], owners: Owners | None, now: 
     if named and not found:
         raise _LeftOutError("name an owner that none of their topics has by this configuration")
     return found
+
+
+def _named(of_clusters: Sequence[_Matcher], configured: Sequence[str]) -> list[str]:
+    """Return the clusters that the matchers fit: of those configured, and where none is, of those that they write out.
+
+    Raises _LeftOutError.
+    """
+    candidates = configured
+    if not configured and of_clusters:
+        candidates = next((names for matcher in of_clusters if (names := matcher.names()) is not None), [])
+        if not candidates:
+            raise _LeftOutError(_NO_CLUSTERS)
+    return [name for name in candidates if all(matcher.fits(name) for matcher in of_clusters)]
 
 
 def _belongs(owners: Owners | None, cluster: str, topic: str, owned: Sequence[_Matcher]) -> bool:

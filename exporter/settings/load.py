@@ -79,8 +79,8 @@ def load_settings(
     """Return the validated settings: the YAML file ``path``, overridden by ``environ``, overridden by ``overrides``.
 
     ``bootstrap_server`` (``host:port``) gives one cluster named ``default``, and is an error where clusters are
-    configured. Without ``with_clusters`` the clusters are ignored: commands that use only history need neither brokers
-    nor passwords. Raises SettingsError with every problem found.
+    configured. Without ``with_clusters`` all but the names of clusters is ignored: commands that use only history need
+    neither brokers nor passwords. Raises SettingsError with every problem found.
     """
     environ = {} if environ is None else environ
     document = Document()
@@ -100,14 +100,21 @@ def load_settings(
         else:
             document.places["clusters",] = "--bootstrap-server"
             tree["clusters"] = [{"name": "default", "kafka": {"bootstrap.servers": bootstrap_server}}]
-    if not with_clusters:
-        tree.pop("clusters", None)
-    elif not tree.get("clusters") and not any(problem.path == ("clusters",) for problem in document.problems):
+    ignored = None if with_clusters else tree.pop("clusters", None)
+    if with_clusters and not tree.get("clusters") and ("clusters",) not in (one.path for one in document.problems):
         document.problems.append(Problem(("clusters",), _NEEDS_CLUSTERS))
     settings = _validated(document, environ)
     if settings is None or document.problems:
         raise SettingsError(tuple(_render(document)))
-    return _with_places(settings, document) if with_clusters else settings
+    return _with_places(settings, document) if with_clusters else settings.without_clusters(_names(ignored, environ))
+
+
+def _names(clusters: Tree, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names of clusters that are otherwise ignored; one that is no name is left out."""
+    for entry in clusters if isinstance(clusters, list) else []:
+        name = substitute(entry.get("name"), environ, []) if isinstance(entry, dict) else None
+        if isinstance(name, str) and name:
+            yield name
 
 
 def _with_places(settings: Settings, document: Document) -> Settings:

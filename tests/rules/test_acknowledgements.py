@@ -16,6 +16,7 @@ import yaml
 
 from exporter.commands import acknowledgements
 from exporter.commands.acknowledgements import Acknowledged, AlertmanagerError, read_acknowledgements
+from exporter.commands.options import job_settings
 from exporter.commands.spark_job import acknowledged
 from exporter.domain.verdicts import ALERT_OUTLASTS_SECONDS
 from exporter.settings import Settings
@@ -108,6 +109,32 @@ def test_silences_that_are_acknowledgements_are_read(alertmanager: str) -> None:
     assert all(0 <= row.at - NOW.timestamp() <= time.time() - NOW.timestamp() for row in found.found)
     assert (set(found.withdrawn), found.warning()) == (set(others), None)
     assert read_acknowledgements(Settings()) == Acknowledged()
+
+
+def test_a_rollup_knows_the_clusters_by_name_and_needs_no_password(alertmanager: str, tmp_path: Path) -> None:
+    """As the command loads its settings: what matchers say of clusters counts, be it a name or a pattern."""
+    config, bare = tmp_path / "config.yaml", tmp_path / "bare.yaml"
+    rollup = {"alertmanager": {"url": alertmanager}}
+    servers = {"bootstrap.servers": "localhost:1", "sasl.password": "${NOT_SET}"}
+    clusters = [{"name": name, "kafka": servers} for name in ("blue", "blue-eu")]
+    config.write_text(yaml.safe_dump({"clusters": clusters, "rollup": rollup}), encoding="utf-8")
+    bare.write_text(yaml.safe_dump({"rollup": rollup}), encoding="utf-8")
+    named = silence(alertmanager, "ACK! known", "kafka_cluster=blue topic=by-name")
+    fitting = silence(alertmanager, "ACK! known", "kafka_cluster=~blue.* topic=by-pattern")
+    by_name, by_pattern = (named, "by\\-name", "blue"), (fitting, "by\\-pattern", "blue")
+
+    def read_by(path: Path) -> tuple[set[tuple[str, str, str | None]], str | None]:
+        found = read_acknowledgements(job_settings(path, None, None), datetime.now(UTC) + timedelta(seconds=5))
+        rows = {(row.silence_id, row.topics, row.cluster) for row in found.found}
+        return {row for row in rows if row[0] in (named, fitting)}, found.complaint()
+
+    assert read_by(config)[0] == {by_name, by_pattern, (*by_pattern[:2], "blue-eu")}
+    without_names, complaint = read_by(bare)
+    assert without_names == {by_name}
+    assert (
+        complaint is not None
+        and "name clusters by a pattern or a negation, and the configuration names no" in complaint
+    )
 
 
 def test_who_changes_the_comment_takes_an_acknowledgement_back(alertmanager: str) -> None:
