@@ -22,10 +22,10 @@ from exporter.commands.options import (
     client_settings,
     clusters_named,
     config_option,
-    exposed_secrets,
     file_option,
     job_settings,
     source_options,
+    warn_of_exposed,
 )
 from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
 from exporter.domain.exit_codes import ExitCode
@@ -77,8 +77,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         inspection = settings.inspection
         if not (settings.groups.enabled or inspection.producers or inspection.log_sizes):
             processes.dismiss_spares()
-        for line in exposed_secrets(config, sources):
-            log.warning("%s", line)
+        warn_of_exposed(config, sources)
         return run_exporter(settings, lambda: checked_settings(config, bootstrap_server), processes, sources)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from exporter.logs import set_up_logging
-from exporter.settings import ClusterSettings, Override, Settings, exposed_in, load_settings
+from exporter.settings import ClusterSettings, Override, Settings, SettingsError, exposed_in, load_settings
 
 if TYPE_CHECKING:
     from exporter.kafka import RemotePollSource
@@ -78,19 +78,34 @@ def job_settings(config: Path | None, history: str | None, master: str | None) -
 def check_properties(settings: Settings, config: Path | None) -> list[str]:
     """Check each cluster's properties with librdkafka; return a line for each secret that is too widely readable.
 
-    Raises SettingsError.
+    Raises SettingsError, also where a process that checks them ends.
     """
+    from exporter.domain.ports import SourceError
     from exporter.factory import connect
 
     sources = connect(settings)
-    exposed = exposed_secrets(config, sources)
-    for source in sources.values():
-        source.close()
-    return exposed
+    try:
+        return exposed_secrets(config, sources)
+    except SourceError as error:
+        raise SettingsError((f"the properties of a cluster could not be checked: {error.detail}",)) from None
+    finally:
+        for source in sources.values():
+            source.close()
+
+
+def warn_of_exposed(config: Path | None, sources: Mapping[str, RemotePollSource]) -> None:
+    """Log a line for each secret of a cluster that is too widely readable; a client that does not start costs them."""
+    from exporter.domain.ports import SourceError
+
+    try:
+        for line in exposed_secrets(config, sources):
+            log.warning("%s", line)
+    except SourceError as error:
+        log.warning("secrets of clusters were not checked for who may read them: %s", error.detail)
 
 
 def exposed_secrets(config: Path | None, sources: Mapping[str, RemotePollSource]) -> list[str]:
-    """Return a line for each secret of a cluster that is too widely readable."""
+    """Return a line for each secret of a cluster that is too widely readable. Raises SourceError."""
     inline = exposed_in(config)
     return [
         f"cluster {name}: {line}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -102,17 +102,18 @@ def connect(settings: Settings, processes: ClientProcesses | None = None) -> dic
 
     Raises SettingsError with every configuration that librdkafka refuses.
     """
-    sources, problems = dict[str, RemotePollSource](), []
-    for cluster in settings.clusters:
-        process = None if processes is None else processes.polls(cluster.name)
-        try:
-            sources[cluster.name] = make_poll_source(cluster, settings, process=process)
-        except ValueError as error:
-            problems.append(f"cluster {cluster.name}: {error}")
-    if problems:
-        for source in sources.values():
-            source.close()
-        raise SettingsError(tuple(problems))
+    problems = []
+    with ExitStack() as opened:
+        sources = dict[str, RemotePollSource]()
+        for cluster in settings.clusters:
+            process = None if processes is None else processes.polls(cluster.name)
+            try:
+                sources[cluster.name] = opened.enter_context(make_poll_source(cluster, settings, process=process))
+            except ValueError as error:
+                problems.append(f"cluster {cluster.name}: {error}")
+        if problems:
+            raise SettingsError(tuple(problems))
+        opened.pop_all()
     return sources
 
 

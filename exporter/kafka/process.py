@@ -140,7 +140,7 @@ class ClientProcess:
                 self._running.send(Drop(name))
 
     def start(self) -> None:
-        """Start the process now, so that the first call does not wait for it."""
+        """Start the process now, so that the first call does not wait for it. Raises SourceError."""
         with self._lock:
             self._started()
 
@@ -226,7 +226,15 @@ class ClientProcess:
                 Reason.CLIENT_FAILED, f"{detail}; next step: none, unless this goes on: then report what the log says"
             )
         child = self._spares.pop(0) if self._spares else None
-        self._running = _Running(self.name, self._owner, next(self._generations), self._lost, child)
+        try:
+            self._running = _Running(self.name, self._owner, next(self._generations), self._lost, child)
+        except (OSError, RuntimeError) as error:  # no process, file or thread more
+            self._wait_longer()
+            raise SourceError(
+                Reason.CLIENT_FAILED,
+                f"{self.name} could not be started: {getattr(error, 'strerror', None) or error}; next step: allow this "
+                "exporter more processes, files or memory",
+            ) from None
         for make in self._clients.values():
             self._running.send(make)
         return self._running
@@ -241,6 +249,11 @@ class ClientProcess:
                 running.settled_memory = memory
             running.memory = memory
 
+    def _wait_longer(self) -> None:
+        """Start no process for a while: twice as long as after the end before."""
+        self._not_before = time.monotonic() + min(_LONGEST_DELAY, 2.0**self._ends_in_a_row)
+        self._ends_in_a_row += 1
+
     def _lost(self, running: _Running, how: str) -> None:
         """Take note that a process ended by itself."""
         self._replace(running, Restart.ENDED, how)
@@ -251,9 +264,7 @@ class ClientProcess:
                 return
             self._running = None
             if why in (Restart.ENDED, Restart.HUNG):
-                delay = min(_LONGEST_DELAY, 2.0**self._ends_in_a_row)
-                self._ends_in_a_row += 1
-                self._not_before = time.monotonic() + delay
+                self._wait_longer()
         log.log(
             logging.INFO if why is Restart.FAILING else logging.WARNING,
             "%s%s %s: a new one starts",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
+from exporter.domain.ports import SourceError
 from exporter.kafka.process import ClientProcess, Restart
 from exporter.kafka.spares import Spare
 
@@ -25,6 +28,7 @@ class ClientProcesses:
         self.on_restart: Callable[[str, Restart], None] = lambda _, __: None
         """Called with the cluster each time one of its processes is replaced."""
         self._processes: dict[tuple[str, str], ClientProcess] = {}
+        self._lock = threading.Lock()
 
     def polls(self, cluster: str) -> ClientProcess:
         """Return the process that polls a cluster."""
@@ -42,7 +46,8 @@ class ClientProcesses:
     def start(self, clusters: Iterable[str]) -> None:
         """Start the processes that poll these clusters, all at once."""
         for cluster in clusters:
-            self.polls(cluster).start()
+            with suppress(SourceError):  # the first call tries again
+                self.polls(cluster).start()
 
     def dismiss_spares(self) -> None:
         """End the processes that no client has needed."""
@@ -61,11 +66,12 @@ class ClientProcesses:
             process.close()
 
     def _of(self, cluster: str, role: str) -> ClientProcess:
-        if (cluster, role) not in self._processes:
-            self._processes[cluster, role] = client_process(
-                cluster, role, lambda why: self.on_restart(cluster, why), self._spares
-            )
-        return self._processes[cluster, role]
+        with self._lock:  # else two jobs that begin together make two, and the first one is never ended
+            if (cluster, role) not in self._processes:
+                self._processes[cluster, role] = client_process(
+                    cluster, role, lambda why: self.on_restart(cluster, why), self._spares
+                )
+            return self._processes[cluster, role]
 
 
 def client_process(

@@ -141,7 +141,16 @@ class Service:
                 log.error("the configuration stays as it was: %s", error)
                 self.monitor.took_configuration(good=False)
                 return str(error)
-            self._take_over(settings)
+            except Exception as error:
+                log.exception("the configuration stays as it was: an internal error")
+                self.monitor.took_configuration(good=False)
+                return f"an internal error ({type(error).__name__}); the log has more"
+            try:
+                self._take_over(settings)
+            except Exception as error:
+                log.exception("only a part of the configuration is in force: an internal error. Reload again")
+                self.monitor.took_configuration(good=False)
+                return f"only a part is in force: {type(error).__name__}: {error}; the log has more. Reload again"
             self._web.config = web_config
             self.monitor.took_web_configuration(good=True)
             set_up_logging(settings.log.level, settings.log.format)
@@ -158,7 +167,10 @@ class Service:
         unchanged = {
             cluster.name
             for cluster in settings.clusters
-            if cluster.name in known and of_cluster(settings, cluster.name) == of_cluster(before, cluster.name)
+            if cluster.name in known
+            # Closed where an earlier reload failed on the way: nothing runs for that cluster.
+            and not known[cluster.name].gate.closed
+            and of_cluster(settings, cluster.name) == of_cluster(before, cluster.name)
         }
         left = [one for name, one in known.items() if name not in unchanged]
         stale = [
@@ -175,7 +187,7 @@ class Service:
         self._settings = self._upkeep.settings = settings
         self.monitor.reconfigure(monitor_settings(settings))
         made = dict(zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True))
-        fresh = [pair for pair in made if pair not in self._watches]
+        fresh = [pair for pair in made if pair not in self._gates]
         self._watches = {pair: self._watches.get(pair, watch) for pair, watch in made.items()}
         link_rival_watches(list(self._watches.values()))
         self._clusters = [
@@ -192,7 +204,8 @@ class Service:
         """Begin no further job of these clusters and pairs, and wait for polls under way."""
         for pair in pairs:
             self._scheduler.remove(_name_of(pair))
-            self._gates.pop(pair).close()
+            if (gate := self._gates.pop(pair, None)) is not None:
+                gate.close()
             self._watches.pop(pair).close()
         for cluster in clusters:
             cluster.gate.close()

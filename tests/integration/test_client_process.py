@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -207,6 +208,23 @@ def test_a_new_process_waits_longer_each_time(cluster: FakeCluster) -> None:
         await_that(lambda: client.process.generation == 0, "the end is noticed")
     with pytest.raises(SourceError, match=r"a new one starts in [12] s"):
         client.poll()
+    client.process.close()
+
+
+def test_a_process_that_cannot_be_started_is_named_and_comes_later(cluster: FakeCluster) -> None:
+    """Where this host gives no more files, each poll is a missed one, and the next good one needs no restart."""
+    client = Client(cluster.bootstrap)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        with pytest.raises(SourceError, match="could not be started: Too many open files; next step: allow") as missed:
+            client.poll()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert missed.value.reason is Reason.CLIENT_FAILED
+    await_that(client.polls_again, "a poll is good")
     client.process.close()
 
 

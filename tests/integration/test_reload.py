@@ -14,11 +14,12 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.producers_log_sizes import Inspector
 from exporter.demo.broker import Broker, free_port
 from exporter.memory import MemoryTrimmer
-from exporter.service import Service
+from exporter.service import Service, serving
 from exporter.service.scheduling import Scheduler
 from exporter.settings import Settings
 from tests.integration.serving import Exporter, until
@@ -197,6 +198,65 @@ def test_a_job_that_ends_after_its_cluster_was_taken_out_brings_no_series_back(
         reloaded.set()
         service.stop()
     assert 'kafka_cluster="leaves"' not in service.monitor.metrics().decode()
+
+
+def test_a_reload_that_fails_on_the_way_ends_nothing_and_the_next_one_takes_over(
+    broker: Broker, bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is raised: the exporter goes on and says so, and no cluster is left without polls."""
+    kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
+    settings: dict[str, Any] = {
+        "clusters": [{"name": name, "kafka": kafka, "topics": topics} for name in ("one", "two")],
+        "groups": {"enabled": False},
+        "poll": {"interval": "5s"},
+        "history": {"folder": str(tmp_path)},
+        "web": {"listen": "127.0.0.1:0"},
+    }
+    read = [settings]
+
+    def configured() -> Settings:
+        if not read:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return Settings.model_validate(read[-1])
+
+    def value(name: str, **labels: str) -> float | None:
+        families = text_string_to_metric_families(service.monitor.metrics().decode())
+        found = (one.value for family in families for one in family.samples if (one.name, one.labels) == (name, labels))
+        return next(found, None)
+
+    def polls(cluster: str) -> float:
+        return value("topic_liveness_polls_total", kafka_cluster=cluster, outcome="ok") or 0.0
+
+    def goes_on(cluster: str, since: float) -> None:
+        bench.until(lambda: polls(cluster) > since, 60)
+
+    service = Service(configured(), configured)
+    service.start()
+    try:
+        goes_on("one", 0)
+        goes_on("two", 0)
+        del read[:]
+        problem = service.reload()
+        assert problem is not None and "BlockingIOError" in problem
+        bench.until(lambda: value(SUCCESS) == 0, 10)
+        goes_on("one", polls("one"))
+        read.append(settings | {"poll": {"interval": "5s", "chunk_size": 10}})
+        with monkeypatch.context() as failing:
+            failing.setattr(serving, "build_cluster", failed)
+            problem = service.reload()
+        assert problem is not None and "only a part is in force" in problem and "Reload again" in problem
+        bench.until(lambda: value(SUCCESS) == 0, 10)
+        assert service.reload() is None
+        bench.until(lambda: value(SUCCESS) == 1, 10)
+        for cluster in ("one", "two"):
+            goes_on(cluster, polls(cluster))
+    finally:
+        service.stop()
+
+
+def failed(*_: Any, **__: Any) -> None:
+    """As where the host gives no more processes."""
+    raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
 def _nowhere(name: str) -> dict[str, Any]:
