@@ -150,6 +150,13 @@ class SelfMetrics:
             for label in {"kafka_cluster", "source_cluster", "target_cluster"}.intersection(metric.labels):
                 self._metrics[metric.name].remove_by_labels({label: cluster})
 
+    def forget_pair(self, source: str, target: str) -> None:
+        """Take away every series of a pair of clusters that is compared no more."""
+        pair = {"source_cluster": source, "target_cluster": target}
+        for metric in EXPORTER_METRICS:
+            if pair.keys() <= set(metric.labels):
+                self._metrics[metric.name].remove_by_labels(pair)
+
     def to_sweep(self, cluster: str, failures: Iterable[Reason]) -> None:
         """Show counters of sweeps at 0 before the first ends: a rule sees that none ends well, and a first failure."""
         for outcome in ("ok", "partial"):
@@ -158,8 +165,13 @@ class SelfMetrics:
             self.add("group_list_failures_total", 0, kafka_cluster=cluster, reason=reason)
 
     def unswept(self, cluster: str) -> None:
-        """Take away the counters of sweeps of a cluster whose groups are not read: no sweep is missing there."""
-        for name in ("group_sweeps_total", "group_list_failures_total"):
+        """Take away what is known of sweeps of a cluster whose groups are not read: no sweep is missing there."""
+        for name in (
+            "group_sweeps_total",
+            "group_list_failures_total",
+            "group_sweep_duration_seconds",
+            "group_last_sweep_timestamp_seconds",
+        ):
             self._metrics[f"topic_liveness_{name}"].remove_by_labels({"kafka_cluster": cluster})
 
     def swept(self, sweep: GroupSweep) -> None:

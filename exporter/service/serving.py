@@ -43,6 +43,9 @@ log = logging.getLogger(__name__)
 UPKEEP_SECONDS = 30.0
 """How often to read published expectations and to keep the spool within its limits, and as often as polls at least."""
 
+_COMPARED_SECONDS = 3600.0
+"""The maximum age of a comparison whose replicas the history is given, as of TopicLivenessReplicasNotCompared."""
+
 
 class Service:
     """The running exporter: polls on a schedule, writes history, serves pages."""
@@ -80,6 +83,8 @@ class Service:
         self._watches = dict(zip(settings.replicas, watches, strict=True))
         self._gates: dict[ReplicaSettings, ResultGate] = {}
         """Those of running comparisons."""
+        self._compared: dict[ReplicaSettings, float] = {}
+        """When they last ended (monotonic)."""
         self._unchanged = unchanged_offsets(settings)
         self._clusters = [self._cluster(cluster, source=made.get(cluster.name)) for cluster in settings.clusters]
         self._web = WebServer(
@@ -119,7 +124,7 @@ class Service:
         gate = self._gates[pair] = ResultGate()
         compare = Comparisons(
             self._watches[pair],
-            lambda comparison: gate.deliver(partial(self._take_comparison, comparison)),
+            lambda comparison: gate.deliver(partial(self._take_comparison, pair, comparison)),
             self._unwanted(gate),
         )
         self._scheduler.every(pair.interval, _name_of(pair), compare)
@@ -207,6 +212,7 @@ class Service:
             if (gate := self._gates.pop(pair, None)) is not None:
                 gate.close()
             self._watches.pop(pair).close()
+            self._compared.pop(pair, None)
         for cluster in clusters:
             cluster.gate.close()
             for job in ("poll", "tiers", "inspection", "groups"):
@@ -335,6 +341,17 @@ class Service:
             counts = cluster.history.counts
             self.monitor.take_history(cluster.name, cluster.counted, counts)
             cluster.counted = counts
+            self._forget_relations(cluster.name, cluster.history)
+
+    def _forget_relations(self, cluster: str, history: History) -> None:
+        """Keep readers and replicas that are no longer observed out of the history."""
+        if not self.monitor.swept_lately(cluster):
+            history.forget_readers()
+        now = self._clock.monotonic()
+        recent = (
+            pair for pair, at in list(self._compared.items()) if now - at <= max(_COMPARED_SECONDS, 3 * pair.interval)
+        )
+        history.keep_copies({pair.source for pair in recent if pair.target == cluster})
 
     def _sweep_tiers(self, cluster: RunningCluster) -> bool:
         """Look up offsets of partitions with remote storage."""
@@ -370,7 +387,8 @@ class Service:
         """Return a check for long jobs: whether nobody waits for the result any more."""
         return lambda: self._stopping.is_set() or gate.closed
 
-    def _take_comparison(self, comparison: Comparison) -> None:
+    def _take_comparison(self, pair: ReplicaSettings, comparison: Comparison) -> None:
+        self._compared[pair] = self._clock.monotonic()
         comparison = self.monitor.take_comparison(comparison)
         for cluster in self._clusters:
             if cluster.history is not None and cluster.name == comparison.target:

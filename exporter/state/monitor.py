@@ -66,6 +66,10 @@ class Monitor(Upkeep):
         """Go on with other settings. What is known of clusters that stay is judged by them at the next poll."""
         self._self_metrics.set("report_recipients", settings.recipients)
         before, series_stay = self._clusters, settings.switches == self._settings.switches
+        for source, target in set(self._settings.replicas).difference(settings.replicas):
+            self._self_metrics.forget_pair(source, target)
+        if not settings.inspected:
+            self._self_metrics.forget("inspection_timestamp_seconds")
         self._settings, self._owners_seen = settings, {}
         known: dict[str, Cluster] = {}
         for name, rhythm in sorted(settings.clusters.items()):
@@ -92,8 +96,14 @@ class Monitor(Upkeep):
         self._self_metrics.set("cluster_up", 0, kafka_cluster=name)
         self.count_from_zero(name)
         series, groups = series_of(name, self._settings.switches)
-        detector = Detector(self._expectations_of(name), self._advances)
-        return Cluster(name, series, rhythm, groups, detector=detector)
+        expectations = self._expectations_of(name)
+        if self._published is not None:
+            self._show_expectations(name, expectations)
+        return Cluster(name, series, rhythm, groups, detector=Detector(expectations, self._advances))
+
+    def _show_expectations(self, name: str, expectations: ExpectationSet) -> None:
+        self._self_metrics.set("expectations_partitions", expectations.partitions, kafka_cluster=name)
+        self._self_metrics.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
 
     def _expectations_of(self, name: str) -> ExpectationSet:
         return ExpectationSet(() if self._published is None else self._published.rows.of_cluster(name))
@@ -147,8 +157,7 @@ class Monitor(Upkeep):
         for name, cluster in self._clusters.items():
             expectations = self._expectations_of(name)
             cluster.detector = Detector(expectations, self._advances)
-            self._self_metrics.set("expectations_partitions", expectations.partitions, kafka_cluster=name)
-            self._self_metrics.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
+            self._show_expectations(name, expectations)
             for fault, count in sorted(expectations.faults.items()):
                 log.error(
                     "cluster %s: %d of the published expectations are unusable: %s. Run `topic-liveness rollup`, "
@@ -299,6 +308,10 @@ class Monitor(Upkeep):
             *families(GROUP_METRICS, swept, now),
             *replica_families(replicas),
         ]
+
+    def swept_lately(self, name: str) -> bool:
+        """Tell whether the consumer groups of a cluster are read, and were so not long ago."""
+        return self._clusters[name].swept_lately(self._clock.monotonic())
 
     def _readable(self, name: str) -> bool:
         return self._clusters[name].fresh(self._clock.monotonic())

@@ -28,6 +28,8 @@ class MonitorSettings:
     links: Links = field(default_factory=Links)
     replicas: Collection[tuple[str, str]] = ()
     """Pairs of clusters that are compared: source and target."""
+    inspected: bool = False
+    """Whether producers or log sizes are read."""
     recipients: int = 0
     """How many are sent the report."""
 

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.producers_log_sizes import Inspector
 from exporter.demo.broker import Broker, free_port
+from exporter.history import History
 from exporter.memory import MemoryTrimmer
 from exporter.service import Service, serving
 from exporter.service.scheduling import Scheduler
@@ -250,6 +251,55 @@ def test_a_reload_that_fails_on_the_way_ends_nothing_and_the_next_one_takes_over
         bench.until(lambda: value(SUCCESS) == 1, 10)
         for cluster in ("one", "two"):
             goes_on(cluster, polls(cluster))
+    finally:
+        service.stop()
+
+
+def test_what_is_observed_no_more_leaves_metrics_and_history(
+    broker: Broker, bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups and pairs that a reload takes out have no series, and are not written again as if they were known."""
+    assert bench is not None
+    kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
+    settings: dict[str, Any] = {
+        "clusters": [{"name": name, "kafka": kafka, "topics": topics} for name in ("here", "there")],
+        "groups": {"interval": "5s"},
+        "replicas": [{"source": "here", "target": "there", "policy": "identity", "interval": "1s"}],
+        "poll": {"interval": "5s"},
+        "history": {"folder": str(tmp_path)},
+        "web": {"listen": "127.0.0.1:0"},
+    }
+    without = {**settings, "groups": {"enabled": False}, "replicas": []}
+    forgotten: dict[str, list[object]] = {"readers": [], "copies": []}
+    forget, keep = History.forget_readers, History.keep_copies
+
+    def forget_noted(history: History) -> None:
+        forgotten["readers"].append(history)
+        forget(history)
+
+    def keep_noted(history: History, sources: Collection[str]) -> None:
+        forgotten["copies"].append(frozenset(sources))
+        keep(history, sources)
+
+    monkeypatch.setattr(History, "forget_readers", forget_noted)
+    monkeypatch.setattr(History, "keep_copies", keep_noted)
+    names = ("replica_last_comparison_timestamp_seconds", "replica_topics{", "group_last_sweep_timestamp_seconds{")
+
+    def shown() -> set[str]:
+        text = service.monitor.metrics().decode()
+        return {name for name in names if f"\ntopic_liveness_{name}" in text}
+
+    service = Service(Settings.model_validate(settings), lambda: Settings.model_validate(without))
+    service.start()
+    try:
+        until(lambda: shown() == set(names), "comparisons and sweeps")
+        until(lambda: {"here"} in forgotten["copies"], "a poll after a comparison")
+        forgotten["readers"].clear()
+        forgotten["copies"].clear()
+        assert service.reload() is None
+        until(lambda: shown() == set(), "no series of them")
+        until(lambda: len(forgotten["readers"]) >= 2, "a poll of each cluster")
+        assert set(forgotten["copies"]) == {frozenset()}
     finally:
         service.stop()
 

@@ -479,3 +479,16 @@ def test_who_reads_a_topic_is_kept_by_name(tmp_path: Path) -> None:
     bench.history.flush(bench.clock.now())
     told = {row["topic"]: (row["consumer_groups"], row["readers"]) for row in bench.rows("relations")}
     assert told == {"orders": (2, '["audit", "billing"]'), "idle": (0, "[]")}
+
+
+def test_readers_that_nothing_observes_any_more_are_unknown_with_the_next_daily_row(bench: Bench) -> None:
+    """Else Spark would take what a last sweep saw for the present, for ever."""
+    bench.poll()
+    group = Group(GroupState.EMPTY, 0, {}, frozenset({"orders"}))
+    bench.history.take_sweep(GroupSweep("c", 1.0, 0.1, {"billing": group}, all_visible=True))
+    bench.poll(after=300.0)
+    bench.history.forget_readers()
+    bench.poll(after=86_400.0)
+    bench.poll(after=300.0)
+    readers = [(row["consumer_groups"], row["readers"]) for row in bench.rows("relations") if row["topic"] == "orders"]
+    assert readers == [(1, '["billing"]'), (None, None)]
