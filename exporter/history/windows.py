@@ -165,6 +165,8 @@ class OpenWindow:
     """The stream of each row, of the last layout and metadata."""
     _metadata: Metadata | None = None
     _layout: Layout | None = None
+    _listed_polls: int = 0
+    """Polls that listed the partitions, also those that could read none of them."""
 
     def __len__(self) -> int:
         """Return the number of streams with anything to write."""
@@ -183,6 +185,7 @@ class OpenWindow:
         rows = np.flatnonzero(table.read & ((table.advanced_by > 0) | table.restarted))
         self._folded.fold_read(self._stream[rows], table, rows, snapshot.taken_at, moved)
         self.polls_total += 1
+        self._listed_polls += 1
         self.partitions_ok, self.partitions_failed = len(table) - len(unread), len(unread)
         if self.partitions_ok or not self.partitions_failed:
             self.polls_ok += 1
@@ -209,7 +212,7 @@ class OpenWindow:
         # A poll that failed for an earlier topic of this name did not see this one either.
         _, which = np.unique((of_name << _PARTITION_BITS) | partition, return_inverse=True)
         failures = np.bincount(which, folded.failures[streams])[which].astype(np.int64)
-        polls_ok = np.maximum(0, self.polls_ok - failures)
+        polls_ok = np.maximum(0, self._listed_polls - failures)
         unread = ~folded.read[streams]
         columns: dict[str, Column] = {
             "cluster": cluster,

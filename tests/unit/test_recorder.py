@@ -136,6 +136,20 @@ def test_a_partition_that_could_not_be_read_has_a_window_with_the_reason(bench: 
     assert (row["topic"], row["reason"], row["polls_ok"], row["records"]) == ("idle", "not-leader", 1, 0)
 
 
+def test_polls_that_could_read_nothing_are_not_counted_twice(bench: Bench) -> None:
+    """Where a broker that leads all partitions is away for a while, the polls after it prove a silence."""
+    bench.source.failures = dict.fromkeys((ORDERS, IDLE), Answer(reason=Reason.TIMED_OUT))
+    for _ in range(3):
+        bench.poll()
+    bench.source.failures = {}
+    for gained in (0, 5):
+        bench.poll(gained=gained)
+    bench.history.flush(bench.clock.now())
+    (coverage,) = bench.rows("coverage")
+    assert (coverage["polls_total"], coverage["polls_ok"]) == (5, 2)
+    assert {row["topic"]: row["polls_ok"] for row in bench.rows("windows")} == {"orders": 2, "idle": 2}
+
+
 def test_inventory_is_written_at_start_and_on_change(bench: Bench) -> None:
     """The first poll lists every partition; a topic made again and a deleted one are listed when seen."""
     bench.poll()
