@@ -139,6 +139,8 @@ class ConfigReader:
             return _TopicSettings(topic_id, settings, None, now + self._refresh)
         except (KafkaException, TimeoutError) as error:
             reason = reason_of(error)
+        except ValueError:  # no broker of Apache Kafka's names a number that is none
+            reason = Reason.OTHER
         if reason is Reason.UNAUTHORIZED:
             return _TopicSettings(topic_id, None, reason, now + self._refresh)
         before = self._known.get(name)

@@ -28,6 +28,8 @@ class Broker:
 
     at_once: bool = True
     answer: Mapping[str, str] | KafkaException = field(default_factory=lambda: {"retention.ms": "1000"})
+    answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Those of topics that get another one."""
     request_timeout: float = 0.1
     calls: list[dict[str, Future[Any]]] = field(default_factory=list)
 
@@ -48,13 +50,14 @@ class Broker:
     def reply(self) -> None:
         """Answer all that was asked."""
         for call in self.calls:
-            for future in call.values():
+            for name, future in call.items():
+                answer = self.answers.get(name, self.answer)
                 if future.done():
                     continue
-                if isinstance(self.answer, KafkaException):
-                    future.set_exception(self.answer)
+                if isinstance(answer, KafkaException):
+                    future.set_exception(answer)
                 else:
-                    future.set_result({key: SimpleNamespace(value=value) for key, value in self.answer.items()})
+                    future.set_result({key: SimpleNamespace(value=value) for key, value in answer.items()})
 
 
 def make(broker: Broker, clock: ManualClock) -> ConfigReader:
@@ -130,6 +133,16 @@ def test_a_missing_right_is_a_reason_and_not_asked_about_at_each_poll() -> None:
     reader.read(ids(3))
     assert len(reader.read(ids(3))) == 3
     assert reader.unread() == {}
+
+
+def test_a_setting_that_is_no_number_costs_its_topic_alone() -> None:
+    """A compatible broker may say so; the other topics of that call are read."""
+    odd, good = sorted(ids(2))
+    broker = Broker(answers={odd: {"retention.ms": ""}, good: {"retention.ms": "5000"}})
+    reader = make(broker, ManualClock())
+    found = reader.read(ids(2))
+    assert {name: config.retention_seconds for name, config in found.items()} == {good: 5.0}
+    assert reader.unread() == {odd: Reason.OTHER}
 
 
 def test_what_fails_once_keeps_what_was_known_and_is_tried_again() -> None:
