@@ -350,7 +350,8 @@ class _Ends:
 
     def due_next(self, now: float, interval: float) -> Floats:
         """Return when EARLIEST is due again (monotonic), after the first time spread evenly over the ``interval``."""
-        answered = (self._earliest.reason == ANSWERED) & self._earliest.found
+        # A poll that could not read LATEST takes no log start over.
+        answered = (self._earliest.reason == ANSWERED) & self._earliest.found & self._good()
         # Without it all would be due at once: after a start, and after a pause as long as the interval.
         together = ~self._known | (self.table.earliest_due < now - interval)
         spread = np.where(together, np.arange(len(answered)) * _SPREAD % 1.0, 1.0)

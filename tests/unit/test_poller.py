@@ -8,6 +8,7 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Reason, State, TopicPartition
+from exporter.domain.answers import Answers
 from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
 from exporter.domain.layout import Layout
@@ -234,6 +235,31 @@ def test_earliest_is_asked_in_turns() -> None:
     poller.poll()
     assert any(keys[7] in turn for turn in source.asked_earliest)
     assert collected.snapshots[-1].readings[keys[7]].earliest == 2
+
+
+def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() -> None:
+    """Where LATEST fails in the poll in which EARLIEST is due, it is not older than the interval afterwards."""
+
+    class Failing(TableSource):
+        fails = False
+
+        def latest(self, rows: Rows) -> Answers:
+            return Answers.of(Answer(reason=Reason.TIMED_OUT) for _ in rows) if self.fails else super().latest(rows)
+
+    source = Failing({A: (0, 100, 100.0)})
+    clock, collected = ManualClock(), Collected()
+    poller = Poller("c", source, [collected], clock, earliest_interval=300.0)
+    poller.poll()
+    source.offsets[A] = (60, 100, 100.0)
+    source.asked_earliest.clear()
+    while not any(source.asked_earliest):
+        source.fails = True
+        clock.time += 30
+        poller.poll()
+    source.fails = False
+    clock.time += 30
+    poller.poll()
+    assert collected.snapshots[-1].readings[A].earliest == 60
 
 
 def test_earliest_is_asked_at_every_poll_where_a_group_is_near_the_log_start() -> None:
