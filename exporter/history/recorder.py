@@ -78,6 +78,15 @@ class History:
         """What was written and lost so far."""
         return self._unwritten.counts
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was flushed, and takes no more polls."""
+        return self._ended
+
+    def resume_from(self, before: History) -> None:
+        """Go on from one of the same cluster that was flushed: write, and count, what it could not write."""
+        self._unwritten, self._used_until = before._unwritten, before._used_until
+
     def accept(self, snapshot: Snapshot) -> None:
         """Fold one good poll into the open window; close the window first when its interval is over."""
         with self._lock:
@@ -113,7 +122,7 @@ class History:
             self._relations.copies = {source: copies[source] for source in copies if source in sources}
 
     def flush(self, at: float) -> None:
-        """Close the open window early, at shutdown. Raises HistoryError when rows could not be written.
+        """Close the open window early. Raises HistoryError when rows could not be written.
 
         A poll that ends later is ignored: its window could not be written.
         """
@@ -127,9 +136,7 @@ class History:
             if lost := self.counts.dropped[Loss.ERROR] - lost_before:
                 raise HistoryError(f"cluster {self._cluster}: {lost} windows were lost to an internal error")
             if rows := self._unwritten.rows:
-                raise HistoryError(
-                    f"{rows} history rows could not be written to {str(self._spool.folder)!r} at shutdown"
-                )
+                raise HistoryError(f"{rows} history rows could not be written to {str(self._spool.folder)!r}")
 
     def _fold(self, snapshot: Snapshot) -> None:
         table = snapshot.table

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
 from exporter.factory import ClusterCollectors
-from exporter.history import History, HistoryCounts
+from exporter.history import History, HistoryCounts, HistoryError
 from exporter.service.result_gate import ResultGate
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -29,3 +32,16 @@ class RunningCluster:
     def name(self) -> str:
         """The cluster's name in the configuration."""
         return self.collectors.settings.name
+
+    def history_in(self, interval: float, window: float) -> History | None:
+        """Return the history if it goes on where polls and windows take so many seconds, else None."""
+        same = (self.interval, self.window) == (interval, window)
+        return self.history if same and self.history is not None and not self.history.ended else None
+
+    def close_history(self, at: float) -> None:
+        """Write the open window of a cluster that is watched no more, or in other intervals. Logs what fails."""
+        try:
+            if self.history is not None:
+                self.history.flush(at)
+        except HistoryError as error:
+            log.error("cluster %s: %s", self.name, error)

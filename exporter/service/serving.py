@@ -187,7 +187,7 @@ class Service:
         configured = {cluster.name for cluster in settings.clusters}
         for one in left:
             if one.name not in configured:
-                self._close(one)
+                one.close_history(self._clock.now())
                 self._processes.end(one.name)
         self._settings = self._upkeep.settings = settings
         self.monitor.reconfigure(monitor_settings(settings))
@@ -223,14 +223,6 @@ class Service:
             while cluster.polling and self._clock.monotonic() < ends and not self._stopping.is_set():
                 time.sleep(0.05)
             cluster.collectors.close()
-
-    def _close(self, cluster: RunningCluster) -> None:
-        """Write the open window of a cluster that is watched no more, or in other intervals."""
-        try:
-            if cluster.history is not None:
-                cluster.history.flush(self._clock.now())
-        except HistoryError as error:
-            log.error("cluster %s: %s", cluster.name, error)
 
     def stop(self) -> None:
         """Let running polls end, write the open windows, stop the server. Raises HistoryError when rows are lost."""
@@ -274,19 +266,8 @@ class Service:
     ) -> RunningCluster:
         """Build a cluster's collectors, which go on from those it had ``before``."""
         poll = self._settings.poll_of(cluster)
-        history, counted = None, HistoryCounts()
-        if before is not None and before.interval == poll.interval and before.window == self._settings.history.window:
-            history, counted = before.history, before.counted
-        elif self._spool is not None:
-            if before is not None:
-                self._close(before)
-            history = History(
-                cluster.name,
-                self._spool,
-                exporter=self._settings.exporter,
-                window_seconds=self._settings.history.window,
-                poll_interval_seconds=poll.interval,
-            )
+        window = self._settings.history.window
+        history = self._history(cluster.name, before, poll.interval, window)
         watches = [watch for watch in self._watches.values() if cluster.name in (watch.source, watch.target)]
         first: list[SnapshotSink] = [] if history is None else [history]
         collectors = build_cluster(
@@ -302,8 +283,27 @@ class Service:
         if before is not None:
             collectors.poller.resume_from(before.collectors.poller)
             collectors.source.resume_from(before.collectors.source)
-        window = self._settings.history.window
+        counted = HistoryCounts() if before is None else before.counted
         return RunningCluster(collectors, history, poll.interval, poll.request_timeout, window, counted)
+
+    def _history(self, name: str, before: RunningCluster | None, interval: float, window: float) -> History | None:
+        """Return the history that a cluster had ``before``, or in other intervals a new one that goes on from it."""
+        if self._spool is None:
+            return None
+        earlier = None if before is None else before.history_in(interval, window)
+        if earlier is not None:
+            return earlier
+        history = History(
+            name,
+            self._spool,
+            exporter=self._settings.exporter,
+            window_seconds=window,
+            poll_interval_seconds=interval,
+        )
+        if before is not None and before.history is not None:
+            before.close_history(self._clock.now())
+            history.resume_from(before.history)
+        return history
 
     def _schedule(self, cluster: RunningCluster) -> None:
         """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""

@@ -309,6 +309,42 @@ def failed(*_: Any, **__: Any) -> None:
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
+def test_history_that_could_not_be_written_is_not_lost_with_other_intervals(
+    broker: Broker, bench: Workbench, tmp_path: Path
+) -> None:
+    """It waits on in memory and is written once the folder is back."""
+    assert bench is not None
+    spool, moved = tmp_path / "spool", tmp_path / "moved"
+    kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
+    settings: dict[str, Any] = {
+        "clusters": [{"name": "prod", "kafka": kafka, "topics": topics}],
+        "groups": {"enabled": False},
+        "poll": {"interval": "5s"},
+        "history": {"folder": str(tmp_path)},
+        "web": {"listen": "127.0.0.1:0"},
+    }
+    faster = settings | {"history": {"folder": str(tmp_path), "window": "10s"}}
+    service = Service(Settings.model_validate(settings), lambda: Settings.model_validate(faster))
+    spool.rename(moved)
+    spool.write_text("")
+    service.start()
+    try:
+        name = "topic_liveness_history_write_failures_total"
+        until(lambda: f"\n{name}{{" in service.monitor.metrics().decode(), "a write that failed")
+        assert service.reload() is None
+        reloaded = time.time()
+        spool.unlink()
+        moved.rename(spool)
+
+        def observed() -> list[float]:
+            files = sorted((spool / "inventory").glob("*.parquet"))
+            return [row["observed_at"].timestamp() for file in files for row in pq.read_table(file).to_pylist()]
+
+        until(lambda: any(at < reloaded for at in observed()), "what was listed before")
+    finally:
+        service.stop()
+
+
 def _nowhere(name: str) -> dict[str, Any]:
     return {"name": name, "kafka": {"bootstrap.servers": f"127.0.0.1:{free_port()}"}}
 
