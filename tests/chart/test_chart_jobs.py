@@ -201,18 +201,41 @@ def test_the_spark_operator_mounts_a_volume_that_several_pods_can_write() -> Non
     jsonschema.validate(one("shared-storage", SPARK, "", *settings), strict(CRDS[SPARK]))
 
 
-def notes(values: str, folder: Path) -> str:
-    """What helm prints after an installation of the release `liveness`."""
+def notes(values: str, folder: Path, release: str = "liveness") -> str:
+    """What helm prints after an installation of a release."""
     copy = shutil.copytree(CHART, folder / "chart")
     text = (copy / "templates" / "NOTES.txt").read_text(encoding="utf-8")
     (copy / "templates" / "_notes.tpl").write_text(f'{{{{ define "notes" }}}}{text}{{{{ end }}}}', encoding="utf-8")
     (copy / "templates" / "notes.yaml").write_text('kind: Notes\ntext: {{ include "notes" . | quote }}\n', "utf-8")
     run = helm(
-        *("template", "liveness", copy, "--namespace", "monitoring", "--kube-version", KUBERNETES),
+        *("template", release, copy, "--namespace", "monitoring", "--kube-version", KUBERNETES),
         *("--values", CHART / "ci" / f"{values}-values.yaml", "--show-only", "templates/notes.yaml"),
     )
     assert run.returncode == 0, run.stderr
     return str(yaml.safe_load(run.stdout)["text"])
+
+
+@pytest.mark.parametrize("values", ["minimal", "spark-operator"])
+@pytest.mark.parametrize("length", [4, 13, 20, 22, 28, 53])
+def test_names_of_jobs_leave_room_for_what_is_appended_to_them(values: str, length: int, tmp_path: Path) -> None:
+    """Kubernetes takes 52 characters of a CronJob, the Spark operator 43; the notes name the jobs that are there."""
+    release = ("a-release-of-" + 40 * "x")[:length].rstrip("-")
+    run = helm(
+        *("template", release, CHART, "--kube-version", KUBERNETES),
+        *("--values", CHART / "ci" / f"{values}-values.yaml"),
+    )
+    assert run.returncode == 0, run.stderr
+    made = [(one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(run.stdout) if one]
+    jobs = {name: kind for kind, name in made if kind in {"CronJob", SPARK}}
+    assert {name.rpartition("-")[2] for name in jobs} == {"rollup", "report"}
+    told = notes(values, tmp_path, release)
+    for name, kind in jobs.items():
+        assert len(name) <= {"CronJob": 52, SPARK: 43}[kind]
+        assert name.startswith(release[:36]) and "--" not in name
+        assert re.search(rf"(/|^ +){name}( |$)", told, re.MULTILINE)
+    whole = f"{release}-topic-liveness-exporter"[:52].rstrip("-")
+    claims = {name for kind, name in made if kind == "PersistentVolumeClaim"}
+    assert claims <= {whole}, "the volume keeps its name"
 
 
 KUBECTL = """#!/bin/bash

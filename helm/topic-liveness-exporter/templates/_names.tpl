@@ -13,6 +13,15 @@
 {{- end }}
 {{- end }}
 
+{{- /* The name of a job: (dict "root" $ "verb" "rollup"). What runs it makes longer names of it: Kubernetes takes 52
+characters of a CronJob, and the Spark operator adds 20 for the time, in a label of 63. */ -}}
+{{- define "liveness.jobName" -}}
+{{- $operator := and (eq .verb "rollup") .root.Values.rollup.sparkOperator.enabled -}}
+{{- $end := printf "-%s" .verb -}}
+{{- $room := sub (ternary 43 52 $operator) (len $end) | int -}}
+{{ include "liveness.fullname" .root | trunc $room | trimSuffix "-" }}{{ $end }}
+{{- end }}
+
 {{- define "liveness.namespace" -}}
 {{ .Values.namespaceOverride | default .Release.Namespace }}
 {{- end }}

@@ -99,7 +99,7 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 apiVersion: batch/v1
 kind: CronJob
 metadata:
-  name: {{ include "liveness.fullname" $root }}-{{ .verb }}
+  name: {{ include "liveness.jobName" . }}
   namespace: {{ include "liveness.namespace" $root }}
   labels: {{- include "liveness.labels" $root | nindent 4 }}
     app.kubernetes.io/component: {{ .verb }}
