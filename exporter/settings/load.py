@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import NamedTuple, get_args
+from typing import NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -32,15 +32,20 @@ _NOT_SETTINGS = re.compile(
 )
 """The cache folder, and variables that Kubernetes sets for a Service named topic-liveness-*."""
 
-_WRITTEN_AS_YAML = {
-    ("clusters",),
-    ("overrides",),
-    ("outages",),
-    ("owners",),
-    ("replicas",),
-    ("metrics", "partition"),
-    ("delivery", "recipients"),
-}
+
+def _lists_in(section: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of each setting that is a list, in a section and in those below it."""
+    for name, field in section.model_fields.items():
+        if get_origin(field.annotation) is tuple:
+            yield (*above, name)
+            continue
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from _lists_in(kind, (*above, name))
+
+
+_WRITTEN_AS_YAML = frozenset(_lists_in(Settings))
+"""Settings whose variables and options hold YAML."""
 
 _MOST_SHOWN = 200
 """How many characters of a value a message shows."""

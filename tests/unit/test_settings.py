@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 import pytest
+import yaml
+from pydantic import BaseModel
 
 from exporter.commands.spark_job import false_alarms, retention
 from exporter.domain import Outage, TopicOverride, TopicOwner
@@ -246,6 +249,32 @@ def test_clusters_may_come_from_the_environment(tmp_path: Path) -> None:
     given = '[{"name": "a", "kafka": {"bootstrap.servers": "b:1", "sasl.password": "${PASSWORD}"}}]'
     settings = load(tmp_path, SMALLEST, TOPIC_LIVENESS_CLUSTERS=given, PASSWORD="x")  # noqa: S106
     assert [(cluster.name, cluster.kafka["sasl.password"]) for cluster in settings.clusters] == [("a", "x")]
+
+
+def lists_in(section: BaseModel, *above: str) -> Iterator[tuple[str, ...]]:
+    """Where settings are lists."""
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, tuple):
+            yield (*above, name)
+        elif isinstance(value, BaseModel):
+            yield from lists_in(value, *above, name)
+
+
+def test_every_list_may_come_from_the_environment(tmp_path: Path) -> None:
+    """As YAML, also where it is deep in a section: each setting of the complete file is what it was in the file."""
+    given = load_settings(CONFIG / "good" / "everything.yaml", environ={"KAFKA_PASSWORD": "x"})
+    written = to_yaml(given, show_secrets=True)
+    paths = list(lists_in(given))
+    assert {("calendars",), ("groups", "include"), ("groups", "exclude"), ("delivery", "recipients")} <= set(paths)
+    for path in paths:
+        rest = section = yaml.safe_load(written)
+        for step in path[:-1]:
+            section = section[step]
+        variable = "TOPIC_LIVENESS_" + "__".join(path).upper()
+        text = yaml.safe_dump(section.pop(path[-1]), default_flow_style=True, sort_keys=False)
+        settings = load(tmp_path, yaml.safe_dump(rest, sort_keys=False), **{variable: text})
+        assert to_yaml(settings, show_secrets=True) == written, path
 
 
 def test_options_override_the_environment(tmp_path: Path) -> None:
