@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import DEAD_AT_LATEST_SECONDS
@@ -46,6 +46,8 @@ COVERED = 0.8
 """A day with a lower share of hours polled is not judged for drops."""
 
 _EPOCH = date(1970, 1, 1)
+
+_DAY_MICROS = 86_400_000_000
 
 
 def update_drops(tables: Tables, since: date, today: date) -> str:
@@ -150,7 +152,10 @@ def _number(day: date) -> int:
 
 
 def _covered(tables: Tables, first: date, today: date) -> Mapping[str, Sequence[int]]:
-    """Return the days of each cluster (since 1970) of which polls or backfill saw most."""
+    """Return the days of each cluster (since 1970) of which polls or backfill saw most.
+
+    What several exporters saw, or polls and a backfill, counts once.
+    """
     coverage = tables.read("coverage").where(F.col("window_end") > F.lit(first).cast("timestamp"))
     day = F.explode(
         F.sequence(F.to_date("window_start"), F.to_date(F.col("window_end") - F.expr("INTERVAL 1 MICROSECOND")))
@@ -158,8 +163,12 @@ def _covered(tables: Tables, first: date, today: date) -> Mapping[str, Sequence[
     seen = coverage.where("polls_ok > 0").withColumn("day", day)
     begin = F.greatest("window_start", F.col("day").cast("timestamp"))
     end = F.least("window_end", F.date_add("day", 1).cast("timestamp"))
-    length = (F.unix_micros(end) - F.unix_micros(begin)) / F.lit(86_400_000_000)
-    rows = seen.groupBy("cluster", "day").agg(F.sum(length).alias("share")).where(F.col("share") >= COVERED).collect()
+    spans = seen.select("cluster", "day", F.unix_micros(begin).alias("begin"), F.unix_micros(end).alias("end"))
+    before = Window.partitionBy("cluster", "day").orderBy("begin").rowsBetween(Window.unboundedPreceding, -1)
+    # F.greatest leaves out null: nothing ended before the first one.
+    new = F.greatest(F.col("end") - F.greatest("begin", F.max("end").over(before)), F.lit(0))
+    shares = spans.withColumn("new", new).groupBy("cluster", "day").agg((F.sum("new") / _DAY_MICROS).alias("share"))
+    rows = shares.where(F.col("share") >= COVERED).collect()
     found: dict[str, list[int]] = {}
     for row in rows:
         if first <= row["day"] < today:

@@ -28,6 +28,16 @@ HOLIDAY = FIRST + timedelta(days=64)
 TODAY = HOLIDAY + timedelta(days=2)
 
 
+def covered(day: date, since: float, until: float, exporter: str = "a") -> tuple[object, ...]:
+    """Return the coverage of some hours of a day."""
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    begin, end = midnight + timedelta(hours=since), midnight + timedelta(hours=until)
+    values: dict[str, object] = {"cluster": "prod", "exporter": exporter, "source": "poll", "date": day}
+    values |= {"window_start": begin, "window_end": end, "polls_total": 9, "polls_ok": 9, "partitions_ok": 32}
+    values |= {"partitions_failed": 0, "last_good_poll": begin, "interval_seconds": 60.0}
+    return tuple(values[name] for name in COVERAGE.names)
+
+
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
     """Sixteen topics of two partitions that take turns by the hour; half of them rest on the holiday.
@@ -60,13 +70,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
     rows += [Row(**no_day | office | {"date": day}) for day in days if day.weekday() < 5]
     found = Tables(spark, tmp_path_factory.mktemp("drops"))
     found.append("daily", spark.createDataFrame([tuple(row.asDict()[n] for n in DAILY.names) for row in rows], DAILY))
-    seen = []
-    for day in days:
-        begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        values = {"cluster": "prod", "exporter": "a", "source": "poll", "window_start": begin, "date": day}
-        values |= {"window_end": begin + timedelta(hours=23), "polls_total": 9, "polls_ok": 9, "partitions_ok": 32}
-        values |= {"partitions_failed": 0, "last_good_poll": begin, "interval_seconds": 60.0}
-        seen.append(tuple(values[name] for name in COVERAGE.names))
+    seen = [covered(day, 0, 23) for day in days]
     found.append("coverage", spark.createDataFrame(seen, COVERAGE))
     return found
 
@@ -87,6 +91,26 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert days == [HOLIDAY]
     assert rests.of("prod", "orders.08") == ()
     assert drops_before(tables, HOLIDAY) == PastDrops([])
+
+
+@pytest.mark.parametrize(
+    ("spans", "judged"),
+    [
+        ([(14, 24, "a"), (14, 24, "b")], False),
+        ([(14, 20, "a"), (15, 24, "b"), (16, 17, "c"), (20, 24, "a")], False),
+        ([(0, 13, "a"), (10, 20, "b")], True),
+    ],
+)
+def test_hours_that_several_exporters_saw_count_once(
+    spark: SparkSession, tables: Tables, tmp_path: Path, spans: list[tuple[float, float, str]], judged: bool
+) -> None:
+    """Of a day that nobody saw for 14 hours nothing is said, however many saw the rest; exporters may take turns."""
+    found = Tables(spark, tmp_path)
+    found.append("daily", tables.read("daily"))
+    others = [covered(FIRST + timedelta(days=n), 0, 23) for n in range((HOLIDAY - FIRST).days)]
+    rows = [*others, *(covered(HOLIDAY, *span) for span in spans), covered(HOLIDAY + timedelta(days=1), 0, 23)]
+    found.append("coverage", spark.createDataFrame(rows, COVERAGE))
+    assert update_drops(found, HOLIDAY, TODAY) == (f"{HOLIDAY}: 8 of 17 topics" if judged else "none")
 
 
 def names(rows: DataFrame | None) -> list[tuple[str, str]]:
