@@ -294,7 +294,9 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     there = {week_of(row[0]) for row in weeks_made}
     days = tables.read("daily")
     if there:
-        oldest = min(one for one in (since, last - timedelta(weeks=WEEKS + 1)) if one is not None)
+        # Of a run as of the past, all weeks after it are still to be made.
+        next_made_of = monday(max(there) + 1 - WEEKS)
+        oldest = min(one for one in (since, last - timedelta(weeks=WEEKS + 1), next_made_of) if one is not None)
         days = days.where(F.col("date") >= F.lit(oldest))
     active = days.where(F.col("active") != 0).select("date").distinct().collect()
     weeks = there | {week for week in weeks_with_baselines(week_of(row[0]) for row in active) if week <= week_of(last)}

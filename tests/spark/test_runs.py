@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -128,6 +128,30 @@ def test_as_of_a_moment_before_a_backfill_ran_what_it_tells_of_counts(
     run_rollup(spark, copied, RollupRequest(moment(at(-10))), Progress())
     assert "nothing to judge: the history lists no partition at that moment" in capsys.readouterr().out
     assert not verdicts(copied, -10)
+
+
+def test_a_first_run_as_of_the_past_costs_no_week_after_it(spark: SparkSession, tmp_path: Path) -> None:
+    """The next run, 15 weeks later, makes all baselines and maxima that a single run makes of the same history."""
+    histories = [tmp_path / name for name in ("twice", "once")]
+    for history in histories:
+        world = World(history)
+        pauses = [day for week in (6, 11, 17) for day in range(7 * week, 7 * week + 2)]
+        hours = [at(day, hour) for day in range(140) if day not in pauses for hour in (6, 9, 10)]
+        world.write("orders", 0, hours)
+        world.write("nightly", 0, every(24 * HOUR, at(0), at(140)))
+        world.backfill(at(0), at(140))
+    run_rollup(spark, histories[0], RollupRequest(moment(at(35))), Progress())
+    assert {row.week for row in rows_of(histories[0], "baselines")} == {
+        date(2025, 1, 6) + timedelta(weeks=n) for n in range(1, 6)
+    }
+    for history in histories:
+        run_rollup(spark, history, RollupRequest(moment(at(140))), Progress())
+    assert {row.week_ended for row in rows_of(histories[1], "maxima")} >= {
+        date(2025, 1, 6) + timedelta(weeks=n) for n in range(6, 20)
+    }
+    for table in ("baselines", "maxima"):
+        twice, once = (in_order(rows_of(history, table)) for history in histories)
+        assert twice == once, table
 
 
 def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
