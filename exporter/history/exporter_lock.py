@@ -1,21 +1,25 @@
-"""Allows one ``serve`` at a time for each exporter name, and knows what a killed one lost."""
+"""Allows one ``serve`` at a time for each exporter name, and knows what a killed one lost and what was written last."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import json
+import math
 import os
 import re
 import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from exporter.domain import Coverage
 from exporter.history.spool import (
+    STAMP,
     TABLES,
     ForeignFileError,
     HistoryError,
@@ -82,20 +86,38 @@ class ExporterLock:
         if self._killed is None:
             return 0.0
         started, last_poll = self._killed
-        prefix = f"{file_stem(Coverage, self._exporter, cluster)}-"
-        files = [
-            file.path
-            for file in finished_files(self._spool, [TABLES[Coverage]])
-            if _STAMP.fullmatch(file.path.name.removeprefix(prefix))
-        ]
         written = started
-        if files:
-            try:
-                last = max(files, key=lambda path: path.name)
+        try:
+            if last := self._last_coverage.get(file_stem(Coverage, self._exporter, cluster)):
                 written = max(started, with_arrow("exporter.history.tables:last_end", last))
-            except (OSError, ForeignFileError):
-                return None
+        except (OSError, ForeignFileError):
+            return None
         return max(0.0, last_poll - written)
+
+    def latest_start(self, cluster: str) -> float:
+        """Return the latest begin of an interval of a cluster that earlier processes wrote, Unix seconds.
+
+        It is still to come where the clock was set back since. -inf without any, and where the spool cannot be listed,
+        which upkeep reports.
+        """
+        with suppress(OSError, ValueError):  # a name may have digits that are no time
+            if last := self._last_coverage.get(file_stem(Coverage, self._exporter, cluster)):
+                return datetime.strptime(last.stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC).timestamp()
+        return -math.inf
+
+    @cached_property
+    def _last_coverage(self) -> Mapping[str, Location]:
+        """The last file of coverage before this process, by its name without the time.
+
+        Listed once, because that costs money in object storage.
+        """
+        last: dict[str, Location] = {}
+        files = finished_files(self._spool, [TABLES[Coverage]])
+        for path in sorted((file.path for file in files), key=lambda path: path.name):
+            stem, _, stamp = path.name.rpartition("-")
+            if _STAMP.fullmatch(stamp):
+                last[stem] = path
+        return last
 
     def require(self) -> None:
         """Raise OSError where this process no longer holds the lock, or cannot be sure."""

@@ -53,7 +53,9 @@ class History:
         window_seconds: float,
         poll_interval_seconds: float,
         max_pending: int = 288,
+        latest_start: float = -math.inf,
     ) -> None:
+        """``latest_start`` is the latest begin of an interval that was written before, -inf where none was."""
         self._cluster = cluster
         self._spool = spool
         self._unwritten = Unwritten(cluster, spool, 2 * max_pending)
@@ -61,7 +63,7 @@ class History:
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
         self._open: OpenWindow | None = None
-        self._used_until = -math.inf
+        self._latest_start = latest_start
         self._clock_moved = 0.0
         """The sum of all changes of the wall clock so far, forward or back."""
         self._moved_at_advance: Floats = np.zeros(0)
@@ -85,7 +87,13 @@ class History:
 
     def resume_from(self, before: History) -> None:
         """Go on from one of the same cluster that was flushed: write, and count, what it could not write."""
-        self._unwritten, self._used_until = before._unwritten, before._used_until
+        self._unwritten, self._latest_start = before._unwritten, before._latest_start
+
+    @property
+    def latest_start(self) -> float:
+        """The latest begin of an interval so far, Unix seconds: aligned ones up to it may have been used."""
+        with self._lock:
+            return self._latest_start
 
     def accept(self, snapshot: Snapshot) -> None:
         """Fold one good poll into the open window; close the window first when its interval is over."""
@@ -161,8 +169,8 @@ class History:
         """Return the window for a poll at ``at``. Within a window time only increases.
 
         Windows begin at intervals of the wall clock. Only the first window begins with its first poll, which lists all
-        partitions. Where the clock was set back over earlier intervals, windows begin just before their first poll, so
-        that no key is used twice.
+        partitions. Where the clock was set back over earlier intervals, also of an earlier process, windows begin just
+        before their first poll, so that no key is used twice.
         """
         if self._open is not None and self._open.last_poll <= at < self._open.end:
             self._open.last_poll = at
@@ -176,8 +184,8 @@ class History:
             closed_at = self._open.last_poll if set_back else self._open.end
             self._close(self._open, closed_at)
             self._unwritten.write_soon(closed_at)
-            self._used_until = max(self._used_until, self._open.end)
-            start = at - _JUST_BEFORE if start < self._used_until else start
+            start = at - _JUST_BEFORE if start <= self._latest_start else start
+        self._latest_start = max(self._latest_start, start)
         self._open = OpenWindow(start, end, last_poll=at)
         return self._open
 
@@ -212,8 +220,9 @@ class History:
         try:
             self._write_window(window, end)
             lost = 0
-            if relations := self._relations.due(self._topics, end):
-                self._unwritten.add(UnwrittenFile(end, [columns_of(relations)]))
+            # As of the last poll: an aligned end comes again where the clock is set back.
+            if relations := self._relations.due(self._topics, window.last_poll):
+                self._unwritten.add(UnwrittenFile(window.last_poll, [columns_of(relations)]))
         except Exception:
             log.exception(
                 "history of cluster %s: internal error at the end of an interval; %d windows of it are lost",

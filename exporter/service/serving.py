@@ -30,6 +30,7 @@ from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
 from exporter.logs import set_up_logging
 from exporter.memory import MemoryTrimmer
+from exporter.service.comparison_times import ComparisonTimes
 from exporter.service.result_gate import ResultGate
 from exporter.service.running_cluster import RunningCluster
 from exporter.service.scheduling import Scheduler
@@ -42,9 +43,6 @@ log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 30.0
 """How often to read published expectations and to keep the spool within its limits, and as often as polls at least."""
-
-_COMPARED_SECONDS = 3600.0
-"""The maximum age of a comparison whose replicas the history is given, as of TopicLivenessReplicasNotCompared."""
 
 
 class Service:
@@ -73,6 +71,8 @@ class Service:
         self._lock = ExporterLock(history.folder, settings.exporter) if history.enabled else None
         if self._spool is not None and self._lock is not None:
             self._spool.guard = self._lock.require
+        self._latest_starts: dict[str, float] = {}
+        """Of the histories of clusters that a reload took out."""
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
         self._upkeep = HistoryUpkeep(settings, self.monitor, self._expectations, self._spool, self._clock)
@@ -83,8 +83,7 @@ class Service:
         self._watches = dict(zip(settings.replicas, watches, strict=True))
         self._gates: dict[ReplicaSettings, ResultGate] = {}
         """Those of running comparisons."""
-        self._compared: dict[ReplicaSettings, float] = {}
-        """When they last ended (monotonic)."""
+        self._comparison_times = ComparisonTimes(self._clock.monotonic)
         self._unchanged = unchanged_offsets(settings)
         self._clusters = [self._cluster(cluster, source=made.get(cluster.name)) for cluster in settings.clusters]
         self._web = WebServer(
@@ -188,6 +187,8 @@ class Service:
         for one in left:
             if one.name not in configured:
                 one.close_history(self._clock.now())
+                if one.history is not None:
+                    self._latest_starts[one.name] = one.history.latest_start
                 self._processes.end(one.name)
         self._settings = self._upkeep.settings = settings
         self.monitor.reconfigure(monitor_settings(settings))
@@ -212,7 +213,7 @@ class Service:
             if (gate := self._gates.pop(pair, None)) is not None:
                 gate.close()
             self._watches.pop(pair).close()
-            self._compared.pop(pair, None)
+            self._comparison_times.forget(pair)
         for cluster in clusters:
             cluster.gate.close()
             for job in ("poll", "tiers", "inspection", "groups"):
@@ -288,7 +289,7 @@ class Service:
 
     def _history(self, name: str, before: RunningCluster | None, interval: float, window: float) -> History | None:
         """Return the history that a cluster had ``before``, or in other intervals a new one that goes on from it."""
-        if self._spool is None:
+        if self._spool is None or self._lock is None:
             return None
         earlier = None if before is None else before.history_in(interval, window)
         if earlier is not None:
@@ -299,6 +300,7 @@ class Service:
             exporter=self._settings.exporter,
             window_seconds=window,
             poll_interval_seconds=interval,
+            latest_start=self._latest_starts.get(name, self._lock.latest_start(name)),
         )
         if before is not None and before.history is not None:
             before.close_history(self._clock.now())
@@ -341,17 +343,9 @@ class Service:
             counts = cluster.history.counts
             self.monitor.take_history(cluster.name, cluster.counted, counts)
             cluster.counted = counts
-            self._forget_relations(cluster.name, cluster.history)
-
-    def _forget_relations(self, cluster: str, history: History) -> None:
-        """Keep readers and replicas that are no longer observed out of the history."""
-        if not self.monitor.swept_lately(cluster):
-            history.forget_readers()
-        now = self._clock.monotonic()
-        recent = (
-            pair for pair, at in list(self._compared.items()) if now - at <= max(_COMPARED_SECONDS, 3 * pair.interval)
-        )
-        history.keep_copies({pair.source for pair in recent if pair.target == cluster})
+            if not self.monitor.swept_lately(cluster.name):
+                cluster.history.forget_readers()
+            cluster.history.keep_copies(self._comparison_times.recent_sources(cluster.name))
 
     def _sweep_tiers(self, cluster: RunningCluster) -> bool:
         """Look up offsets of partitions with remote storage."""
@@ -388,7 +382,7 @@ class Service:
         return lambda: self._stopping.is_set() or gate.closed
 
     def _take_comparison(self, pair: ReplicaSettings, comparison: Comparison) -> None:
-        self._compared[pair] = self._clock.monotonic()
+        self._comparison_times.note(pair)
         comparison = self.monitor.take_comparison(comparison)
         for cluster in self._clusters:
             if cluster.history is not None and cluster.name == comparison.target:

@@ -12,6 +12,7 @@ import pytest
 
 from exporter.domain import Coverage
 from exporter.history import HistoryError, Spool
+from exporter.history.columns import columns_of
 from exporter.history.exporter_lock import ExporterLock
 from tests.integration.serving import Exporter, until
 
@@ -86,3 +87,20 @@ def test_what_was_written_of_each_cluster_was_not_lost(tmp_path: Path) -> None:
     last = ExporterLock(tmp_path, "e")
     assert last.lost_seconds("a") == 0
     last.release(clean=True)
+
+
+def test_a_start_goes_by_what_the_process_before_wrote_ahead_of_time(tmp_path: Path) -> None:
+    """Files of the next minutes, by a clock that was ahead, are as they were after windows in these minutes."""
+    spool, now = Spool(tmp_path / "history", "e"), time.time() // 5 * 5
+    files = [
+        (at, [columns_of([Coverage("default", "e", "poll", at, at + 5.0, 1, 1, 1, 0, at, 5.0)])])
+        for at in (now + 5.0 * number for number in range(120))
+    ]
+    spool.write_files("default", files)
+    ahead = {path: path.read_bytes() for path in tmp_path.glob("history/spool/coverage/*")}
+    with Exporter(tmp_path, NOWHERE, TOPIC_LIVENESS_EXPORTER="e", TOPIC_LIVENESS_HISTORY__WINDOW="5s") as exporter:
+        until(lambda: polls(exporter) >= 3, "three polls")
+        assert exporter.end() == 0
+    there = {path: path.read_bytes() for path in tmp_path.glob("history/spool/coverage/*")}
+    assert len(ahead) == 120 and ahead.items() <= there.items()
+    assert len(there) >= 120 + 3

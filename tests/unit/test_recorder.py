@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import threading
@@ -34,6 +35,7 @@ from exporter.domain.arrays import Rows
 from exporter.domain.inspections import Inspections
 from exporter.domain.ports import SourceError
 from exporter.history import History, HistoryError, Spool, finished_files
+from exporter.history.exporter_lock import ExporterLock
 from tests.backfill_rows import Stream, starts_by_stream
 from tests.unit.readings import Collected, ManualClock, TableSource
 
@@ -44,12 +46,17 @@ IDLE = TopicPartition("idle", 0)
 class Bench:
     """A poller over a table of answers, with history behind it."""
 
-    def __init__(self, folder: Path, start: float = 1_000_020.0) -> None:
+    def __init__(self, folder: Path, start: float = 1_000_020.0, latest_start: float = -math.inf) -> None:
         self.folder = folder
         self.clock = ManualClock(start)
         self.source = TableSource({ORDERS: (0, 10, 1.0), IDLE: (0, 5, 1.0)})
         self.history = History(
-            "c", Spool(folder, "exporter-1"), exporter="exporter-1", window_seconds=300, poll_interval_seconds=30
+            "c",
+            Spool(folder, "exporter-1"),
+            exporter="exporter-1",
+            window_seconds=300,
+            poll_interval_seconds=30,
+            latest_start=latest_start,
         )
         self.poller = Poller("c", self.source, [self.history, Collected()], self.clock)
 
@@ -452,6 +459,32 @@ def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: B
     listed = [row["observed_at"] for row in bench.rows("inventory") if row["topic"] == "orders"]
     assert len(listed) == 2
     assert [row["window_start"] for row in coverage if row["window_start"] in listed] == listed[-1:], "the first only"
+
+
+def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path: Path) -> None:
+    """What the process before wrote an hour ahead stays, and no key is used twice until that time is over."""
+
+    def poll(bench: Bench, count: int) -> None:
+        for number in range(count):
+            bench.poll(gained=1)
+            groups = {f"group-{each}": Group(GroupState.EMPTY, 0, {}, frozenset({"orders"})) for each in range(number)}
+            bench.history.take_sweep(GroupSweep("c", 1.0, 0.1, groups, all_visible=True))
+        bench.history.flush(bench.clock.now())
+
+    poll(Bench(tmp_path, start=1_003_630.0), 40)
+    ahead = {path: path.read_bytes() for path in tmp_path.glob("spool/*/*.parquet")}
+    lock = ExporterLock(tmp_path, "exporter-1")
+    assert (lock.latest_start("c"), lock.latest_start("other")) == (1_004_700.0, -math.inf)
+    again = Bench(tmp_path, latest_start=lock.latest_start("c"))
+    lock.release(clean=True)
+    poll(again, 170)
+    assert {path: path.read_bytes() for path in ahead} == ahead
+    for table, key in (("windows", "window_start"), ("coverage", "window_start"), ("relations", "observed_at")):
+        keys = [(row.get("topic"), row[key]) for row in again.rows(table)]
+        assert len(set(keys)) == len(keys), table
+    assert sum(row["records"] for row in again.rows("windows")) == 39 + 169  # type: ignore[misc]
+    starts = [row["window_start"].timestamp() for row in again.rows("coverage")]  # type: ignore[attr-defined]
+    assert [start for start in starts if start > 1_004_700.0] == [1_005_000.0], "aligned again"
 
 
 def test_a_clock_that_was_set_is_told_of_by_the_resolution_of_the_next_advance(bench: Bench) -> None:
