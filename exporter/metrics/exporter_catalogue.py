@@ -80,7 +80,7 @@ EXPORTER_METRICS = (
         CLUSTER,
     ),
     Metric(
-        "topic_liveness_tier_last_look_timestamp_seconds",
+        "topic_liveness_tier_last_sweep_timestamp_seconds",
         "gauge",
         "When partitions with remote storage were last looked up, Unix seconds; absent where there are none.",
         CLUSTER,

@@ -175,7 +175,7 @@ class Monitor(Upkeep):
         if sweep.at is None:
             return
         labels = {"kafka_cluster": sweep.cluster}
-        self._self_metrics.set("tier_last_look_timestamp_seconds", sweep.at, **labels)
+        self._self_metrics.set("tier_last_sweep_timestamp_seconds", sweep.at, **labels)
         for spec, count in sweep.lookups.items():
             self._self_metrics.add("lookups_total", count, **labels, spec=spec)
         for (spec, reason), count in sweep.failures.items():

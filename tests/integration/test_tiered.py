@@ -233,7 +233,7 @@ def test_looks_come_by_themselves_beside_the_polls(tiered: TieredBroker, bench: 
         until(lambda: offsets() == (12, 11), "a later sweep")
         assert exporter.value("kafka_topic_partition_last_record_timestamp_seconds", **place) == times[-1]
         assert exporter.value("kafka_topic_partition_state", **place, state="idle-in-tier") == 1
-        assert exporter.value("topic_liveness_tier_last_look_timestamp_seconds") is not None
+        assert exporter.value("topic_liveness_tier_last_sweep_timestamp_seconds") is not None
         assert exporter.end() == 0
 
 
