@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,3 +141,23 @@ def test_names_in_the_code_are_no_riddles(package: str) -> None:
     found = [(str(path.relative_to(ROOT)), name) for path in (ROOT / package).rglob("*.py") for name in names_in(path)]
     assert len(found) > len(list((ROOT / package).rglob("*.py")))
     assert [(path, name) for path, name in found if plain(name) in RIDDLES] == []
+
+
+RIDDLES_FOR_VALUES = frozenset(
+    {"asked", "heard", "kept", "listed", "look", "noted", "past", "said", "standing", "tells", "told"}
+)
+"""What a variable, parameter or attribute of this name holds can only be guessed."""
+
+
+@pytest.mark.parametrize("package", ["exporter", "spark_rollups", "documentation", "dashboards"])
+def test_values_are_named_for_what_they_are(package: str) -> None:
+    """No name in the code is one of these words."""
+    found, names = [], 0
+    for path in (ROOT / package).rglob("*.py"):
+        with tokenize.open(path) as text:
+            for token in tokenize.generate_tokens(text.readline):
+                names += token.type == tokenize.NAME
+                if token.type == tokenize.NAME and plain(token.string) in RIDDLES_FOR_VALUES:
+                    found.append(f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}")
+    assert names > 1000
+    assert found == []
