@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -26,6 +27,7 @@ MAX_LIMIT = 1000
 """Items of one page."""
 
 PREFIX = "/api/v1"
+_PARTITION = re.compile("[0-9]{1,9}")
 
 RunInWorker = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function in a worker thread."""
@@ -106,11 +108,14 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
     def explain(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ())
         cluster, topic = request.path_params["cluster"], request.path_params["topic"]
-        partition = request.path_params.get("partition")
+        number = request.path_params.get("partition")
+        partition = int(number) if number is not None and _PARTITION.fullmatch(number) else None
         found = next((one for one in source.cluster_facts() if one.cluster == cluster), None)
         if found is None:
             raise HTTPException(404, f"no cluster {cluster!r} is read now; {PREFIX}/clusters lists them all")
-        subject = subject_facts(found, topic, partition, source.status().now)
+        subject = None
+        if number is None or partition is not None:
+            subject = subject_facts(found, topic, partition, source.status().now)
         if subject is None:
             raise HTTPException(404, f"cluster {cluster} has no such topic or partition in view")
         return subject.record()
@@ -126,7 +131,7 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
         Route(f"{PREFIX}/groups", served(groups)),
         Route(f"{PREFIX}/incidents", served(incidents)),
         Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}", served(explain)),
-        Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}/{{partition:int}}", served(explain)),
+        Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}/{{partition}}", served(explain)),
         Route(f"{PREFIX}/openapi.json", served(openapi)),
     ]
 
