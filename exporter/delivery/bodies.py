@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from datetime import datetime
 from email.message import EmailMessage
@@ -18,6 +19,9 @@ from exporter.storage import Location, file_info, opened
 SHOWN_IN_MAIL = 50
 SHOWN_IN_CHAT = 10
 """Items of a group; the others are counted."""
+
+MAX_CARD_BYTES = 20_000
+"""Teams takes 28 KB with what a workflow adds to a card; past that the workflow fails after it took the message."""
 
 MAX_ATTACHED_BYTES = 10 * 2**20
 """A larger report is not attached: many mail servers refuse it."""
@@ -62,7 +66,7 @@ def slack(message: Message) -> dict[str, Any]:
     for group in message.groups:
         lines += ["", f"*{_slack(group.title)}* ({len(group.items)})"]
         lines += [f"• `{_slack(item.name)}` {_slack(item.text)}" for item in group.items[:SHOWN_IN_CHAT]]
-        lines += _more(group)
+        lines += _more(group, SHOWN_IN_CHAT)
     if message.links:
         lines += ["", " · ".join(f"<{_slack(address)}|{label}>" for label, address in message.links)]
     return {"text": "\n".join(lines)}
@@ -74,15 +78,26 @@ def _slack(text: str) -> str:
 
 
 def teams(message: Message) -> dict[str, Any]:
-    """Return an Adaptive Card, as a workflow of Teams takes from a webhook. Its texts are no Markdown."""
+    """Return an Adaptive Card, as a workflow of Teams takes from a webhook. Its texts are no Markdown.
+
+    Of each group it shows as many items as fit into MAX_CARD_BYTES.
+    """
+    shown = SHOWN_IN_CHAT
+    while len(json.dumps(card := _card(message, shown), ensure_ascii=False).encode()) > MAX_CARD_BYTES and shown:
+        shown -= 1
+    attached = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
+    return {"type": "message", "attachments": [attached]}
+
+
+def _card(message: Message, shown: int) -> dict[str, Any]:
     body = [_text(message.subject, weight="Bolder", size="Medium"), _text(message.summary)]
     body += [_text(f"Note: {warning}") for warning in message.warnings]
     for group in message.groups:
         body.append(_text(f"{group.title} ({len(group.items)})", weight="Bolder"))
-        for item in group.items[:SHOWN_IN_CHAT]:
+        for item in group.items[:shown]:
             body.append(_text(f"{item.name}: ", item.text))
-        body += map(_text, _more(group))
-    card = {
+        body += map(_text, _more(group, shown))
+    return {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
@@ -90,8 +105,6 @@ def teams(message: Message) -> dict[str, Any]:
         "body": body,
         "actions": [{"type": "Action.OpenUrl", "title": label, "url": address} for label, address in message.links],
     }
-    attached = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
-    return {"type": "message", "attachments": [attached]}
 
 
 def _text(text: str, rest: str = "", *, weight: str = "Default", size: str = "Default") -> dict[str, Any]:
@@ -100,8 +113,8 @@ def _text(text: str, rest: str = "", *, weight: str = "Default", size: str = "De
     return {"type": "RichTextBlock", "inlines": runs}
 
 
-def _more(group: Group) -> list[str]:
-    left = len(group.items) - SHOWN_IN_CHAT
+def _more(group: Group, shown: int) -> list[str]:
+    left = len(group.items) - shown
     return [f"and {left:,} more, in the report"] if left > 0 else []
 
 

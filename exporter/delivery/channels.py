@@ -139,7 +139,7 @@ class Mail:
         if not _ADDRESS.fullmatch(self.to):
             raise NotTakenError(f"{self.to!r} is no mail address: check delivery.recipients and owners", passing=False)
         password = _secret(self.by.password)
-        domain = self.by.sender.rpartition("@")[2]
+        domain, sending = self.by.sender.rpartition("@")[2], False
         made = bodies.mail(message, self.by.sender, self.to, f"<{key(self.name, message)}@{domain}>")
         try:
             connection = self._connected(timeout)
@@ -149,6 +149,7 @@ class Mail:
                     return
                 if self.by.username is not None:
                     connection.login(self.by.username, password)
+                sending = True
                 connection.send_message(made, self.by.sender, [self.to])
                 with suppress(OSError, smtplib.SMTPException):  # it was taken, whatever follows
                     connection.quit()
@@ -166,21 +167,21 @@ class Mail:
         except smtplib.SMTPResponseException as error:
             raise self._refused("the mail", error.smtp_code, error.smtp_error, password) from None
         except smtplib.SMTPNotSupportedError as error:
-            text = f"{self.server} cannot do what delivery.smtp asks for: {error}"
-            raise NotTakenError(text, passing=False, unreachable=True) from None
+            raise self._unsupported(error, sending=sending) from None
         except ssl.SSLCertVerificationError as error:
             raise _untrusted(self.server, error) from None
         except smtplib.SMTPServerDisconnected as error:
             if isinstance(error.__context__, TimeoutError):
                 raise _late(self.server, timeout) from None
+            # One that ends it during a mail may take the next one.
             raise NotTakenError(
                 f"{self.server} ended the connection before it had taken the mail; see its log",
                 passing=True,
-                unreachable=True,
+                unreachable=not sending,
             ) from None
         except TimeoutError:
             raise _late(self.server, timeout) from None
-        except (OSError, smtplib.SMTPException) as error:
+        except (OSError, UnicodeError, smtplib.SMTPException) as error:
             text = f"{self.server} cannot be reached: {_cause(error)}; check delivery.smtp.server and encryption"
             raise NotTakenError(text, passing=True, unreachable=True) from None
 
@@ -196,6 +197,13 @@ class Mail:
                 connection.close()
                 raise
         return connection
+
+    def _unsupported(self, error: smtplib.SMTPNotSupportedError, *, sending: bool) -> NotTakenError:
+        if sending and not self.to.isascii() and self.by.sender.isascii():
+            text = f"{self.server} takes no address with letters such as those of {self.to} (SMTPUTF8)"
+            return NotTakenError(f"{text}: check delivery.recipients and owners", passing=False)
+        text = f"{self.server} cannot do what delivery.smtp asks for: {error}"
+        return NotTakenError(text, passing=False, unreachable=True)
 
     def _refused(
         self, what: str, code: int, reply: bytes | str, password: str, *, unreachable: bool = False

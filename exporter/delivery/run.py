@@ -65,14 +65,18 @@ class Delivery:
     def _round(
         self, left: dict[tuple[str, str | None], tuple[Channel, Message]], record: ledger.Ledger, *, last: bool
     ) -> Mapping[str, NotTakenError]:
-        """Try each message once; keep in ``left`` what is to be tried again, and return why."""
+        """Try each message once; keep in ``left`` what is to be tried again, and return why.
+
+        What was tried goes behind what was not: a message at which a server always hangs keeps no other from it.
+        """
         unreachable: dict[str, NotTakenError] = {}
         failures: dict[str, NotTakenError] = {}
         for (to, owner), (channel, message) in list(left.items()):
             addressee = to if owner is None else f"{to} ({owner})"
+            earlier = unreachable.get(channel.server)
             try:
-                if channel.server in unreachable:
-                    raise unreachable[channel.server]
+                if earlier is not None:
+                    raise earlier
                 with self.during(f"sending to {addressee}"):
                     channel.send(message, self.timeout)
             except NotTakenError as error:
@@ -81,6 +85,8 @@ class Delivery:
                 record.record(to, owner, problem=str(error))
                 if error.passing and not last:
                     failures[addressee] = error
+                    if error is not earlier:
+                        left[to, owner] = left.pop((to, owner))
                     continue
                 self.say(f"not delivered to {addressee}: {error}")
             else:

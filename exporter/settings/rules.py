@@ -24,6 +24,7 @@ from exporter.storage import Location, ObjectPath, located
 BROKEN_RULES = "broken_rules"
 """The type of errors that carry several (key, rule) pairs in their context."""
 
+_LABEL = r"[\w-]{1,63}"
 _LISTEN = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.%]+\]):(?P<port>\d{1,5})", re.ASCII)
 
 
@@ -164,7 +165,8 @@ def check_topic_url(text: str) -> str:
 
 def check_server(text: str) -> str:
     """Check ``HOST:PORT`` of a server; the port may be left out."""
-    match = re.fullmatch(r"(?:[\w.-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>\d{1,5}))?", text, re.ASCII)
+    host = rf"{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.%]+\]"
+    match = re.fullmatch(rf"(?:{host})(?::(?P<port>\d{{1,5}}))?", text, re.ASCII)
     if match is None or not 1 <= int(match["port"] or 1) <= 65535:
         raise ValueError("must be HOST or HOST:PORT, such as mail.example.org:587")
     return text

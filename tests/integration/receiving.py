@@ -146,8 +146,10 @@ class MailBox:
 
 
 @contextmanager
-def mail_server(box: MailBox, tls: ssl.SSLContext | None = None, *, login: bool = False) -> Iterator[str]:
-    """Serve mail; yields ``host:port``. With ``tls`` it offers STARTTLS."""
+def mail_server(
+    box: MailBox, tls: ssl.SSLContext | None = None, *, login: bool = False, utf8: bool = True
+) -> Iterator[str]:
+    """Serve mail; yields ``host:port``. With ``tls`` it offers STARTTLS, with ``utf8`` SMTPUTF8."""
     running = Controller(
         box,
         hostname="127.0.0.1",
@@ -157,6 +159,7 @@ def mail_server(box: MailBox, tls: ssl.SSLContext | None = None, *, login: bool 
         authenticator=box.authenticate,
         auth_required=login,
         ready_timeout=60,
+        enable_SMTPUTF8=utf8,
     )
     running.start()
     try:
