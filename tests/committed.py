@@ -6,11 +6,11 @@ from exporter.domain import Reason, TopicPartition
 from exporter.domain.consumer_groups import Committed
 
 
-def by_name(told: Committed) -> dict[str, dict[TopicPartition, int] | Reason]:
+def by_name(committed: Committed) -> dict[str, dict[TopicPartition, int] | Reason]:
     """What each group has committed, or why it could not be read."""
-    found: dict[str, dict[TopicPartition, int] | Reason] = dict(told.failed)
-    columns = zip(told.topic.tolist(), told.partition.tolist(), told.offset.tolist(), strict=True)
-    listed = [(TopicPartition(told.topics[topic], number), offset) for topic, number, offset in columns]
-    for at, name in enumerate(told.names):
-        found[name] = dict(listed[told.first[at] : told.first[at + 1]])
+    found: dict[str, dict[TopicPartition, int] | Reason] = dict(committed.failed)
+    columns = zip(committed.topic.tolist(), committed.partition.tolist(), committed.offset.tolist(), strict=True)
+    offsets = [(TopicPartition(committed.topics[topic], number), offset) for topic, number, offset in columns]
+    for at, name in enumerate(committed.names):
+        found[name] = dict(offsets[committed.first[at] : committed.first[at + 1]])
     return found

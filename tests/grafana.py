@@ -22,7 +22,7 @@ class Query(NamedTuple):
     title: str
     expr: str
 
-    def asked(self, **variables: str) -> str:
+    def as_sent(self, **variables: str) -> str:
         """Return it as Grafana sends it; every variable matches all unless it is named here."""
         expr = self.expr.replace("$__rate_interval", "5m")
         for variable in sorted(VARIABLES, key=len, reverse=True):

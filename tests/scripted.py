@@ -19,7 +19,7 @@ _UNSUPPORTED_VERSION = 35
 GROUP_AUTHORIZATION_FAILED = 30
 
 
-class Listed(NamedTuple):
+class ListedOffset(NamedTuple):
     """One partition of an answer to ListOffsets, as it goes over the wire."""
 
     topic: str
@@ -30,7 +30,7 @@ class Listed(NamedTuple):
     epoch: int = 0
 
 
-Answering = Callable[[int, Sequence[tuple[str, int]]], Sequence[Listed]]
+Answering = Callable[[int, Sequence[tuple[str, int]]], Sequence[ListedOffset]]
 """Takes the timestamp or spec that is asked for, and of which partitions."""
 
 
@@ -101,20 +101,20 @@ class ScriptedBroker:
 
     def _offsets(self, request: _Reader) -> bytes:
         request.take(">ib")
-        asked: list[tuple[str, int]] = []
+        requested: list[tuple[str, int]] = []
         target = 0
         for _ in range(*request.take(">i")):
             topic = request.text()
             for _ in range(*request.take(">i")):
                 partition, _, target = request.take(">iiq")
-                asked.append((topic, partition))
+                requested.append((topic, partition))
         # Each in a topic entry of its own: the protocol allows that, and a duplicate stays one.
-        told = [
+        entries = [
             _text(each.topic)
             + _array([struct.pack(">ihqqi", each.partition, each.error, each.timestamp, each.offset, each.epoch)])
-            for each in self.answering(target, asked)
+            for each in self.answering(target, requested)
         ]
-        return struct.pack(">i", 0) + _array(told)
+        return struct.pack(">i", 0) + _array(entries)
 
 
 class _Reader:

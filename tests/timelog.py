@@ -17,13 +17,13 @@ class Log:
     records: list[Record]
     latest: int
     earliest: int = 0
-    asked: int = 0
+    lookups: int = 0
     _newest: list[int] = field(default_factory=list)
     """The newest timestamp up to each record: what makes this model as fast as a broker's index."""
 
     def first_from(self, target: int) -> Record | None:
         """ListOffsets by time (KIP-79): the first record whose timestamp is at or after ``target``."""
-        self.asked += 1
+        self.lookups += 1
         if len(self._newest) != len(self.records):
             self._newest = list(itertools.accumulate((timestamp for _, timestamp in self.records), max))
         at = bisect.bisect_left(self._newest, target)

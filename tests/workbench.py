@@ -64,8 +64,8 @@ class Workbench:
         self.admin.incremental_alter_configs([resource])[resource].result(30)
 
         def in_force() -> bool:
-            told = self.admin.describe_configs([resource])[resource].result(30)
-            return all(told[name].value == value for name, value in settings.items())
+            described = self.admin.describe_configs([resource])[resource].result(30)
+            return all(described[name].value == value for name, value in settings.items())
 
         self.until(in_force)
 

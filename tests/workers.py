@@ -50,7 +50,7 @@ LONG = (
 def needs(path: Path) -> str:
     """Return what a file of tests needs of STARTED, or nothing."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return next((name for name, (_, said) in STARTED.items() if said.search(text)), "")
+    return next((name for name, (_, pattern) in STARTED.items() if pattern.search(text)), "")
 
 
 def place(item: pytest.Item) -> tuple[int, int]:

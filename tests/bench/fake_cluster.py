@@ -36,7 +36,7 @@ def build() -> Path:
 class FakeCluster:
     """Runs until the block ends; the topics are bench-0000, bench-0001, ..., the groups group-0000, group-0001, ...
 
-    ``tell`` takes the commands that ``kfake/main.go`` lists.
+    ``command`` takes the commands that ``kfake/main.go`` lists.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class FakeCluster:
         )
         self.bootstrap = self._line()
 
-    def tell(self, *command: object) -> None:
-        """Give a command, such as ``tell("move", 0.1)``, and wait until it is done. Raises ValueError if refused."""
+    def command(self, *arguments: object) -> None:
+        """Give a command, such as ``command("move", 0.1)``, and wait until it is done. Raises ValueError if refused."""
         assert self._process.stdin is not None
-        print(*command, file=self._process.stdin, flush=True)
+        print(*arguments, file=self._process.stdin, flush=True)
         if (answer := self._line()) != "ok":
             raise ValueError(answer)
 

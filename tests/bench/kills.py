@@ -3,7 +3,7 @@
 ``serve`` polls a real broker that is written to all the time, and is killed (SIGKILL) at random moments, half of them
 inside the write of a file; the next one starts over the same history. ``rollup`` is killed while it takes history in;
 the tables after a plain run are held against those of a run that nobody disturbed. A disk that is full is a small
-tmpfs, where this user may mount one. Prints what is torn, told twice and lost, and ends with 1 where that is more than
+tmpfs, where this user may mount one. Prints what is torn, written twice and lost, and ends with 1 where it is more than
 the open interval.
 """
 
@@ -76,7 +76,7 @@ class Served:
     lost_most: float
     """Seconds up to the last poll before a kill that are not in the spool, at most."""
     lost_median: float
-    told_wrong: float
+    metric_error: float
     """By how many seconds the metric was off, at most."""
     spool: Spooled
 

@@ -252,7 +252,7 @@ def main() -> int:
         help="how many of the last of them, and the day after, are in windows of five minutes from polls",
     )
     parser.add_argument(
-        "--polled", action="store_true", help=f"{POLLED_WEEKS} weeks, told by a backfill and then by polls"
+        "--polled", action="store_true", help=f"{POLLED_WEEKS} weeks, written by a backfill and then by polls"
     )
     parser.add_argument(
         "--overrides",

@@ -28,8 +28,8 @@ def run(partitions: int, per_topic: int, groups: int, plan: Plan, rounds: int, p
     """Measure on a cluster of so many partitions and groups; print the figures and return them."""
     topics = partitions // per_topic
     with FakeCluster(topics, per_topic, groups=groups, port=port) as cluster:
-        cluster.tell("create", "__consumer_offsets", 1)  # as every cluster of that size has
-        move = functools.partial(cluster.tell, "every", MOVE_INTERVAL)
+        cluster.command("create", "__consumer_offsets", 1)  # as every cluster of that size has
+        move = functools.partial(cluster.command, "every", MOVE_INTERVAL)
         held_against = yardsticks(cluster.bootstrap, plan.shares, rounds, move)
         costs = measure(cluster.bootstrap, partitions, plan, move)
     print(f"\n{partitions} partitions of {topics} topics on three fake brokers, {groups} consumer groups")

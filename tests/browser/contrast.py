@@ -10,7 +10,7 @@ ENOUGH = 4.5
 """To 1, as level AA asks of text of usual size."""
 
 
-def look(page: Page) -> tuple[int, set[str]]:
+def contrasts_of(page: Page) -> tuple[int, set[str]]:
     """Return how many texts a page shows, and those with too little contrast to what is behind them."""
     shown = page.evaluate(
         """() => [...document.querySelectorAll("body *")].filter(each =>
@@ -34,8 +34,8 @@ def _contrast(one: str, other: str) -> float:
 
 
 def _luminance(colour: str) -> float:
-    told = re.fullmatch(r"rgb\((\d+), (\d+), (\d+)\)", colour)
-    assert told is not None, colour
-    channels = [int(channel) / 255 for channel in told.groups()]
+    match = re.fullmatch(r"rgb\((\d+), (\d+), (\d+)\)", colour)
+    assert match is not None, colour
+    channels = [int(channel) / 255 for channel in match.groups()]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -19,7 +19,7 @@ from exporter.domain.links import Links
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebServer
-from tests.browser.contrast import look
+from tests.browser.contrast import contrasts_of
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP
@@ -41,12 +41,14 @@ def fleet() -> Monitor:
 
     def add(topic: str, silent_hours: float, *, owner: str = "", partitions: int = 3, verdict: str = "live") -> None:
         last = NOW - silent_hours * HOUR
-        told = f"silent {duration(silent_hours * HOUR)} (since {moment(last)}); never silent over 3 h"
+        evidence = f"silent {duration(silent_hours * HOUR)} (since {moment(last)}); never silent over 3 h"
         for number in (None, *range(partitions)):
             if number is not None:
                 source.offsets[TopicPartition(topic, number)] = (0, 4000, last)
             row = by_clock(OFFICE, topic=topic, partition=number, last_advance=last, end_offset=4000, verdict=verdict)
-            rows.append(replace(row, as_of=NOW - HOUR, evidence=told, suspect_score=2.0, dead_score=LIMITS[verdict]))
+            rows.append(
+                replace(row, as_of=NOW - HOUR, evidence=evidence, suspect_score=2.0, dead_score=LIMITS[verdict])
+            )
         if owner:
             source.owners[topic] = owner
 
@@ -113,9 +115,9 @@ class Complaints:
         if request.is_navigation_request():
             self._gone_to.add(request.url)
 
-    def _console(self, told: ConsoleMessage) -> None:
-        if told.location["url"] not in self._gone_to:
-            self.texts.append(told.text)
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.location["url"] not in self._gone_to:
+            self.texts.append(message.text)
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +136,9 @@ def page(tab: tuple[Page, Complaints]) -> Iterator[Page]:
     opened.set_viewport_size({"width": 1000, "height": 900})
     complaints.forget()
     yield opened
-    told = complaints.texts[:]
+    texts = complaints.texts[:]
     opened.goto("about:blank")
-    assert told == []
+    assert texts == []
 
 
 PAGES = {
@@ -173,7 +175,7 @@ def test_every_text_has_enough_contrast(page: Page, path: str, scheme: Any, medi
     """WCAG AA, 4.5 to 1, for each text as it is shown on what is behind it."""
     page.emulate_media(color_scheme=scheme, media=media)
     page.goto(path)
-    texts, faint = look(page)
+    texts, faint = contrasts_of(page)
     assert texts > (1 if media == "print" else 10)
     assert faint == set()
 
@@ -266,15 +268,15 @@ def test_topics_of_one_cluster_are_found(page: Page) -> None:
 
 def test_a_filter_that_is_none_is_named(page: Page) -> None:
     """A misspelt parameter would show all topics, and a misspelt verdict none."""
-    for asked, said in (
+    for path, message in (
         ("/topics?verdikt=dead", "unknown parameter 'verdikt'"),
         ("/topics?verdict=deaf", "verdict must be one of live"),
         ("/?verdict=dead", "unknown parameter 'verdict'"),
         ("/topics/prod/orders?partition=1", "unknown parameter 'partition'"),
     ):
-        answer = page.request.get(asked)
+        answer = page.request.get(path)
         assert answer.status == 400
-        assert said.replace("'", "&#39;") in answer.text()
+        assert message.replace("'", "&#39;") in answer.text()
         assert answer.headers["content-type"].startswith("text/html")
 
 

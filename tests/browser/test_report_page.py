@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.contrast import look
+from tests.browser.contrast import contrasts_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = GOLDEN / "report.html"
@@ -91,12 +91,12 @@ def test_a_dead_topic_is_one_entry_and_a_dead_partition_says_so(page: Page) -> N
     """Six partitions of a dead topic are one entry; a dead partition names its number and its siblings."""
     whole = page.locator("#action .entry").filter(has_text="payments.settled")
     assert whole.count() == 1
-    told = whole.inner_text()
-    assert "whole topic, 6 partitions" in told
-    assert "2 consumer groups still read it; 1 group without a member committed in it" in told
+    text = whole.inner_text()
+    assert "whole topic, 6 partitions" in text
+    assert "2 consumer groups still read it; 1 group without a member committed in it" in text
     assert (
         "Nothing was written for 3 d. In the 12 days before Mon 2026-02-23 it was never silent for longer than 3 h."
-        in told
+        in text
     )
     assert "partition 7 of 12" in page.locator("#action .entry").filter(has_text="orders").first.inner_text()
 
@@ -109,7 +109,7 @@ def test_what_needs_action_stands_under_its_owner(page: Page) -> None:
     assert links == ["owners/team-payments.html", "owners/web-shop.2d4924a9ec7a.html", "owners/_nobody.html"]
 
 
-def test_a_chart_tells_the_records_of_a_day_and_is_wide_enough(page: Page) -> None:
+def test_a_chart_shows_the_records_of_a_day_and_is_wide_enough(page: Page) -> None:
     """Each day has its count under the pointer, and each drawing a label for those who do not see it."""
     entry = page.locator("#action .entry").filter(has_text="payments.settled")
     days = entry.locator("svg.days")
@@ -227,7 +227,7 @@ def test_every_text_has_enough_contrast(page: Page, scheme: str, media: str) -> 
     """WCAG AA, 4.5 to 1, for each text as it is shown on what is behind it, with every list open."""
     page.emulate_media(media="print" if media == "print" else None)
     opened_wide(page, 1000, scheme)
-    texts, faint = look(page)
+    texts, faint = contrasts_of(page)
     assert texts > 100
     assert faint == set()
 

@@ -255,8 +255,8 @@ def test_charts_are_installed_as_the_pages_say(page: str, line: str, tmp_path: P
     values = [block for block in blocks(TEXTS[page], "yaml") if block.startswith("config:")]
     smallest = (CHART / "ci" / "minimal-values.yaml").read_text(encoding="utf-8")
     (tmp_path / "my-values.yaml").write_text(values[0] if values else smallest, encoding="utf-8")
-    words = [str(tmp_path / word) if word == "my-values.yaml" else word for word in shlex.split(line)[2:]]
-    words = [str(ROOT / word) if word.startswith("helm/") else word for word in words]
-    run = helm("template", *words, "--kube-version", KUBERNETES)
+    arguments = [str(tmp_path / word) if word == "my-values.yaml" else word for word in shlex.split(line)[2:]]
+    arguments = [str(ROOT / word) if word.startswith("helm/") else word for word in arguments]
+    run = helm("template", *arguments, "--kube-version", KUBERNETES)
     assert run.returncode == 0, run.stderr
     assert "kind: Deployment" in run.stdout

@@ -183,11 +183,11 @@ def test_the_spark_operator_runs_the_rollup_by_the_configuration() -> None:
         template["driver"]["serviceAccount"] == "spark-operator-spark" and "serviceAccount" not in template["executor"]
     )
     assert template["executor"]["instances"] == 4 and template["timeToLiveSeconds"] == 86400
-    for setting, words in (
+    for setting, message in (
         ("rollup.sparkOperator.enabled=true", "sparkOperator.image must name an image"),
         ("rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=x", "needs ReadWriteMany"),
     ):
-        assert words in helm("template", CHART, "--kube-version", KUBERNETES, "--set", setting).stderr
+        assert message in helm("template", CHART, "--kube-version", KUBERNETES, "--set", setting).stderr
 
 
 def test_the_spark_operator_mounts_a_volume_that_several_pods_can_write() -> None:
@@ -228,11 +228,11 @@ def test_names_of_jobs_leave_room_for_what_is_appended_to_them(values: str, leng
     made = [(one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(run.stdout) if one]
     jobs = {name: kind for kind, name in made if kind in {"CronJob", SPARK}}
     assert {name.rpartition("-")[2] for name in jobs} == {"rollup", "report"}
-    told = notes(values, tmp_path, release)
+    text = notes(values, tmp_path, release)
     for name, kind in jobs.items():
         assert len(name) <= {"CronJob": 52, SPARK: 43}[kind]
         assert name.startswith(release[:36]) and "--" not in name
-        assert re.search(rf"(/|^ +){name}( |$)", told, re.MULTILINE)
+        assert re.search(rf"(/|^ +){name}( |$)", text, re.MULTILINE)
     whole = f"{release}-topic-liveness-exporter"[:52].rstrip("-")
     claims = {name for kind, name in made if kind == "PersistentVolumeClaim"}
     assert claims <= {whole}, "the volume keeps its name"
@@ -250,9 +250,9 @@ esac
 
 def test_a_first_run_on_the_operator_is_started_by_hand(tmp_path: Path) -> None:
     """Notes and page have commands for both: the rollup is what the schedule makes, the report a job of its CronJob."""
-    told = notes("spark-operator", tmp_path)
-    assert "from a CronJob: the Spark operator runs the rollup alone" in told
-    commands = "".join(line[2:] for line in told.splitlines(keepends=True) if line.startswith("  "))
+    text = notes("spark-operator", tmp_path)
+    assert "from a CronJob: the Spark operator runs the rollup alone" in text
+    commands = "".join(line[2:] for line in text.splitlines(keepends=True) if line.startswith("  "))
     [page] = [block for block in blocks(TEXTS["docs/spark.md"], "") if block.startswith("printf")]
     assert page in commands + "\n"
     template = one("spark-operator", SPARK)["spec"]["template"]
@@ -277,8 +277,8 @@ def test_a_first_run_on_the_operator_is_started_by_hand(tmp_path: Path) -> None:
 
 def test_a_first_run_without_the_operator_is_a_job(tmp_path: Path) -> None:
     """The notes start a job of each CronJob by its name."""
-    told = notes("minimal", tmp_path)
-    started = re.findall(r"create job first-(\w+) \\\n +--from=cronjob/(\S+)", told)
+    text = notes("minimal", tmp_path)
+    started = re.findall(r"create job first-(\w+) \\\n +--from=cronjob/(\S+)", text)
     names = {name.replace("release-", "liveness-", 1) for kind, name in rendered("minimal") if kind == "CronJob"}
     assert {name for _, name in started} == names and {verb for verb, _ in started} == {"rollup", "report"}
-    assert "Spark operator" not in told
+    assert "Spark operator" not in text

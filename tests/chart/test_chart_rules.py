@@ -88,13 +88,13 @@ def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None
     """The first entry that matches counts; then a topic that nobody reads is a warning, and any other critical."""
 
     def series(name: str, value: int, **labels: str) -> Manifest:
-        words = ",".join(f'{label}="{text}"' for label, text in {"job": "topic-liveness", **labels}.items())
-        return {"series": f'{name}{{kafka_cluster="prod",{words}}}', "values": f"{value}x20"}
+        pairs = ",".join(f'{label}="{text}"' for label, text in {"job": "topic-liveness", **labels}.items())
+        return {"series": f'{name}{{kafka_cluster="prod",{pairs}}}', "values": f"{value}x20"}
 
     topics = {"test.pay": "payments", "test.x": "", "unread": "", "read": ""}
-    told = [series("kafka_topic_verdict", 1, topic=topic, verdict="dead") for topic in topics]
-    told += [series("kafka_topic_info", 1, topic=topic, owner=owner) for topic, owner in topics.items()]
-    told += [series("kafka_topic_consumergroups", int(topic == "read"), topic=topic) for topic in topics]
+    input_series = [series("kafka_topic_verdict", 1, topic=topic, verdict="dead") for topic in topics]
+    input_series += [series("kafka_topic_info", 1, topic=topic, owner=owner) for topic, owner in topics.items()]
+    input_series += [series("kafka_topic_consumergroups", int(topic == "read"), topic=topic) for topic in topics]
     severities = {"test.pay": "critical", "test.x": "info", "unread": "warning", "read": "critical"}
     expected = [
         {"labels": f'{{topic="{topic}",severity="{severity}"}}', "value": 1} for topic, severity in severities.items()
@@ -104,7 +104,7 @@ def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None
     promtool(
         one("rules", "PrometheusRule"),
         tmp_path,
-        {"interval": "1m", "input_series": told, "promql_expr_test": [moment]},
+        {"interval": "1m", "input_series": input_series, "promql_expr_test": [moment]},
     )
 
 
@@ -115,17 +115,17 @@ def test_labels_that_severities_may_name() -> None:
     assert set(info.labels) <= set(re.findall(r'"(\w+)"', re.findall(r"\$known := list (.*)", template)[0]))
     severity = "prometheusRule.severities[0].severity=info,prometheusRule.severities[0].match"
     assert one("pod-monitor", "PrometheusRule", "", f"prometheusRule.enabled=true,{severity}.tier=gold")
-    told = 'extraManifests[0]=kind: {{ include "liveness.unknownLabels" . }}'
+    manifest = 'extraManifests[0]=kind: {{ include "liveness.unknownLabels" . }}'
     chosen = f"prometheusRule.enabled=true,{severity}.tier=gold"
-    by_hand = helm("template", CHART, "--kube-version", KUBERNETES, "--set", chosen, "--set", told)
+    by_hand = helm("template", CHART, "--kube-version", KUBERNETES, "--set", chosen, "--set", manifest)
     assert "kind: tier\n" in by_hand.stdout, by_hand.stderr
     assert 'with include "liveness.unknownLabels"' in (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("expr", "told"), [("kafka_topic_silence_seconds > 60", ""), ("kafka_topic >> 60", "parse error")]
+    ("expr", "message"), [("kafka_topic_silence_seconds > 60", ""), ("kafka_topic >> 60", "parse error")]
 )
-def test_promtool_checks_what_the_chart_cannot(expr: str, told: str, tmp_path: Path) -> None:
+def test_promtool_checks_what_the_chart_cannot(expr: str, message: str, tmp_path: Path) -> None:
     """The command of docs/alerts.md accepts a rule in PromQL, and refuses one that the values' schema lets through."""
     [command] = [block for block in blocks(TEXTS["docs/alerts.md"], "") if block.startswith("helm template")]
     groups = [{"name": "ours", "rules": [{"alert": "Ours", "expr": expr}]}]
@@ -137,10 +137,10 @@ def test_promtool_checks_what_the_chart_cannot(expr: str, told: str, tmp_path: P
     done = subprocess.run(
         ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
-    assert (done.returncode != 0) == bool(told), done.stderr
-    assert told in done.stdout + done.stderr
+    assert (done.returncode != 0) == bool(message), done.stderr
+    assert message in done.stdout + done.stderr
     alerts = [rule for group in rules_of_the_files() for rule in group["rules"]]
-    assert told or f"{len(alerts) + 1} rules found" in done.stdout
+    assert message or f"{len(alerts) + 1} rules found" in done.stdout
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "dashboards/grafana").glob("*.json")), ids=lambda path: path.stem)

@@ -128,8 +128,8 @@ def configuration() -> jsonschema.Draft7Validator:
 def test_what_the_exporter_accepts_the_chart_lets_through(path: Path) -> None:
     """Every configuration that loads is a good ``config`` too, but for a folder or an address that no pod has."""
     config = json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), default=str))
-    told = [error.json_path for error in configuration().iter_errors(config)]
-    assert set(told) <= {"$.history.folder", "$.web.listen"}
+    rejected = [error.json_path for error in configuration().iter_errors(config)]
+    assert set(rejected) <= {"$.history.folder", "$.web.listen"}
 
 
 LISTS = {"clusters", "replicas", "overrides", "outages", "calendars", "owners"}

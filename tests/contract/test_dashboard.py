@@ -144,11 +144,9 @@ def test_every_board_marks_deaths_and_incidents() -> None:
 def test_queries_name_only_variables_of_their_board(name: str) -> None:
     """A variable of another board would be asked for as it is written, and match nothing."""
     known = set(variables(name))
-    asked = {
-        word for query in TARGETS + ANNOTATIONS if query.dashboard == name for word in VARIABLE.findall(query.expr)
-    }
-    asked |= {word for each in variables(name).values() for word in VARIABLE.findall(str(each.get("query", "")))}
-    assert asked - {"__rate_interval"} <= known
+    used = {word for query in TARGETS + ANNOTATIONS if query.dashboard == name for word in VARIABLE.findall(query.expr)}
+    used |= {word for each in variables(name).values() for word in VARIABLE.findall(str(each.get("query", "")))}
+    assert used - {"__rate_interval"} <= known
 
 
 def test_a_topic_narrows_what_is_shown_of_replicas() -> None:

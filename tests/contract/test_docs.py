@@ -82,22 +82,22 @@ class Shown(HTMLParser):
         super().__init__()
         self.fetched: list[str] = []
         self.links: list[str] = []
-        self.words = ""
+        self.text = ""
         self.feed(page.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what is fetched, and where links lead."""
-        told = dict(attrs)
+        attributes = dict(attrs)
         if tag in ("script", "img", "iframe", "source"):
-            self.fetched.append(told.get("src") or "")
-        elif tag == "link" and told.get("rel") in ("stylesheet", "preconnect", "icon", "preload"):
-            self.fetched.append(told.get("href") or "")
+            self.fetched.append(attributes.get("src") or "")
+        elif tag == "link" and attributes.get("rel") in ("stylesheet", "preconnect", "icon", "preload"):
+            self.fetched.append(attributes.get("href") or "")
         elif tag == "a":
-            self.links.append(told.get("href") or "")
+            self.links.append(attributes.get("href") or "")
 
     def handle_data(self, data: str) -> None:
         """Take the text."""
-        self.words += data
+        self.text += data
 
 
 def test_the_site_asks_no_other_host(site: Path) -> None:
@@ -109,22 +109,22 @@ def test_the_site_asks_no_other_host(site: Path) -> None:
 
 def test_every_page_is_in_the_navigation(site: Path) -> None:
     """Nothing that is written can only be found by a search."""
-    listed = {link.partition("#")[0] for link in Shown(site / "index.html").links}
+    linked = {link.partition("#")[0] for link in Shown(site / "index.html").links}
     built = {str(page.relative_to(site)) for page in site.rglob("*.html")} - {"404.html", "index.html"}
-    assert built - listed == set(), "add it to `nav` in mkdocs.yml"
+    assert built - linked == set(), "add it to `nav` in mkdocs.yml"
 
 
 def test_the_references_leave_nothing_out(site: Path) -> None:
     """Each setting, metric, command, exit code and alert is on its page; no mark is left."""
-    told = {page.stem: Shown(page).words for page in site.rglob("*.html")}
-    assert [name for name, text in told.items() if "made from the code:" in text] == []
-    assert [metric.name for metric in CATALOGUE if metric.name not in told["metrics"]] == []
-    assert [path for path, _, name in settings() if name not in told["settings"]] == []
-    assert [name for name in topic_liveness.commands if f"Usage: topic-liveness {name}" not in told["commands"]] == []
-    assert [code for code in ExitCode if code.meaning not in told["commands"]] == []
+    texts = {page.stem: Shown(page).text for page in site.rglob("*.html")}
+    assert [name for name, text in texts.items() if "made from the code:" in text] == []
+    assert [metric.name for metric in CATALOGUE if metric.name not in texts["metrics"]] == []
+    assert [path for path, _, name in settings() if name not in texts["settings"]] == []
+    assert [name for name in topic_liveness.commands if f"Usage: topic-liveness {name}" not in texts["commands"]] == []
+    assert [code for code in ExitCode if code.meaning not in texts["commands"]] == []
     rules = yaml.safe_load((ROOT / "dashboards" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
     assert [
-        rule["alert"] for group in rules for rule in group["rules"] if rule.get("alert", "") not in told["alerts"]
+        rule["alert"] for group in rules for rule in group["rules"] if rule.get("alert", "") not in texts["alerts"]
     ] == []
 
 
@@ -170,10 +170,10 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 )
 def test_figures_of_the_readme_are_those_of_the_page_of_accuracy(topics: str, sentence: str) -> None:
     """Each figure of "How often it is wrong" is in the row of a fleet of that size with outages."""
-    said = re.search(sentence, README.read_text(encoding="utf-8"))
+    figure = re.search(sentence, README.read_text(encoding="utf-8"))
     row = re.search(rf"^\| {topics} topics, a tenth with an outage \|(.*)", TEXTS["docs/accuracy.md"], re.MULTILINE)
-    assert said is not None and row is not None
-    assert said[1] in re.findall(r"[\d.]+", row[1])
+    assert figure is not None and row is not None
+    assert figure[1] in re.findall(r"[\d.]+", row[1])
 
 
 def commands() -> list[str]:

@@ -50,16 +50,16 @@ def recorded() -> set[str]:
 @pytest.mark.parametrize(("file", "query"), queries())
 def test_queries_name_only_metrics_and_labels_of_the_catalogue(file: str, query: str) -> None:
     """Each metric and each label in the query exists."""
-    words: Named = named(query)
-    assert {name for name, _ in words.selectors} <= NAMES | OF_PROMETHEUS | OF_THE_CLIENT | recorded(), file
-    assert words.labels <= LABELS | OF_TARGETS, file
+    names: Named = named(query)
+    assert {name for name, _ in names.selectors} <= NAMES | OF_PROMETHEUS | OF_THE_CLIENT | recorded(), file
+    assert names.labels <= LABELS | OF_TARGETS, file
 
 
 @pytest.mark.parametrize(("file", "query"), queries())
 def test_topics_of_one_name_in_two_clusters_are_told_apart(file: str, query: str) -> None:
     """Wherever a query groups or joins by topic or partition, it does so by cluster too."""
-    for _, listed in re.findall(r"\b(by|on)\s*\(([^)]*)\)", query):
-        labels = {label.strip() for label in listed.split(",")}
+    for _, clause in re.findall(r"\b(by|on)\s*\(([^)]*)\)", query):
+        labels = {label.strip() for label in clause.split(",")}
         alone = {"topic", "partition"} & labels and not {"source_cluster", "target_cluster"} <= labels
         assert "kafka_cluster" in labels or not alone, file
     assert not re.search(r"\b(without|ignoring)\b", query), f"{file}: say what is kept, not what is left out"

@@ -20,10 +20,10 @@ def bounds() -> dict[str, tuple[str, str]]:
     """Each setting whose docstring begins with its bounds, with these. Entries of lists are left out."""
     lists = {name for name, field in Settings.model_fields.items() if field.default == ()}
     return {
-        path: (told[1], told[2])
+        path: (match[1], match[2])
         for path, section, name in settings()
         if path.partition(".")[0] not in lists
-        if (told := re.match(r"([\d.]+[a-zA-Z]*) to ([\d.]+[a-zA-Z]*)\.", meanings(section)[name]))
+        if (match := re.match(r"([\d.]+[a-zA-Z]*) to ([\d.]+[a-zA-Z]*)\.", meanings(section)[name]))
     }
 
 
@@ -32,17 +32,17 @@ SMALLEST = 'clusters: [{name: prod, kafka: {bootstrap.servers: "broker:9092"}}]\
 
 def test_the_bounds_of_numbers_are_those_of_the_page(tmp_path: Path) -> None:
     """What lies just outside is refused at its place, all at once; the bounds themselves are not."""
-    told = bounds()
+    ranges = bounds()
     plain = load_settings(example(tmp_path, {}))
     without_default = {"rollup.false_alarms_a_week"}
-    assert set(told) - without_default == {
+    assert set(ranges) - without_default == {
         f"{name}.{setting}" for name, section in plain for setting in numbers(section)
     }
     for side in (0, 1):
-        at = {setting: pair[side] for setting, pair in told.items()}
-        past = {setting: outside(value, larger=bool(side)) for setting, value in at.items()}
-        refused = refusal(example(tmp_path, past))
-        assert [setting for setting in past if f"{setting} must " not in refused] == []
+        at = {setting: pair[side] for setting, pair in ranges.items()}
+        beyond = {setting: outside(value, larger=bool(side)) for setting, value in at.items()}
+        refused = refusal(example(tmp_path, beyond))
+        assert [setting for setting in beyond if f"{setting} must " not in refused] == []
         del at["history.window"]  # which must also be no shorter than poll.interval
         assert [each for each in at if f"{each} must " in refusal(example(tmp_path, {each: at[each]}))] == []
 
@@ -64,10 +64,10 @@ def numbers(section: object) -> list[str]:
 
 def outside(value: str, *, larger: bool) -> str:
     """A value just outside a bound."""
-    told = re.fullmatch(r"([\d.]+)([a-zA-Z]*)", value)
-    assert told is not None
-    step = 0.001 if "." in told[1] else 1
-    return f"{float(told[1]) + (step if larger else -step):.7g}{told[2]}"
+    match = re.fullmatch(r"([\d.]+)([a-zA-Z]*)", value)
+    assert match is not None
+    step = 0.001 if "." in match[1] else 1
+    return f"{float(match[1]) + (step if larger else -step):.7g}{match[2]}"
 
 
 def example(folder: Path, values: Mapping[str, str]) -> Path:

@@ -68,20 +68,20 @@ def test_an_installed_wheel_runs_as_the_documentation_says(wheel: Path, tmp_path
     config = tmp_path / "prod.yaml"
     config.write_text('clusters: [{name: prod, kafka: {bootstrap.servers: "broker:9092"}}]\n', encoding="utf-8")
     program = venv / "bin" / "topic-liveness"
-    for arguments, told in (
+    for arguments, message in (
         (("--version",), "topic-liveness, version"),
         (("check-config", "--config", config), "bootstrap.servers: broker:9092"),
         (("rollup", "--config", config), "there is no history folder"),
     ):
         done = run(program, *arguments, cwd=tmp_path)
-        assert told in done.stdout + done.stderr
+        assert message in done.stdout + done.stderr
 
 
 def test_pages_install_extras_and_files_that_there_are() -> None:
     """Each `pip install` names extras of the wheel, or a lock file that pip may check by its hashes."""
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     lines = [line for text in TEXTS.values() for line in re.findall(r"pip install[^`\n]*", text)]
     extras = {extra for line in lines for found in re.findall(r"\[([\w,-]+)\]", line) for extra in found.split(",")}
     files = {name for line in lines for name in re.findall(r"-r (\S+)", line)}
-    assert extras == set(told["project"]["optional-dependencies"]) - {"tiered", "test", "docs", "lint"}
+    assert extras == set(pyproject["project"]["optional-dependencies"]) - {"tiered", "test", "docs", "lint"}
     assert files and all("--hash=sha256:" in (ROOT / name).read_text(encoding="utf-8") for name in files)

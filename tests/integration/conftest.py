@@ -94,7 +94,7 @@ def secured(secured_broker: Secured) -> Iterator[Secured]:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def logged_warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """What a user reads in the log: the lines from warning on, up to now."""
     caplog.set_level(logging.DEBUG)
     return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]

@@ -45,8 +45,8 @@ class Kafka(Workbench):
             try:
                 return super().create(topic, partitions, config)
             except KafkaException as error:
-                told = error.args[0]
-                taken = isinstance(told, KafkaError) and told.code() == KafkaError.TOPIC_ALREADY_EXISTS
+                cause = error.args[0]
+                taken = isinstance(cause, KafkaError) and cause.code() == KafkaError.TOPIC_ALREADY_EXISTS
                 if not taken or time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
@@ -60,17 +60,17 @@ class Kafka(Workbench):
 
     def raw_max_timestamp(self, key: TopicPartition) -> tuple[int, float]:
         """Offset and Unix seconds as the broker answers MAX_TIMESTAMP, unjudged."""
-        asked = confluent_kafka.TopicPartition(*key)
+        partition = confluent_kafka.TopicPartition(*key)
         future = self.admin.list_offsets(
-            {asked: OffsetSpec.max_timestamp()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
-        )[asked]
+            {partition: OffsetSpec.max_timestamp()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+        )[partition]
         answer = cast("ListedOffset", future.result(30))
         return answer.offset, answer.timestamp / 1000
 
     def observed(
         self, earliest: int, latest: int, newest: float, state: State = State.OBSERVED
     ) -> tuple[State, int, int, float | None]:
-        """What ``watch.seen`` tells of a partition with several records of which ``newest`` is the largest time."""
+        """What ``watch.seen`` returns of a partition with several records of which ``newest`` is the largest time."""
         if self.knows_max_timestamp:
             return state, earliest, latest, newest
         return State.UNSUPPORTED, earliest, latest, None

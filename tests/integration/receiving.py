@@ -52,15 +52,15 @@ def entry(
     return {"cluster": "prod", "topic": topic, "owner": owner, "findings": findings, "relations": OF_READERS}
 
 
-def listed(cluster: str, topic: str, owner: str) -> dict[str, Any]:
+def topic_line(cluster: str, topic: str, owner: str) -> dict[str, Any]:
     """A line of a list of topics."""
-    told = {"plain": "Nothing was written for 40 d.", "evidence": "silent 40 d", "dead_since": None}
+    evidence = {"plain": "Nothing was written for 40 d.", "evidence": "silent 40 d", "dead_since": None}
     unread: dict[str, Any] = {
         "told": "no consumer group reads it",
         "readers": [],
         "replica_of": "prod/copied" if cluster == "dr" else None,
     }
-    return {"cluster": cluster, "topic": topic, "owner": owner, **told, "relations": unread}
+    return {"cluster": cluster, "topic": topic, "owner": owner, **evidence, "relations": unread}
 
 
 def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF, zone: str = "UTC") -> Path:
@@ -96,8 +96,8 @@ def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF, zone: str =
         "warnings": ["prod: only 80 % of the week is covered"],
         "sections": sections,
         "owners": owners,
-        "candidates": [listed("prod", "old", "team-a")],
-        "cut_off": [listed("dr", "copy", "team-d")],
+        "candidates": [topic_line("prod", "old", "team-a")],
+        "cut_off": [topic_line("dr", "copy", "team-d")],
         "zone": zone,
     }
     (folder / "liveness.json").write_text(json.dumps(report))

@@ -61,7 +61,7 @@ Properties = dict[str, str | int | float | bool | Path]
 
 
 def documented_rights() -> list[Right]:
-    """Every right on topics that docs/security.md tells to grant, from the command as it stands there."""
+    """Every right on topics that docs/security.md names, from the command as it stands there."""
     return _documented("--topic")
 
 
@@ -74,8 +74,8 @@ def _documented(kind: str) -> list[Right]:
     text = SECURITY.read_text(encoding="utf-8")
     commands = re.findall(r"^(kafka-acls\.sh .*?[^\\])$", text, re.MULTILINE | re.DOTALL)
     [command] = [command for command in commands if f" {kind} " in command]
-    words = shlex.split(command.replace("\\\n", " "))
-    given = [(option, value) for option, value in pairwise(words) if option.startswith("--")]
+    arguments = shlex.split(command.replace("\\\n", " "))
+    given = [(option, value) for option, value in pairwise(arguments) if option.startswith("--")]
     known = {"--bootstrap-server", "--add", "--allow-principal", "--operation", kind}
     assert {option for option, _ in given} == known, "a kind of right that these tests do not grant"
     operations = [AclOperation[_spelled(value)] for option, value in given if option == "--operation"]
@@ -93,13 +93,13 @@ class Certificates:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         ours, unknown = trustme.CA(key_type=trustme.KeyType.ECDSA), trustme.CA(key_type=trustme.KeyType.ECDSA)
-        past = datetime.now(UTC) - timedelta(days=1)
+        yesterday = datetime.now(UTC) - timedelta(days=1)
         for name, authority in (("ca", ours), ("unknown-ca", unknown)):
             authority.cert_pem.write_to_path(folder / f"{name}.crt")
         self._issue(ours, "server", "localhost")
-        self._issue(ours, "server-expired", "localhost", until=past)
+        self._issue(ours, "server-expired", "localhost", until=yesterday)
         self._issue(ours, "liveness", "liveness")
-        self._issue(ours, "liveness-expired", "liveness", until=past)
+        self._issue(ours, "liveness-expired", "liveness", until=yesterday)
         self._issue(unknown, "liveness-unknown", "liveness")
 
     def __getitem__(self, name: str) -> str:

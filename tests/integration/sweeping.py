@@ -123,10 +123,10 @@ def forget(workbench: Workbench, *groups: str) -> None:
 
 def between(swept: Swept, monkeypatch: Any, act: Callable[[], object]) -> None:
     """Have something happen within each sweep, after groups were listed and before they are described."""
-    listed = swept.source.groups.list_groups
+    list_groups = swept.source.groups.list_groups
 
     def then_act() -> object:
-        listing = listed()
+        listing = list_groups()
         act()
         return listing
 

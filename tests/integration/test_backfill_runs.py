@@ -52,11 +52,11 @@ class Backfill:
         )
 
     def run(self, *options: str, code: int = 0) -> str:
-        """Run to the end, insist on the exit code, and return what was said."""
+        """Run to the end, insist on the exit code, and return its standard error."""
         with self.start(*options) as running:
-            _, said = running.communicate(timeout=120)
-        assert running.returncode == code, said
-        return said
+            _, output = running.communicate(timeout=120)
+        assert running.returncode == code, output
+        return output
 
     def windows(self) -> dict[tuple[str, int], list[Row]]:
         """All windows in the spool by topic and partition, in order of time; keys must be unique."""
@@ -94,10 +94,10 @@ def offsets(rows: list[Row]) -> list[tuple[int, int]]:
     return spans
 
 
-def lookups(said: str) -> int:
+def lookups(output: str) -> int:
     """Look-ups that the closing line of a run counts."""
-    found = re.search(r"; ([\d,]+) look-ups, ", said)
-    assert found is not None, said
+    found = re.search(r"; ([\d,]+) look-ups, ", output)
+    assert found is not None, output
     return int(found[1].replace(",", ""))
 
 
@@ -117,17 +117,17 @@ def test_an_interrupted_run_is_continued(
     running = paced.start()
     until(lambda: bool(paced.windows()), "the first batch")
     running.send_signal(number)
-    _, said = running.communicate(timeout=120)
+    _, output = running.communicate(timeout=120)
     done = set(paced.windows())
     assert 0 < len(done) < PARTITIONS
     if number is signal.SIGINT:
         assert running.returncode == 130
-        assert "default: interrupted; the next backfill continues from the checkpoint" in said
+        assert "default: interrupted; the next backfill continues from the checkpoint" in output
     assert not paced.rows("coverage"), "an unfinished run claims no silence"
 
     workbench.write((topic, partition, time.time()) for partition in range(PARTITIONS))
-    said = Backfill(tmp_path, broker.bootstrap, topic, slot="1m", horizon="7d").run()
-    assert f"{PARTITIONS + (PARTITIONS - len(done)) * RECORDS:,} active slots of {PARTITIONS} partitions" in said
+    output = Backfill(tmp_path, broker.bootstrap, topic, slot="1m", horizon="7d").run()
+    assert f"{PARTITIONS + (PARTITIONS - len(done)) * RECORDS:,} active slots of {PARTITIONS} partitions" in output
     for partition in range(PARTITIONS):
         rows = paced.windows()[topic, partition]
         assert [row["records"] for row in rows] == [1] * (RECORDS + 1)
@@ -160,8 +160,8 @@ def test_backfill_and_exporter_write_each_record_once_into_one_folder(own_broker
         until(lambda: "added" in backfill.polled(), "the added topic polled")
         workbench.write([("added", 0, time.time())] * 2 + [("orders", 0, time.time())])
         backfill.run()
-        said = backfill.run()
-        assert "finished, nothing was missing: 4 partitions backfilled up to the first poll" in said
+        output = backfill.run()
+        assert "finished, nothing was missing: 4 partitions backfilled up to the first poll" in output
         latest = {"orders": 9, "added": 6}
         for topic, offset in latest.items():
             where = {"topic": topic, "partition": "0"}
@@ -180,8 +180,8 @@ def test_backfill_and_exporter_write_each_record_once_into_one_folder(own_broker
     workbench.delete("added")
     workbench.create("added", 1)
     workbench.write([("added", 0, time.time() - HOUR)] * 5)
-    said = backfill.run()
-    assert "1 active slot of 1 partition (3 others were complete) written" in said
+    output = backfill.run()
+    assert "1 active slot of 1 partition (3 others were complete) written" in output
     fresh = [row for row in backfill.windows()["added", 0] if row["topic_id"] != windows["added", 0][0]["topic_id"]]
     assert offsets(fresh) == [(0, 5)]
 
@@ -194,7 +194,7 @@ def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def second(own_broker: Broker, kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
+def second_broker(own_broker: Broker, kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
     """A second broker of the same cluster, that a test may kill."""
     properties = {
         "process.roles": "broker",
@@ -207,7 +207,7 @@ def second(own_broker: Broker, kafka_jars: Path, tmp_path: Path) -> Iterator[Bro
 
 
 def test_a_lost_broker_costs_its_partitions_until_it_is_back(
-    own_broker: Broker, second: Broker, tmp_path: Path
+    own_broker: Broker, second_broker: Broker, tmp_path: Path
 ) -> None:
     """With one of two brokers down its partitions are named with the reason; the next run reads those alone."""
     workbench = Workbench(own_broker.bootstrap)
@@ -218,17 +218,19 @@ def test_a_lost_broker_costs_its_partitions_until_it_is_back(
     times = [time.time() - hours * HOUR for hours in (50, 20, 3)]
     workbench.write(("on-two", partition, at) for at in times for partition in range(4))
     backfill = Backfill(tmp_path, own_broker.bootstrap, "on-two")
-    second.kill()
-    said = backfill.run(code=1)
-    assert re.search(r"2 partitions could not be read: \S+ \(on-two-1, on-two-3\); the next backfill tries them", said)
-    assert "default: unfinished: 6 active slots of 4 partitions written" in said
+    second_broker.kill()
+    output = backfill.run(code=1)
+    assert re.search(
+        r"2 partitions could not be read: \S+ \(on-two-1, on-two-3\); the next backfill tries them", output
+    )
+    assert "default: unfinished: 6 active slots of 4 partitions written" in output
     read = {key[1]: [row["records"] for row in rows] for key, rows in backfill.windows().items()}
     assert read == {0: [1, 1, 1], 1: [None], 2: [1, 1, 1], 3: [None]}
 
-    second.restart()
+    second_broker.restart()
     workbench.await_leaders("on-two", 4)
-    said = backfill.run()
-    assert "finished: 6 active slots of 4 partitions written" in said
+    output = backfill.run()
+    assert "finished: 6 active slots of 4 partitions written" in output
     for rows in backfill.windows().values():
         assert offsets([row for row in rows if row["reason"] is None]) == [(0, 3)]
     assert "finished: 0 active slots" in backfill.run()

@@ -13,7 +13,7 @@ from exporter.domain import Reason, State, TopicPartition
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.watch import Watch, advanced, seen
-from tests.scripted import Answering, Listed, ScriptedBroker
+from tests.scripted import Answering, ListedOffset, ScriptedBroker
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NEWEST = 1.7e9
@@ -21,22 +21,20 @@ GOOD = (State.OBSERVED, 5, 10, NEWEST)
 LARGEST = 2**63 - 1
 
 
-def well(target: int, asked: Sequence[tuple[str, int]]) -> list[Listed]:
+def well(target: int, keys: Sequence[tuple[str, int]]) -> list[ListedOffset]:
     """Answer as a log of offsets 5 to 9 does whose newest record is the last; later than it there is none."""
-    told = {LATEST: (10, -1), EARLIEST: (5, -1), MAX_TIMESTAMP: (9, round(NEWEST * 1000)), 0: (5, 1)}
-    return [Listed(topic, partition, *told.get(target, (-1, -1))) for topic, partition in asked]
+    answers = {LATEST: (10, -1), EARLIEST: (5, -1), MAX_TIMESTAMP: (9, round(NEWEST * 1000)), 0: (5, 1)}
+    return [ListedOffset(topic, partition, *answers.get(target, (-1, -1))) for topic, partition in keys]
 
 
-def of_the_second(**wrong: Any) -> Answering:
+def wrong_for_partition_1(**wrong: Any) -> Answering:
     """Answer well, but for partition 1."""
-    return lambda target, asked: [
-        each._replace(**wrong) if each.partition == 1 else each for each in well(target, asked)
-    ]
+    return lambda target, keys: [each._replace(**wrong) if each.partition == 1 else each for each in well(target, keys)]
 
 
-def also(extra: Sequence[Listed]) -> Answering:
+def also(extra: Sequence[ListedOffset]) -> Answering:
     """Answer well, and what nobody asked."""
-    return lambda target, asked: [*well(target, asked), *extra]
+    return lambda target, keys: [*well(target, keys), *extra]
 
 
 def poll(answering: Answering) -> list[tuple[State, int | None, int | None, float | None, Reason | None]]:
@@ -52,10 +50,10 @@ def poll(answering: Answering) -> list[tuple[State, int | None, int | None, floa
     "answering",
     [
         well,
-        lambda target, asked: well(target, asked)[::-1],
-        lambda target, asked: well(target, asked) * 2,
-        also([Listed("t", 99, 7), Listed("t", -5, 7), Listed("t", LARGEST % 2**31, 7)]),
-        also([Listed("other", 0, 7), Listed("", 0, 7), Listed("ü\n", 1, 7)]),
+        lambda target, keys: well(target, keys)[::-1],
+        lambda target, keys: well(target, keys) * 2,
+        also([ListedOffset("t", 99, 7), ListedOffset("t", -5, 7), ListedOffset("t", LARGEST % 2**31, 7)]),
+        also([ListedOffset("other", 0, 7), ListedOffset("", 0, 7), ListedOffset("ü\n", 1, 7)]),
     ],
     ids=["well", "in another order", "all twice", "partitions that are not", "topics not asked for"],
 )
@@ -67,14 +65,14 @@ def test_what_nobody_asked_for_changes_nothing(answering: Answering) -> None:
 @pytest.mark.parametrize(
     ("answering", "reason"),
     [
-        (of_the_second(error=999), Reason.OTHER),
-        (of_the_second(error=-7), Reason.OTHER),
-        (of_the_second(error=6), Reason.NOT_LEADER),
-        (of_the_second(error=29), Reason.UNAUTHORIZED),
-        (of_the_second(error=56), Reason.STORAGE_ERROR),
-        (of_the_second(offset=-1), Reason.MISSING_ANSWER),
-        (of_the_second(offset=-5), Reason.OTHER),
-        (of_the_second(offset=-(2**63)), Reason.OTHER),
+        (wrong_for_partition_1(error=999), Reason.OTHER),
+        (wrong_for_partition_1(error=-7), Reason.OTHER),
+        (wrong_for_partition_1(error=6), Reason.NOT_LEADER),
+        (wrong_for_partition_1(error=29), Reason.UNAUTHORIZED),
+        (wrong_for_partition_1(error=56), Reason.STORAGE_ERROR),
+        (wrong_for_partition_1(offset=-1), Reason.MISSING_ANSWER),
+        (wrong_for_partition_1(offset=-5), Reason.OTHER),
+        (wrong_for_partition_1(offset=-(2**63)), Reason.OTHER),
     ],
 )
 def test_a_wrong_answer_for_one_partition_costs_that_one(answering: Answering, reason: Reason) -> None:
@@ -85,26 +83,26 @@ def test_a_wrong_answer_for_one_partition_costs_that_one(answering: Answering, r
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "detail"),
     [({"error": 999}, "error 999 (Err-999?)"), ({"offset": -5}, "offset -5")],
     ids=["an error code", "an offset"],
 )
-def test_what_no_reason_stands_for_is_told_with_its_number_and_broker(
-    wrong: dict[str, int], said: str, told: Callable[[], list[str]]
+def test_what_no_reason_stands_for_is_logged_with_its_number_and_broker(
+    wrong: dict[str, int], detail: str, logged_warnings: Callable[[], list[str]]
 ) -> None:
     """One line for all polls, for ``other-error`` alone would leave nothing to look up."""
-    with ScriptedBroker({"t": 3}, of_the_second(**wrong)) as broker:
+    with ScriptedBroker({"t": 3}, wrong_for_partition_1(**wrong)) as broker:
         watch = Watch(broker.bootstrap, ["t"], timeout=5.0)
         for _ in range(3):
             assert watch.reading("t", 1).reason is Reason.OTHER
         watch.source.close()
-        line = f"{broker.bootstrap}: broker 1, asked for earliest offsets: {said}, counted as other-error"
-    assert told() == [line]
+        line = f"{broker.bootstrap}: broker 1, asked for earliest offsets: {detail}, counted as other-error"
+    assert logged_warnings() == [line]
 
 
 @pytest.mark.parametrize(
     "answering",
-    [lambda _target, _asked: [], lambda target, asked: [each._replace(topic="u") for each in well(target, asked)]],
+    [lambda _target, _keys: [], lambda target, keys: [each._replace(topic="u") for each in well(target, keys)]],
     ids=["nothing", "another topic"],
 )
 def test_an_answer_without_what_was_asked_is_no_answer(answering: Answering) -> None:
@@ -114,24 +112,24 @@ def test_an_answer_without_what_was_asked_is_no_answer(answering: Answering) -> 
 
 def test_impossible_timestamps_are_no_timestamps() -> None:
     """Below -1 there is no time; the last 64-bit millisecond is the future, brought down to what calendars hold."""
-    assert poll(of_the_second(timestamp=-9))[1][:4] == (State.PENDING, 5, 10, None)
-    assert poll(of_the_second(timestamp=LARGEST))[1][0] is State.FUTURE
+    assert poll(wrong_for_partition_1(timestamp=-9))[1][:4] == (State.PENDING, 5, 10, None)
+    assert poll(wrong_for_partition_1(timestamp=LARGEST))[1][0] is State.FUTURE
 
 
 def test_offsets_going_backwards_are_a_restart_and_no_advance() -> None:
-    """An end offset below the last one, or below the start, is told as it is and never counted as records."""
+    """An end offset below the last one, or below the start, is shown as it is and never counted as records."""
     with ScriptedBroker({"t": 3}, well) as broker:
         watch = Watch(broker.bootstrap, ["t"], timeout=5.0)
         watch.poll()
-        broker.answering = lambda target, asked: [
+        broker.answering = lambda target, keys: [
             each._replace(offset={LATEST: 7}.get(target, each.offset)) if each.partition == 1 else each
-            for each in well(target, asked)
+            for each in well(target, keys)
         ]
         reading = watch.reading("t", 1)
         assert (reading.latest, advanced(reading.activity)) == (7, (0, True))
-        broker.answering = lambda target, asked: [
+        broker.answering = lambda target, keys: [
             each._replace(offset={LATEST: 2}.get(target, each.offset)) if each.partition == 1 else each
-            for each in well(target, asked)
+            for each in well(target, keys)
         ]
         reading = watch.reading("t", 1)
         assert (reading.state, advanced(reading.activity)) == (State.PENDING, (0, True))
@@ -159,8 +157,8 @@ def test_every_topic_keeps_its_own_series_whatever_its_name() -> None:
     """What is parsed from the exposition has each name as it is, with the offset of that topic."""
     ends = {name: 100 + number for number, name in enumerate(NAMES)}
 
-    def answering(target: int, asked: Sequence[tuple[str, int]]) -> list[Listed]:
-        return [each._replace(offset=ends[each.topic]) if target == LATEST else each for each in well(target, asked)]
+    def answering(target: int, keys: Sequence[tuple[str, int]]) -> list[ListedOffset]:
+        return [each._replace(offset=ends[each.topic]) if target == LATEST else each for each in well(target, keys)]
 
     monitor = Monitor(
         MonitorSettings(

@@ -101,7 +101,7 @@ def answers_by(call: Call, admin: AdminClient, names: Sequence[tuple[str, int]],
     ]
 
 
-def test_one_future_for_a_call_tells_what_one_for_each_partition_does(
+def test_one_future_for_a_call_gives_what_one_for_each_partition_does(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each spec and a time, of empty and full partitions and of one that there is not; and it is the quick way."""
@@ -120,7 +120,7 @@ def test_one_future_for_a_call_tells_what_one_for_each_partition_does(
     kafka.delete(topic)
 
 
-def asked(properties: Properties, *include: str) -> PollSource:
+def batching_source(properties: Properties, *include: str) -> PollSource:
     """A source to which every cluster is worth a consumer."""
     clock = SystemClock()
     source = KafkaSource(properties, clock=clock, include=include)
@@ -132,7 +132,7 @@ def test_polls_and_sweeps_make_no_topic(kafka_jars: Path, tmp_path: Path) -> Non
     with Broker(tmp_path / "fresh", jars=kafka_jars) as broker:
         bench = Workbench(broker.bootstrap)
         bench.create("orders")
-        polled = asked({"bootstrap.servers": broker.bootstrap}, "orders")
+        polled = batching_source({"bootstrap.servers": broker.bootstrap}, "orders")
         groups = KafkaSource({"bootstrap.servers": broker.bootstrap}, clock=SystemClock())
         for _ in range(2):
             polled.metadata(fresh=True)
@@ -155,7 +155,7 @@ def test_the_documented_rights_are_enough(secured: Secured) -> None:
     """With DESCRIBE on topics and groups the cheap call is used, and held to be right."""
     secured.bench.create(TOPIC)
     commit(secured.broker.bootstrap, TOPIC)
-    polled = asked(secured.by_password(), TOPIC)
+    polled = batching_source(secured.by_password(), TOPIC)
     polled.metadata(fresh=True)
     assert polled.latest(np.array([0])).offset.tolist() == [0]
     assert polled.batched_lookups_trusted is True
@@ -169,7 +169,7 @@ def test_without_the_right_to_groups_the_authorizer_is_not_flooded(secured: Secu
     secured.grant(user, documented_rights())
     assert documented_group_rights() == [(AclOperation.DESCRIBE, "*")]
     commit(secured.broker.bootstrap, "orders")
-    polled = asked(secured.by_password(user=user), "orders")
+    polled = batching_source(secured.by_password(user=user), "orders")
 
     def seen() -> bool:
         return "orders" in polled.metadata(fresh=True).topics
@@ -237,7 +237,7 @@ def test_comparisons_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
     groups = sweeping(trio.bootstrap, topic, "traveller")
 
     def exact(records: int) -> bool:
-        """Compare and sweep; tell whether all is known, and insist that it is right."""
+        """Compare and sweep; return whether all is known, and insist that it is right."""
         groups.accept(pair.poll()["east"])
         compared, sweep = pair.watch.compare(), groups.sweep()
         assert compared is not None
@@ -257,7 +257,7 @@ def test_comparisons_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
         bench.until(lambda: leads(bench, topic) == {1}, 60)
         bench.write([(topic, number, began + at) for number in range(6) for at in (10, 20)])
         bench.until(lambda: committed(bench, dict.fromkeys(keys, 1)), 60)
-        exact(3)  # now every client has heard of the new leader, or waits for the old one
+        exact(3)  # now every client knows the new leader, or waits for the old one
     # Both brokers live from here on, and the old leader refuses.
     bench.until(lambda: prefer(bench, topic), 60)
     bench.write([(topic, number, began + at) for number in range(6) for at in (30, 40)])
@@ -268,7 +268,7 @@ def test_comparisons_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
 
 
 def committed(workbench: Workbench, offsets: Mapping[TopicPartition, int]) -> bool:
-    """Commit for the group of the test above, and tell whether its coordinator was there already."""
+    """Commit for the group of the test above, and return whether its coordinator was there already."""
     with suppress(confluent_kafka.KafkaException):
         commit_at(workbench, "traveller", offsets)
         return True
@@ -291,7 +291,7 @@ def sweeping(bootstrap: str, topic: str, group: str) -> GroupWatch:
 
 
 def leads(workbench: Workbench, topic: str) -> set[int]:
-    """Who leads the partitions of a topic that moves; nobody where no broker tells in time, as after one was killed."""
+    """Who leads the partitions of a topic that moves; nobody where no broker answers in time, as after a kill."""
     try:
         topics = workbench.admin.list_topics(timeout=10).topics
     except confluent_kafka.KafkaException:
@@ -300,7 +300,7 @@ def leads(workbench: Workbench, topic: str) -> set[int]:
 
 
 def prefer(workbench: Workbench, topic: str) -> bool:
-    """Have the preferred leaders elected, and tell whether they lead."""
+    """Have the preferred leaders elected, and return whether they lead."""
     partitions = [confluent_kafka.TopicPartition(topic, number) for number in range(6)]
     admin: Any = workbench.admin  # the stubs know no elections
     with suppress(confluent_kafka.KafkaException):  # as long as that broker is not in sync

@@ -46,8 +46,8 @@ def test_the_bench_writes_to_a_share_of_the_partitions(workbench: Workbench) -> 
 
 def _ends(workbench: Workbench, partitions: int) -> list[int]:
     admin: Any = workbench.admin
-    asked = {TopicPartition("bench-0000", number): OffsetSpec.latest() for number in range(partitions)}
-    return [each.result(10).offset for each in admin.list_offsets(asked).values()]
+    specs = {TopicPartition("bench-0000", number): OffsetSpec.latest() for number in range(partitions)}
+    return [each.result(10).offset for each in admin.list_offsets(specs).values()]
 
 
 def test_the_whole_exporter_is_measured_beside_a_yardstick_and_peers() -> None:
@@ -58,16 +58,16 @@ def test_the_whole_exporter_is_measured_beside_a_yardstick_and_peers() -> None:
             peer = Peer(other.pid, f"http://127.0.0.1:{port}/")
             publish = functools.partial(publish_all, 2, 100)
             plan = Plan([0.1], 1, 0.1, [peer], least_scrapes=1, publish=publish)
-            told = run(200, 100, 3, plan, rounds=1, port=None)
+            figures = run(200, 100, 3, plan, rounds=1, port=None)
         finally:
             other.kill()
-    assert (told["partitions"], told["groups"]) == (200, 3)
-    [polls], [beside], yardstick = told["polls"], told["peers"], told["yardstick"]["0.1"]
+    assert (figures["partitions"], figures["groups"]) == (200, 3)
+    [polls], [beside], yardstick = figures["polls"], figures["peers"], figures["yardstick"]["0.1"]
     assert yardstick["moved"] == 20 and 0 < yardstick["cpu"] < polls["cpu"]
     assert polls["memory"]["rss"] > polls["memory"]["pss"] > polls["memory"]["anonymous"] > 20
-    assert told["start_seconds"] > 0
-    assert {each["encoding"]: each["count"] > 0 for each in told["scrapes"]} == {"identity": True, "gzip": True}
-    plain, gzip = (each["size_mib"] for each in told["scrapes"])
+    assert figures["start_seconds"] > 0
+    assert {each["encoding"]: each["count"] > 0 for each in figures["scrapes"]} == {"identity": True, "gzip": True}
+    plain, gzip = (each["size_mib"] for each in figures["scrapes"])
     assert gzip < plain / 4
     assert beside["scrapes"] > 0 and beside["memory"]["rss"] > 5
 

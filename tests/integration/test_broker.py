@@ -140,16 +140,16 @@ def test_two_processes_resolve_once(cache: Path, kafka_jars: Path, tmp_path: Pat
         subprocess.Popen([sys.executable, "-c", RESOLVE, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=200)[0].splitlines() for process in both]
+    outputs = [process.communicate(timeout=200)[0].splitlines() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     ready = tmp_path / f"kafka-{KAFKA_VERSION}"
-    assert [lines[-1] for lines in said] == [str(ready)] * 2
-    assert sum(line.startswith("resolving") for lines in said for line in lines) == 1
+    assert [lines[-1] for lines in outputs] == [str(ready)] * 2
+    assert sum(line.startswith("resolving") for lines in outputs for line in lines) == 1
     assert {jar.name for jar in ready.iterdir()} == {jar.name for jar in kafka_jars.glob("*.jar")}
     assert not (tmp_path / f".kafka-{KAFKA_VERSION}.partial").exists()
 
 
-def test_a_version_that_does_not_exist_is_said(tmp_path: Path) -> None:
+def test_a_version_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     """The message names the module, what Ivy found and the next step; nothing is left to be taken for complete."""
     with pytest.raises(DemoError, match=r"Kafka 4\.9\.9 .* could not be resolved: .*next step: "):
         resolve_kafka("4.9.9", cache=tmp_path, progress=print)
@@ -167,7 +167,7 @@ def test_a_jar_that_was_not_released_is_refused(cache: Path, tmp_path: Path) -> 
     assert not (tmp_path / "kafka-4.9.9").exists()
 
 
-def test_java_missing_or_too_old_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_missing_or_too_old_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no Java is found, or an older one, the message says which was looked at and what to install."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(DemoError, match=r"no java in JAVA_HOME=.*next step: install a Java 17"):

@@ -63,9 +63,9 @@ def test_no_series_of_a_deleted_topic_stays(watched: tuple[FakeCluster, Watched]
     for number in range(POLLS):
         for _ in range(generator.randrange(3)):
             there.append(f"new-{number:03d}-{len(there)}")
-            cluster.tell("create", there[-1], generator.randrange(1, 4))
+            cluster.command("create", there[-1], generator.randrange(1, 4))
         for _ in range(min(len(there) - 3, generator.randrange(4))):
-            cluster.tell("delete", there.pop(generator.randrange(len(there))))
+            cluster.command("delete", there.pop(generator.randrange(len(there))))
         polled = {key.topic for key in seen.poll().readings}
         assert polled <= set(there)
         assert seen.shown() - {""} <= set(there), f"after poll {number}"
@@ -97,14 +97,14 @@ def test_a_real_broker_is_shown_without_its_deleted_topics(workbench: Workbench)
 def test_a_topic_made_again_has_no_ghost_of_the_old_one(watched: tuple[FakeCluster, Watched]) -> None:
     """Deleted and made again between two polls, with other partitions: rows carry nothing over."""
     cluster, seen = watched
-    cluster.tell("set", "bench-0004", 1, 5, 100, 1_700_000_000_000)
+    cluster.command("set", "bench-0004", 1, 5, 100, 1_700_000_000_000)
     seen.poll()
-    cluster.tell("move", 1.0)
+    cluster.command("move", 1.0)
     before = seen.poll().readings[TopicPartition("bench-0004", 1)]
     assert before.latest == 101
     assert before.activity.last_advance is not None
-    cluster.tell("delete", "bench-0004")
-    cluster.tell("create", "bench-0004", 2)
+    cluster.command("delete", "bench-0004")
+    cluster.command("create", "bench-0004", 2)
     after = seen.poll()
     assert after.metadata.topics["bench-0004"].topic_id is not None
     reading = after.readings[TopicPartition("bench-0004", 1)]
@@ -117,7 +117,7 @@ def test_a_topic_made_again_has_no_ghost_of_the_old_one(watched: tuple[FakeClust
 def test_a_topic_of_ten_thousand_partitions_is_read_whole() -> None:
     """Each partition has its own row and its own end."""
     with FakeCluster(topics=1, partitions=10_000) as cluster:
-        cluster.tell("set", "bench-0000", 9_999, 0, 77, 1_700_000_000_000)
+        cluster.command("set", "bench-0000", 9_999, 0, 77, 1_700_000_000_000)
         seen = Watched(cluster.bootstrap)
         snapshot = seen.poll()
         seen.source.close()

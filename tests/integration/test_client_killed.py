@@ -25,7 +25,7 @@ SILENCE = "kafka_topic_silence_seconds"
 
 
 class Scraping(threading.Thread):
-    """Scrapes every 50 ms until told to end; a scrape that fails or lacks the topic's series is kept."""
+    """Scrapes every 50 ms until asked to end; a scrape that fails or lacks the topic's series is kept."""
 
     def __init__(self, exporter: Exporter, wanted: str) -> None:
         super().__init__(daemon=True)
@@ -60,7 +60,7 @@ def spooled(exporter: Exporter, table: str) -> list[Mapping[str, Any]]:
 def test_a_killed_client_changes_neither_a_silence_nor_a_window_nor_a_scrape(
     broker: Broker, workbench: Workbench, tmp_path: Path
 ) -> None:
-    """A poll under way is a missed one, and coverage tells it. What was written meanwhile is found by the next poll."""
+    """A poll under way is a missed one, and coverage shows it. What was written meanwhile is found by the next poll."""
     rests, moves = (f"{name}-{time.time_ns()}" for name in ("rests", "moves"))
     for topic in (rests, moves):
         workbench.create(topic)

@@ -94,7 +94,7 @@ def client(cluster: FakeCluster) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGABRT, signal.SIGKILL])
-def test_an_abort_costs_one_poll(client: Client, how: signal.Signals, told: Callable[[], list[str]]) -> None:
+def test_an_abort_costs_one_poll(client: Client, how: signal.Signals, logged_warnings: Callable[[], list[str]]) -> None:
     """It is counted and logged; the next poll is good, by a new process, with the metadata that was known."""
     before, counted, pid = client.source.metadata(fresh=False), client.source.lookups()["latest"], client.send(how)
     with pytest.raises(SourceError, match="the client ended") as missed:
@@ -106,22 +106,22 @@ def test_an_abort_costs_one_poll(client: Client, how: signal.Signals, told: Call
     assert client.process.pid != pid
     assert client.source.metadata(fresh=False) is before
     assert client.source.lookups()["latest"] > counted, "counts go on"
-    assert [line for line in told() if how.name in line]
+    assert [line for line in logged_warnings() if how.name in line]
 
 
-def test_a_crash_of_librdkafka_is_survived(told: Callable[[], list[str]]) -> None:
+def test_a_crash_of_librdkafka_is_survived(logged_warnings: Callable[[], list[str]]) -> None:
     """It ends its process (2.16.1) where an answer lacks a partition. The next poll that is answered is good."""
     with ScriptedBroker({"t": 3}, well) as broker:
         client = Client(broker.bootstrap)
         assert client.poll() == 3
-        broker.answering = lambda target, asked: well(target, asked)[:2]
+        broker.answering = lambda target, keys: well(target, keys)[:2]
         with pytest.raises(SourceError) as missed:
             client.poll()
         assert missed.value.reason is Reason.CLIENT_FAILED
         broker.answering = well
         await_that(client.polls_again, "a poll is good again")
         assert set(client.restarts) == {Restart.ENDED}
-        assert [line for line in told() if "ended by SIG" in line]
+        assert [line for line in logged_warnings() if "ended by SIG" in line]
         client.process.close()
 
 
@@ -271,7 +271,7 @@ def test_ctrl_c_is_not_meant_for_it(client: Client) -> None:
     assert client.restarts == []
 
 
-def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, told: Callable[[], list[str]]) -> None:
+def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, logged_warnings: Callable[[], list[str]]) -> None:
     """Not on its command line, not in its environment, and not in the log."""
     secret = "not-to-be-seen"  # noqa: S105 - a canary
     client = Client(cluster.bootstrap)
@@ -289,7 +289,7 @@ def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, told: Call
         source.metadata(fresh=True)
     folder = Path(f"/proc/{client.process.pid}")
     assert secret not in (folder / "cmdline").read_text() + (folder / "environ").read_text(errors="replace")
-    assert secret not in "\n".join([*told(), failed.value.detail])
+    assert secret not in "\n".join([*logged_warnings(), failed.value.detail])
     client.process.close()
 
 
@@ -330,8 +330,8 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     assert leader is not None
     assert source.by_time([(key, 0.0)], {key: leader})[key, 0.0].offset == 0
     assert source.latest({key: leader})[key].offset == 3
-    asked = Membership.led(Layout.of({key.topic: [key.partition]}), np.array([leader], dtype=np.int32))
-    assert (source.starts(asked).offset.tolist(), source.ends(asked).offset.tolist()) == ([0], [3])
+    membership = Membership.led(Layout.of({key.topic: [key.partition]}), np.array([leader], dtype=np.int32))
+    assert (source.starts(membership).offset.tolist(), source.ends(membership).offset.tolist()) == ([0], [3])
     assert source.groups.counts["offsets"] == 2
     with pytest.raises(ValueError, match="before 1970"):
         source.by_time([(key, -1.0)], {key: leader})
@@ -342,12 +342,14 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     assert source.latest({key: leader})[key].reason is Reason.CLIENT_FAILED
     assert source.groups.describe(names) == dict.fromkeys(names, Reason.CLIENT_FAILED)
     assert source.groups.committed(names).failed == dict.fromkeys(names, Reason.CLIENT_FAILED)
-    assert source.ends(asked).answer(0) == source.starts(asked).answer(0) == Answer(reason=Reason.CLIENT_FAILED)
+    assert (
+        source.ends(membership).answer(0) == source.starts(membership).answer(0) == Answer(reason=Reason.CLIENT_FAILED)
+    )
     source.close()
 
 
 def test_an_address_is_tried_alone(cluster: FakeCluster) -> None:
-    """One that answers tells its topics, and one that does not is a finding, not an error."""
+    """One that answers names its topics, and one that does not is a finding, not an error."""
     process = ClientProcess("addresses")
     found = [
         RemoteAddressCheck(
@@ -390,10 +392,10 @@ def test_a_refused_consumer_is_closed_without_another_question() -> None:
             return 1 <= before == broker.requests[FIND_COORDINATOR]
 
         await_that(silent)
-        asked = broker.requests[FIND_COORDINATOR]
+        questions = broker.requests[FIND_COORDINATOR]
         client.poll()  # its answers tell why
         client.send(signal.SIGKILL)
         await_that(client.polls_again, "a poll is good again")
         time.sleep(2 * IDLE_SECONDS)
-        assert broker.requests[FIND_COORDINATOR] == asked, "the next process makes no consumer"
+        assert broker.requests[FIND_COORDINATOR] == questions, "the next process makes no consumer"
         client.process.close()

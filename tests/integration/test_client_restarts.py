@@ -95,7 +95,7 @@ memory.ROOT = pathlib.Path(sys.argv.pop(1))
 from exporter.__main__ import main
 main()
 """
-"""The command, where the kernel tells of cgroups in a folder."""
+"""The command, where the kernel shows cgroups in a folder."""
 
 
 def test_a_client_that_grows_past_the_containers_limit_is_replaced(tmp_path: Path) -> None:
@@ -119,15 +119,15 @@ def test_a_client_that_grows_past_the_containers_limit_is_replaced(tmp_path: Pat
             assert settled > 8 * 2**20
             assert set(restarts(exporter, "east").values()) == {0.0}
             for number in range(30):
-                cluster.tell("create", f"more-{number}", 1000)
+                cluster.command("create", f"more-{number}", 1000)
             until(lambda: restarts(exporter, "east")["memory"] == 1, "it is replaced")
             assert "MiB more than after its first calls: a new one starts" in exporter.log.read_text()
             before = polls(exporter, "east")
             until(lambda: polls(exporter, "east") >= before + 2, "good polls by a new process")
             assert held("polls") > settled
             assert restarts(exporter, "east") == {"ended": 0.0, "hung": 0.0, "memory": 1.0, "failing": 0.0}
-            told = [each for each in exporter.samples() if each.name == "topic_liveness_polls_total"]
-            assert {each.labels["outcome"] for each in told if each.value} == {"ok"}
+            poll_counts = [each for each in exporter.samples() if each.name == "topic_liveness_polls_total"]
+            assert {each.labels["outcome"] for each in poll_counts if each.value} == {"ok"}
 
 
 def test_a_client_that_stays_blind_after_an_outage_is_replaced(tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_a_call_that_was_found_wrong_stays_out_of_use(tmp_path: Path) -> None:
     """By the next client process too, and after new settings: only a restart of the exporter ends it."""
     config = tmp_path / "config.yaml"
     with FakeCluster(topics=10, partitions=100, brokers=1) as cluster:
-        cluster.tell("create", "__consumer_offsets", 1)
+        cluster.command("create", "__consumer_offsets", 1)
         for partition in range(100):
             # The first poll asks the consumer, the documented call, and once more that one around the consumer.
-            cluster.tell("answer", "bench-0000", partition, -2, 1, 2, 2, 1, 2)
+            cluster.command("answer", "bench-0000", partition, -2, 1, 2, 2, 1, 2)
 
         def configure(chunk_size: int) -> None:
             kafka = {"name": "east", "kafka": {"bootstrap.servers": cluster.bootstrap}}
@@ -179,7 +179,7 @@ def test_a_call_that_was_found_wrong_stays_out_of_use(tmp_path: Path) -> None:
             until(lambda: polls(exporter, "east") >= 1, "a good poll")
             assert trusted() == 0
             for partition in range(100):
-                cluster.tell("answer", "bench-0000", partition, -2)
+                cluster.command("answer", "bench-0000", partition, -2)
             os.kill(clients(exporter)[0], signal.SIGABRT)
             until(lambda: restarts(exporter, "east")["ended"] == 1, "the end is counted")
             polls_on()

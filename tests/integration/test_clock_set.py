@@ -77,7 +77,7 @@ def test_polls_go_on_when_the_wall_clock_is_set(tmp_path: Path) -> None:
         exporters = [start(seconds) for seconds in (-60, -DAY, 3600, DAY)]
         for each in exporters:
             until(partial(polled, each, 2), f"two polls before the clock is set by {each.seconds} s", 200)
-        cluster.tell("move", 1.0)
+        cluster.command("move", 1.0)
         for each in exporters:
             until(partial(advanced, each), f"the topics advance before the clock is set by {each.seconds} s", 200)
         before = [(each.polls(), each.silent_since()) for each in exporters]

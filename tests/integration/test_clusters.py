@@ -63,7 +63,7 @@ class Watched:
         return self.value("kafka_topic_partition_current_offset", topic=TOPIC, partition="0")
 
     def up(self) -> bool:
-        """Tell whether its last poll gave readings."""
+        """Return whether its last poll gave readings."""
         return self.value("topic_liveness_cluster_up") == 1
 
     def polls(self, outcome: str = "ok") -> float:
@@ -105,7 +105,7 @@ class Pace:
         self._watched = watched
         self._began, self._polls, self._seconds = time.monotonic(), watched.polls(), watched.seconds()
 
-    def assert_kept(self) -> None:
+    def assert_on_time(self) -> None:
         """Insist that polls were done as they were due, each far within the time limit of one call."""
         polls = self._watched.polls() - self._polls
         # Behind a cluster that is frozen it would be one in several intervals; a busy machine is late as well.
@@ -172,7 +172,7 @@ def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
                 ),
                 "the spool written meanwhile",
             )
-            pace.assert_kept()
+            pace.assert_on_time()
         finally:
             os.kill(java(other), signal.SIGCONT)
         elsewhere.write([(TOPIC, 0, time.time())])
@@ -183,13 +183,13 @@ def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
         until(lambda: shaky.polls("cluster-unreachable") > failed, "the killed cluster counted")
         workbench.write([(TOPIC, 0, time.time())])
         until(lambda: good.offset() == 4.0, "the next advance of the good one")
-        pace.assert_kept()
+        pace.assert_on_time()
         assert good.up()
         assert exporter.end() == 0
         assert "wrong-word" not in exporter.log.read_text()
 
-        told = {name: rows(exporter.history, "windows", name) for name in ("good", "shaky", "locked", "closed")}
-        assert {name: sum(row["records"] for row in told[name]) for name in told} == {
+        windows = {name: rows(exporter.history, "windows", name) for name in ("good", "shaky", "locked", "closed")}
+        assert {name: sum(row["records"] for row in windows[name]) for name in windows} == {
             "good": 3,
             "shaky": 1,
             "locked": 0,

@@ -37,7 +37,7 @@ def published(tmp_path: Path) -> Path:
     ],
 )
 def test_serve_starts_and_says_what_is_wrong(tmp_path: Path, published: Path, how: str) -> None:
-    """Whatever the pointer holds: all pages answer, the metric and the status page tell, and memory stays small."""
+    """Whatever the pointer holds: all pages answer, the metric and the status page show it, and memory stays small."""
     damage(published / "current.json", how)
     with Exporter(tmp_path, f"127.0.0.1:{free_port()}") as running:
         until(lambda: running.value("topic_liveness_expectations_stale") == 1, "the stale expectations shown")
@@ -54,13 +54,13 @@ def test_serve_starts_and_says_what_is_wrong(tmp_path: Path, published: Path, ho
     assert len(log) < 5_000
 
 
-def test_a_good_set_stays_in_force_while_the_metric_tells_of_the_damage(tmp_path: Path) -> None:
+def test_a_good_set_stays_in_force_while_the_metric_shows_the_damage(tmp_path: Path) -> None:
     """What was read before goes on judging; the metric is 1 from the next look at the pointer on."""
     publish(tmp_path / "history", by_wall(topic="orders", partition=None, as_of=time.time()))
     with Exporter(tmp_path, f"127.0.0.1:{free_port()}") as running:
         until(lambda: running.value("topic_liveness_expectations_stale") == 0, "the good expectations")
         damage(tmp_path / "history" / "published" / "current.json", "deep nesting")
-        until(lambda: running.value("topic_liveness_expectations_stale") == 1, "the damage told")
+        until(lambda: running.value("topic_liveness_expectations_stale") == 1, "the damage shown")
         page = running.page("/").text
         assert "Expectations as of " in page and "Problem: " in page
         assert running.end() == 0
@@ -83,5 +83,5 @@ def test_other_commands_say_what_is_wrong(published: Path, command: list[str]) -
         check=False,
     )
     assert ended.returncode == 1
-    said = ended.stdout + ended.stderr
-    assert "current.json" in said and "Traceback" not in said
+    output = ended.stdout + ended.stderr
+    assert "current.json" in output and "Traceback" not in output

@@ -54,18 +54,18 @@ READ_BY = "2 consumer groups still read it: billing, audit."
 
 @dataclass
 class Sent:
-    """Deliveries of one report, and what was said of them."""
+    """Deliveries of one report, and the lines that report them."""
 
     folder: Path
     recipients: list[Recipient]
     attempts: int = 3
     timeout: float = 30.0
-    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
 
     def send(self) -> Delivered:
         delivery = Delivery(
-            self.recipients, LINKS, SystemClock(), self.pauses.append, self.said.append, self.attempts, self.timeout
+            self.recipients, LINKS, SystemClock(), self.pauses.append, self.lines.append, self.attempts, self.timeout
         )
         return delivery.send(read_report(self.folder), self.folder)
 
@@ -135,8 +135,14 @@ def test_everybody_gets_the_summary_and_each_owner_its_own_part(folder: Path, bo
     of_all, of_a, of_b, _ = box.mails
     assert of_all["Subject"] == "Topic liveness 2026-03-03: 2 topics died"
     text = text_of(of_all)
-    for told in ("In the week to 3 Mar 2026", "only 80 %", "prod/orders", "prod/lost", "prod/clicks, partitions 1, 3"):
-        assert told in text
+    for phrase in (
+        "In the week to 3 Mar 2026",
+        "only 80 %",
+        "prod/orders",
+        "prod/lost",
+        "prod/clicks, partitions 1, 3",
+    ):
+        assert phrase in text
     assert "What to do: https://wiki.example.org/dead" in text
     assert "prod/new" not in text, "what needs no action stays in the report"
     assert attached(of_all) == {"liveness.html": "<!DOCTYPE html>whole"}
@@ -149,7 +155,7 @@ def test_everybody_gets_the_summary_and_each_owner_its_own_part(folder: Path, bo
     assert "prod/&lt;b&gt;x&lt;/b&gt;" in text_of(of_b, "html") and "<b>*bold*" not in text_of(of_b, "html")
 
 
-def test_copies_that_are_cut_off_are_told_to_their_owner(folder: Path, box: MailBox, server: MailServer) -> None:
+def test_copies_that_are_cut_off_are_reported_to_their_owner(folder: Path, box: MailBox, server: MailServer) -> None:
     """Also where nothing else is to do, and to who gets the whole report."""
     recipients = [to(Mail("boss@example.org", server)), mails_to(server, r"\1@example.org", r"team-(d)")]
     assert Sent(folder, recipients).send() == Delivered(2, 0, 0)
@@ -242,7 +248,7 @@ def test_what_was_taken_is_not_sent_again(folder: Path, box: MailBox, server: Ma
     sent = Sent(folder, [to(Mail("gone@example.org", server)), to(Mail("boss@example.org", server))])
     assert sent.send() == Delivered(1, 0, 1)
     refused = f"not delivered to gone@example.org: {server.address} refused the recipient: 550 no such user"
-    assert sent.said == [refused, "delivered to boss@example.org"]
+    assert sent.lines == [refused, "delivered to boss@example.org"]
     assert sent.pauses == [], "a refusal for good is not tried again"
     assert outcome((folder / "deliveries.json").read_bytes())[0] == 1
     assert sent.send() == Delivered(1, 1, 0)
@@ -255,7 +261,7 @@ def test_what_was_taken_is_not_sent_again(folder: Path, box: MailBox, server: Ma
 def test_a_passing_refusal_is_tried_again_after_longer_and_longer_pauses(
     folder: Path, box: MailBox, server: MailServer
 ) -> None:
-    """Up to so many times; then it is said, with the last answer."""
+    """Up to so many times; then it is reported, with the last answer."""
     box.answers = ["451 come back later"] * 2
     sent = Sent(folder, [to(Mail("boss@example.org", server))])
     assert sent.send() == Delivered(1, 0, 0)
@@ -264,7 +270,7 @@ def test_a_passing_refusal_is_tried_again_after_longer_and_longer_pauses(
     write_report(folder, as_of="2026-03-10T12:00:00.000Z")
     box.answers = ["451 come back later"] * 3
     assert sent.send() == Delivered(0, 0, 1)
-    assert sent.said[-1].endswith("refused the recipient: 451 come back later")
+    assert sent.lines[-1].endswith("refused the recipient: 451 come back later")
 
 
 def test_a_server_that_dies_with_the_mail_gets_it_again_by_the_same_name(
@@ -287,16 +293,16 @@ def test_a_hook_that_dies_or_is_busy_gets_it_again_by_the_same_key(folder: Path,
     assert 1.0 <= first <= 1.2 and 30.0 <= second <= 36.0 and 16.0 <= third <= 19.2
 
 
-def test_a_refusal_of_a_hook_is_told_without_its_secret(folder: Path, hook: Hook, url: Path) -> None:
+def test_a_refusal_of_a_hook_is_reported_without_its_secret(folder: Path, hook: Hook, url: Path) -> None:
     """Neither the URL nor what the server quotes of it is shown or recorded."""
     hook.answers = [(404, {}, f"no hook /services/{SECRET}\x1b[31m"), (302, {"Location": "http://evil.example/"}, "")]
     sent = Sent(folder, [to(Post("slack", url, NOT_TLS)), to(Post("teams", url, NOT_TLS))])
     assert sent.send() == Delivered(0, 0, 2)
-    for line, told in zip(
-        sent.said, ("answered 404 no hook *** [31m", "answered 302; it leads elsewhere"), strict=True
+    for line, expected in zip(
+        sent.lines, ("answered 404 no hook *** [31m", "answered 302; it leads elsewhere"), strict=True
     ):
-        assert told in line
-    assert SECRET not in "".join(sent.said) + (folder / "deliveries.json").read_text()
+        assert expected in line
+    assert SECRET not in "".join(sent.lines) + (folder / "deliveries.json").read_text()
     assert len(hook.bodies) == 2, "a redirect is not followed"
 
 
@@ -312,10 +318,10 @@ def test_servers_that_say_nothing_or_are_not_there_are_given_up(folder: Path, tm
         sent = Sent(folder, recipients, attempts=1, timeout=0.5)
         assert sent.send() == Delivered(0, 0, 4)
     late = f"{silent} did not take it within 0.5 s (delivery.timeout)"
-    assert sent.said[0].startswith(f"not delivered to a@example.org: {late}")
-    assert sent.said[1].startswith(f"not delivered to b@example.org: {late}")
-    assert "127.0.0.1:1 cannot be reached: Connection refused; check delivery.smtp.server" in sent.said[2]
-    assert sent.said[3].startswith(f"not delivered to slack {url}: http://{late}")
+    assert sent.lines[0].startswith(f"not delivered to a@example.org: {late}")
+    assert sent.lines[1].startswith(f"not delivered to b@example.org: {late}")
+    assert "127.0.0.1:1 cannot be reached: Connection refused; check delivery.smtp.server" in sent.lines[2]
+    assert sent.lines[3].startswith(f"not delivered to slack {url}: http://{late}")
 
 
 @pytest.mark.parametrize("first", [b"220-", b"HTTP/1.1 200 OK\r\nX-Slow: "])
@@ -328,7 +334,7 @@ def test_a_server_that_sends_a_byte_now_and_then_is_given_up(folder: Path, tmp_p
         channel = Mail("a@example.org", by) if first.startswith(b"220") else Post("slack", url, NOT_TLS)
         sent = Sent(folder, [to(channel)], attempts=2, timeout=1.0)
         assert sent.send() == Delivered(0, 0, 1)
-    assert f"{slow} did not take it within 1 s (delivery.timeout)" in sent.said[0]
+    assert f"{slow} did not take it within 1 s (delivery.timeout)" in sent.lines[0]
     assert len(sent.pauses) == 1, "it is tried again"
 
 
@@ -340,26 +346,26 @@ def test_an_encrypted_connection_and_a_password(folder: Path, box: MailBox, tmp_
     authority.issue_cert("localhost").configure_cert(offered)
     authority.configure_trust(trusted)
 
-    def tell(address: str, tls: ssl.SSLContext) -> str:
+    def delivery_line(address: str, tls: ssl.SSLContext) -> str:
         by = MailServer(address, "liveness@example.org", "starttls", tls, "liveness", password)
         sent = Sent(folder, [to(Mail("boss@example.org", by))], attempts=1)
         sent.send()
         (folder / "deliveries.json").unlink()
-        return sent.said[0].removeprefix("not delivered to boss@example.org: ")
+        return sent.lines[0].removeprefix("not delivered to boss@example.org: ")
 
     with mail_server(box, offered, login=True) as address:
-        assert tell(address, trusted) == "delivered to boss@example.org"
+        assert delivery_line(address, trusted) == "delivered to boss@example.org"
         assert box.users == ["liveness"]
-        untrusted = tell(address, ssl.create_default_context())
+        untrusted = delivery_line(address, ssl.create_default_context())
         assert untrusted.startswith(f"the certificate of {address} cannot be trusted: unable to get local issuer")
         password.write_text("wrong-one")
-        refused = tell(address, trusted)
+        refused = delivery_line(address, trusted)
         assert refused.startswith(f"{address} refused user name or password (delivery.smtp): 535")
         assert "wrong-one" not in refused
     with mail_server(box) as address:
-        assert "STARTTLS" in tell(address, trusted)
+        assert "STARTTLS" in delivery_line(address, trusted)
         password.unlink()
-        assert "does not exist" in tell(address, trusted)
+        assert "does not exist" in delivery_line(address, trusted)
 
 
 def test_a_damaged_record_sends_nothing(folder: Path, box: MailBox, server: MailServer) -> None:
@@ -429,15 +435,15 @@ def test_the_command_sends_the_last_report_and_its_code_says_who_has_it(
     """1 and the reason where somebody does not, then 0, and nothing twice."""
     hook.answers = [(403, {}, "invalid_token")]
     with command("deliver") as refused:
-        said, complained = refused.communicate(timeout=120)
-    assert (refused.returncode, said) == (1, "")
-    assert f"not delivered to slack {url}: " in complained
-    assert "answered 403 invalid_token" in complained
-    assert "Error: 1 not delivered; `topic-liveness deliver` tries them again" in complained
-    assert SECRET not in complained
-    for told in (f"delivered to slack {url}\n", "1 delivered before, not sent again\n"):
+        output, errors = refused.communicate(timeout=120)
+    assert (refused.returncode, output) == (1, "")
+    assert f"not delivered to slack {url}: " in errors
+    assert "answered 403 invalid_token" in errors
+    assert "Error: 1 not delivered; `topic-liveness deliver` tries them again" in errors
+    assert SECRET not in errors
+    for expected in (f"delivered to slack {url}\n", "1 delivered before, not sent again\n"):
         with command("deliver") as done:
-            assert done.communicate(timeout=120) == (told, "")
+            assert done.communicate(timeout=120) == (expected, "")
         assert done.returncode == 0
     assert len(hook.bodies) == 2
 
@@ -453,18 +459,18 @@ def test_a_delivery_that_is_terminated_says_one_line(
             while not record.exists():
                 assert waiting.poll() is None
             waiting.send_signal(signal.SIGTERM)
-            said, complained = waiting.communicate(timeout=120)
-    assert (waiting.returncode, said) == (143, "")
-    assert complained == "terminated: run it again, what was delivered is not sent again\n"
+            output, errors = waiting.communicate(timeout=120)
+    assert (waiting.returncode, output) == (143, "")
+    assert errors == "terminated: run it again, what was delivered is not sent again\n"
     assert outcome(record.read_bytes()) == (1, None)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [(None, "cannot be read: No such file or directory"), ("{", "is no report of this version (no JSON)")],
 )
 def test_what_is_no_report_is_not_sent(
-    command: Callable[..., subprocess.Popen[str]], tmp_path: Path, text: str | None, told: str
+    command: Callable[..., subprocess.Popen[str]], tmp_path: Path, text: str | None, problem: str
 ) -> None:
     """The message names the file and the next step."""
     other = tmp_path / "other"
@@ -472,10 +478,10 @@ def test_what_is_no_report_is_not_sent(
     if text is not None:
         (other / "liveness.json").write_text(text)
     with command("deliver", "--report", str(other)) as refused:
-        _, complained = refused.communicate(timeout=120)
+        _, errors = refused.communicate(timeout=120)
     assert refused.returncode == 2
-    assert f"{other / 'liveness.json'} {told}" in complained
-    assert "topic-liveness report" in complained
+    assert f"{other / 'liveness.json'} {problem}" in errors
+    assert "topic-liveness report" in errors
 
 
 def test_a_report_as_it_is_written_can_be_sent(tmp_path: Path, box: MailBox, server: MailServer) -> None:
@@ -491,7 +497,7 @@ def test_a_report_as_it_is_written_can_be_sent(tmp_path: Path, box: MailBox, ser
 
 
 @pytest.mark.parametrize(("died", "code"), [(2, ExitCode.DIED), (0, ExitCode.DONE)])
-def test_the_exit_code_tells_whether_anything_died(tmp_path: Path, died: int, code: ExitCode) -> None:
+def test_the_exit_code_shows_whether_anything_died(tmp_path: Path, died: int, code: ExitCode) -> None:
     """Where that is asked for, as cron may: with a code of its own, which no failure has."""
     folder = write_report(tmp_path / "reports" / "2026-03-03", died=died)
     settings = load_settings(with_clusters=False)
@@ -502,7 +508,7 @@ def test_the_exit_code_tells_whether_anything_died(tmp_path: Path, died: int, co
 def test_a_report_that_is_not_delivered_ends_with_1_also_where_something_died(
     tmp_path: Path, folder: Path, hook: Hook, url: Path
 ) -> None:
-    """The failure is told, since somebody has to fix it."""
+    """The failure is reported, since somebody has to fix it."""
     hook.answers = [(410, {}, "gone")]
     config = tmp_path / "prod.yaml"
     config.write_text(json.dumps({"delivery": {"recipients": [{"webhook": {"file": str(url)}}]}}))
@@ -513,11 +519,11 @@ def test_a_report_that_is_not_delivered_ends_with_1_also_where_something_died(
 
 def test_a_past_week_is_not_the_last_report(tmp_path: Path) -> None:
     """What `deliver` sends is of the newest day; the folder that was written last is of the run that has just ended."""
-    newest, past = (write_report(tmp_path / "reports" / day) for day in ("2026-03-03", "2026-02-23"))
-    for folder, written in ((newest, 2000.0), (past, 3000.0)):
+    newest, earlier = (write_report(tmp_path / "reports" / day) for day in ("2026-03-03", "2026-02-23"))
+    for folder, written in ((newest, 2000.0), (earlier, 3000.0)):
         os.utime(folder / "liveness.json", (written, written))
     assert last_dated(tmp_path / "reports") == newest
-    assert last_written(tmp_path / "reports") == past
+    assert last_written(tmp_path / "reports") == earlier
 
 
 NOW = datetime(2026, 3, 12, tzinfo=UTC).timestamp()
@@ -530,7 +536,7 @@ def test_a_week_is_named_by_its_begin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "as_of", "told"),
+    ("since", "as_of", "problem"),
     [
         ("2026-03-02", "2026-03-09", "--since and --as-of both name the week"),
         ("last week", None, "must be an ISO 8601 moment such as 2026-02-23, got 'last week'"),
@@ -538,9 +544,9 @@ def test_a_week_is_named_by_its_begin() -> None:
         ("9999-12-31", None, "must be"),
     ],
 )
-def test_what_names_no_past_week_is_refused(since: str, as_of: str | None, told: str) -> None:
+def test_what_names_no_past_week_is_refused(since: str, as_of: str | None, problem: str) -> None:
     """The message names the option, the rule and the value."""
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=problem):
         week_end(since, as_of, NOW)
 
 

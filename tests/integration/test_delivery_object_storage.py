@@ -25,7 +25,7 @@ from tests.s3 import SECRET, S3Server, s3_for_all
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """One server for all tests of this file, and an environment that tells of it."""
+    """One server for all tests of this file, and an environment that names it."""
     with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
@@ -56,7 +56,7 @@ def deliver(config: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_the_last_report_is_sent_once_and_its_record_lies_beside_it(
     server: S3Server, config: Path, hook: Hook, tmp_path: Path
 ) -> None:
-    """A failed try is told with the next one; what was taken is not sent again; the exporter reads who got it."""
+    """A failed try is reported with the next one; what was taken is not sent again; the exporter reads who got it."""
     reports = server.folder_of("sent") / "published" / "reports"
     write_report(reports / "2026-02-24")
     write_report(reports / "2026-03-03")
@@ -86,7 +86,7 @@ def test_pages_of_the_report_are_read_from_there_and_none_from_outside(server: S
     assert pages == {"team-a": folder / "owners/a.html", "team-b": None, "team-d": None}
 
 
-def test_the_exit_code_of_a_report_there_tells_whether_anything_died(server: S3Server, config: Path) -> None:
+def test_the_exit_code_of_a_report_there_shows_whether_anything_died(server: S3Server, config: Path) -> None:
     """Read from the report that was just written."""
     write_report(server.folder_of("sent") / "published" / "reports" / "2026-03-10")
     settings = load_settings(config, None, os.environ, with_clusters=False)

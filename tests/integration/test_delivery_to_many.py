@@ -80,7 +80,7 @@ def test_an_address_that_a_server_cannot_write_costs_its_own_mail_alone(folder: 
     """Without SMTPUTF8 a server takes ASCII only."""
     sent = Sent(folder, all_of(server, "a-team", "müller", "payments"), attempts=1)
     assert sent.send() == Delivered(2, 0, 1)
-    [problem] = [line for line in sent.said if line.startswith("not delivered")]
+    [problem] = [line for line in sent.lines if line.startswith("not delivered")]
     assert re.search(r"müller@example\.org: \S+ takes no address with letters such as those of müller", problem)
 
 
@@ -93,7 +93,7 @@ def test_a_server_whose_name_is_none_is_a_problem_of_one_line(folder: Path) -> N
     nowhere = MailServer("smtp..example.org", "liveness@example.org", "none", NOT_TLS)
     sent = Sent(folder, all_of(nowhere, "boss"), attempts=1)
     assert sent.send() == Delivered(0, 0, 1)
-    assert "smtp..example.org:25 cannot be reached: " in sent.said[-1]
+    assert "smtp..example.org:25 cannot be reached: " in sent.lines[-1]
 
 
 def test_a_card_of_a_bad_week_fits_into_teams() -> None:

@@ -87,13 +87,13 @@ def demo_until(folder: Path, line: str, *options: str) -> Iterator[subprocess.Po
         stuck.start()
         try:
             assert demo.stdout is not None
-            said = []
+            lines = []
             for text in demo.stdout:
-                said.append(text)
+                lines.append(text)
                 if text.startswith(line):
                     break
             else:
-                pytest.fail(f"the demo ended before {line!r}: {''.join(said)}")
+                pytest.fail(f"the demo ended before {line!r}: {''.join(lines)}")
             yield demo
         finally:
             stuck.cancel()
@@ -106,7 +106,7 @@ def empty_panels(ask: Ask) -> dict[str, str]:
     filled = {
         (query.dashboard, query.title)
         for query in TARGETS
-        if ask("query", query=query.asked(), time=up["value"][1])["result"]
+        if ask("query", query=query.as_sent(), time=up["value"][1])["result"]
     }
     return {
         f"{name}: {panel['title']}": panel["fieldConfig"]["defaults"]["noValue"]
@@ -131,9 +131,9 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
         web = yaml.safe_load((folder / "config.yaml").read_text())["web"]["listen"]
         with scraping(web, tmp_path) as ask:
             assert demo.stdout is not None
-            said = ""
+            output = ""
             for line in demo.stdout:
-                said += line
+                output += line
                 if line.startswith("The broker, the live producers and the exporter run until Ctrl-C"):
                     break
             deadline = time.monotonic() + PATIENCE_SECONDS
@@ -141,18 +141,18 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
             while unexplained(empty := empty_panels(ask)) and time.monotonic() < deadline:
                 time.sleep(1)
         demo.send_signal(signal.SIGINT)
-        assert demo.wait() == 0, said
-    assert re.search(r"^PASS: the verdicts of \d+ topics and \d+ partitions are right$", said, re.MULTILINE), said
+        assert demo.wait() == 0, output
+    assert re.search(r"^PASS: the verdicts of \d+ topics and \d+ partitions are right$", output, re.MULTILINE), output
     assert not unexplained(empty), empty
     assert not {"unknown", "not known"} & set(empty.values())
-    assert "orders/7" in said
+    assert "orders/7" in output
     config = yaml.safe_load((folder / "config.yaml").read_text())
     bootstrap, web = config["clusters"][0]["kafka"]["bootstrap.servers"], config["web"]["listen"]
     for where in (f"http://{web}/metrics", bootstrap, str(folder / "history")):
-        assert where in said
+        assert where in output
     for form in ("html", "md", "json"):
         (report,) = (folder / "history" / "published" / "reports").glob(f"*/liveness.{form}")
-        assert str(report) in said
+        assert str(report) in output
         assert "payments-legacy" in report.read_text()
     assert json.loads((folder / "history" / "published" / "current.json").read_text())["rows"] > 0
     assert sorted(log.name for log in (folder / "logs").iterdir()) == [

@@ -88,7 +88,7 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
     return Doctor(tmp_path, capsys)
 
 
-def said(findings: list[dict[str, Any]], check: str) -> list[tuple[str, str]]:
+def findings_of(findings: list[dict[str, Any]], check: str) -> list[tuple[str, str]]:
     """Severity and text of what one check found."""
     return [(each["severity"], each["what"]) for each in findings if each["check"] == check]
 
@@ -138,7 +138,7 @@ class Behind(SystemClock):
         return super().now() - self.SECONDS
 
 
-def test_offsets_that_consumers_commit_tell_a_brokers_clock(
+def test_offsets_that_consumers_commit_show_a_brokers_clock(
     workbench: Workbench, doctor: Doctor, tmp_path: Path
 ) -> None:
     """Brokers stamp them by their own clock, the same as ours or not; the topic itself is stamped by its producers."""
@@ -170,12 +170,12 @@ def test_offsets_that_consumers_commit_tell_a_brokers_clock(
     assert float(bounds[1]) <= Behind.SECONDS <= float(bounds[2])
     assert differs.severity is Severity.WARNING
     assert differs.fix is not None and differs.fix.startswith("keep both clocks by NTP")
-    [(severity, what)] = said(found, "clocks")
+    [(severity, what)] = findings_of(found, "clocks")
     assert severity == "ok"
     assert re.fullmatch(r"the clock of broker 1 is between \S+ s behind and \S+ s ahead of this host's", what)
 
 
-def test_what_costs_data_is_said_with_its_price_and_its_mending(workbench: Workbench, doctor: Doctor) -> None:
+def test_what_costs_data_is_reported_with_its_price_and_its_mending(workbench: Workbench, doctor: Doctor) -> None:
     """A record from tomorrow, short retention, a pattern for nothing, an address of nobody: exit code 1."""
     workbench.create("day-ahead", config={**workbench.everlasting, "retention.ms": "86400000"})
     workbench.write([("day-ahead", 0, time.time() + 86_400)])
@@ -183,13 +183,13 @@ def test_what_costs_data_is_said_with_its_price_and_its_mending(workbench: Workb
     code, text = doctor.examine(properties, "day-ahead", "yesterday.*", timeout="5s")
     assert code == 1
     found = json.loads(text)
-    assert ("warning", "records from the future in 1 topic: day-ahead") in said(found, "timestamps")
-    assert ("note", "records dated more than a day ahead are accepted by 1 topic: day-ahead") in said(
+    assert ("warning", "records from the future in 1 topic: day-ahead") in findings_of(found, "timestamps")
+    assert ("note", "records dated more than a day ahead are accepted by 1 topic: day-ahead") in findings_of(
         found, "timestamps"
     )
-    assert said(found, "retention") == [("note", "1 topic kept for under 14 d (down to 1 d): day-ahead")]
-    assert ("warning", "topics.include 'yesterday.*' matches no visible topic") in said(found, "rights")
-    [(severity, what), _] = said(found, "listeners")
+    assert findings_of(found, "retention") == [("note", "1 topic kept for under 14 d (down to 1 d): day-ahead")]
+    assert ("warning", "topics.include 'yesterday.*' matches no visible topic") in findings_of(found, "rights")
+    [(severity, what), _] = findings_of(found, "listeners")
     assert severity == "warning"
     assert what.startswith("bootstrap.servers names 127.0.0.1:1: no broker of 127.0.0.1:1 answered within 5 s")
     assert all(each["costs"] and each["fix"] for each in found if each["severity"] in ("warning", "error"))
@@ -201,18 +201,18 @@ def test_what_is_the_future_is_what_is_configured(workbench: Workbench, doctor: 
     workbench.write([("day-allowed", 0, time.time() + 86_400)])
     doctor.further = {"poll": {"future_slack": "2d"}, "groups": {"enabled": False}}
     found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, "day-allowed")
-    assert said(found, "poll")
-    assert not [what for _, what in said(found, "timestamps") if "from the future" in what]
+    assert findings_of(found, "poll")
+    assert not [what for _, what in findings_of(found, "timestamps") if "from the future" in what]
 
 
-def test_what_a_broker_says_it_speaks_tells_its_age(kafka: Kafka) -> None:
+def test_what_a_broker_says_it_speaks_shows_its_age(kafka: Kafka) -> None:
     """ListOffsets 7 brings MAX_TIMESTAMP (3.0), 8 earliest-local (3.5), 9 latest-tiered (3.9)."""
     spoken = {"2.8.2": 6, "3.7.2": 8, "3.9.2": 9}.get(kafka.version, 11)
     reached = check_address({}, kafka.bootstrap, request_timeout=20.0)
     assert reached == ConnectResult(visible_topics=reached.visible_topics, list_offsets_version=spoken)
 
 
-def test_a_broker_before_3_0_is_told_with_what_is_lost(brokers: Any, doctor: Doctor) -> None:
+def test_a_broker_before_3_0_is_reported_with_what_is_lost(brokers: Any, doctor: Doctor) -> None:
     """By what it speaks where no partition's answers have proved it yet, and by them where they have."""
     kafka = Kafka("2.8.2", brokers["2.8.2"].bootstrap)
     kafka.create("antique", 2)
@@ -248,10 +248,10 @@ def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(sec
     properties = secured.by_password(user="patient")
     await_that(lambda: check_address(properties, secured.address("PASSWORD"), request_timeout=30).visible_topics == 1)
     found = doctor.findings(properties, "doctored", "hidden")
-    assert said(found, "connection")[0][1].endswith(", by SASL_SSL")
-    listed = "1 topic visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed"
-    assert said(found, "rights") == [
-        ("ok", f"Describe on topics: {listed}"),
+    assert findings_of(found, "connection")[0][1].endswith(", by SASL_SSL")
+    counts = "1 topic visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed"
+    assert findings_of(found, "rights") == [
+        ("ok", f"Describe on topics: {counts}"),
         ("error", "Describe is missing on 1 topic that topics.include names: hidden"),
         ("warning", "DescribeConfigs is missing on 1 topic: doctored"),
     ]
@@ -268,26 +268,28 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     # Without a group there is no coordinator to ask about the right on groups.
     commit(secured.bench, "doctored", {"orders": 0})
     found = doctor.findings(properties, "orders")
-    assert [severity for severity, _ in said(found, "rights")] == ["ok"]
-    assert [severity for severity, _ in said(found, "poll")] == ["ok"]
-    assert [severity for severity, _ in said(found, "groups")] == ["ok", "note"], "the right on groups is another"
+    assert [severity for severity, _ in findings_of(found, "rights")] == ["ok"]
+    assert [severity for severity, _ in findings_of(found, "poll")] == ["ok"]
+    assert [severity for severity, _ in findings_of(found, "groups")] == ["ok", "note"], (
+        "the right on groups is another"
+    )
     fix = next(each["fix"] for each in found if each["what"] == "without Describe on all groups some may be hidden")
     assert "--operation Describe --group '*' (docs/security.md)" in fix
     secured.grant("entitled", documented_group_rights(), ResourceType.GROUP)
-    await_that(lambda: len(said(doctor.findings(properties, "orders"), "groups")) == 1)
+    await_that(lambda: len(findings_of(doctor.findings(properties, "orders"), "groups")) == 1)
 
 
 def test_what_inspections_need_is_checked_where_they_are_wanted(
     secured: Secured, doctor: Doctor, workbench: Workbench
 ) -> None:
-    """Without their rights both are named with the command that grants them; where all is told it says of how much."""
+    """Without their rights both are named with the command that grants them; where all is answered, how much it was."""
     secured.add_user("entitled")
     secured.grant("entitled", documented_rights())
     properties = secured.by_password(user="entitled")
     await_that(lambda: bool(check_address(properties, secured.address("PASSWORD"), request_timeout=30).visible_topics))
     doctor.further = {"inspection": {"producers": True, "log_sizes": True}}
     found = doctor.findings(properties, "orders")
-    assert said(found, "inspection") == [
+    assert findings_of(found, "inspection") == [
         ("warning", "log-dirs unauthorized: no answer for 1 of 1, at broker 1"),
         ("warning", "producers unauthorized: no answer for 1 of 1, at broker 1"),
     ]
@@ -297,13 +299,13 @@ def test_what_inspections_need_is_checked_where_they_are_wanted(
     workbench.create(topic, 3)
     found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, topic)
     workbench.delete(topic)
-    told = "brokers list the sizes of 3 replicas and the producers of 3 partitions"
-    assert said(found, "inspection") == [("ok", told)]
+    message = "brokers list the sizes of 3 replicas and the producers of 3 partitions"
+    assert findings_of(found, "inspection") == [("ok", message)]
     doctor.further = {}
-    assert said(doctor.findings({"bootstrap.servers": workbench.bootstrap}, ".*"), "inspection") == []
+    assert findings_of(doctor.findings({"bootstrap.servers": workbench.bootstrap}, ".*"), "inspection") == []
 
 
-def test_an_address_whose_certificate_has_expired_is_told_in_the_same_words_as_by_a_poll(secured: Secured) -> None:
+def test_an_address_whose_certificate_has_expired_is_reported_in_the_same_words_as_by_a_poll(secured: Secured) -> None:
     """Each address is asked alone: that another one of the broker answers does not hide it."""
     address = secured.address("EXPIRED")
     reached = check_address(secured.by_certificate(), address, request_timeout=30.0)
@@ -325,7 +327,7 @@ def test_a_password_in_a_configuration_that_all_may_read_is_warned_of(secured: S
     assert SECRET not in text
 
 
-def test_a_refused_password_is_told_once_and_not_shown(secured: Secured, doctor: Doctor, tmp_path: Path) -> None:
+def test_a_refused_password_is_reported_once_and_not_shown(secured: Secured, doctor: Doctor, tmp_path: Path) -> None:
     """In the exporter's words; no address is tried again with it, and a file that all may read is warned of."""
     secret = tmp_path / "password"
     secret.write_text(WRONG)

@@ -73,28 +73,28 @@ def test_a_share_moves(cluster: FakeCluster, asking: Asking) -> None:
     """A tenth of the partitions gains a record of now, the others none."""
     keys = [(topic, number) for topic in ("bench-0000", "bench-0001") for number in range(10)]
     before = {key: asking.offset(*key, LATEST) for key in keys}
-    told = time.time() * 1000
-    cluster.tell("move", 0.1)
+    moved_at = time.time() * 1000
+    cluster.command("move", 0.1)
     moved = [key for key in keys if asking.offset(*key, LATEST) == before[key] + 1]
     assert len(moved) == 2
-    assert all(told - 1 <= asking.newest(*key) <= time.time() * 1000 for key in moved)
-    assert all(asking.newest(*key) < told for key in keys if key not in moved)
+    assert all(moved_at - 1 <= asking.newest(*key) <= time.time() * 1000 for key in moved)
+    assert all(asking.newest(*key) < moved_at for key in keys if key not in moved)
 
 
 def test_it_moves_by_itself(cluster: FakeCluster, asking: Asking) -> None:
-    """At the interval it was told, until it is told another."""
-    cluster.tell("every", 0.01, 1)
+    """At the interval of the last command, until the next one."""
+    cluster.command("every", 0.01, 1)
     end = asking.offset("bench-0000", 0, LATEST)
     Workbench.until(lambda: asking.offset("bench-0000", 0, LATEST) > end + 5)
-    cluster.tell("every", 0.01, 0)
+    cluster.command("every", 0.01, 0)
     end = asking.offset("bench-0000", 0, LATEST)
-    cluster.tell("move", 1)
+    cluster.command("move", 1)
     assert asking.offset("bench-0000", 0, LATEST) == end + 1
 
 
 def test_a_partition_is_what_it_was_set_to(cluster: FakeCluster, asking: Asking) -> None:
     """Log start, end, newest timestamp, and the record at a time, by both calls."""
-    cluster.tell("set", "bench-0000", 5, 40, 50, 1_700_000_000_000)
+    cluster.command("set", "bench-0000", 5, 40, 50, 1_700_000_000_000)
     assert asking.offset("bench-0000", 5, EARLIEST) == asking.for_time("bench-0000", 5, -2) == 40
     assert asking.offset("bench-0000", 5, LATEST) == asking.for_time("bench-0000", 5, -1) == 50
     assert asking.offset("bench-0000", 5, MAX_TIMESTAMP) == 49
@@ -105,17 +105,17 @@ def test_a_partition_is_what_it_was_set_to(cluster: FakeCluster, asking: Asking)
 
 def test_an_empty_partition_has_no_newest_record(cluster: FakeCluster, asking: Asking) -> None:
     """Where log start and end are the same."""
-    cluster.tell("set", "bench-0000", 6, 40, 40, 1_700_000_000_000)
+    cluster.command("set", "bench-0000", 6, 40, 40, 1_700_000_000_000)
     assert (asking.offset("bench-0000", 6, MAX_TIMESTAMP), asking.newest("bench-0000", 6)) == (-1, -1)
 
 
 def test_answers_can_differ(cluster: FakeCluster, asking: Asking) -> None:
     """One look-up after the other, until the row counts again."""
     end = asking.offset("bench-0000", 7, LATEST)
-    cluster.tell("answer", "bench-0000", 7, -1, 100, 200)
+    cluster.command("answer", "bench-0000", 7, -1, 100, 200)
     assert [asking.offset("bench-0000", 7, LATEST), asking.for_time("bench-0000", 7, -1)] == [100, 200]
     assert asking.offset("bench-0000", 7, LATEST) == 100
-    cluster.tell("answer", "bench-0000", 7, -1)
+    cluster.command("answer", "bench-0000", 7, -1)
     assert asking.offset("bench-0000", 7, LATEST) == end
 
 
@@ -123,7 +123,7 @@ def test_a_partition_changes_its_leader(cluster: FakeCluster, asking: Asking) ->
     """A client that knows the former one is refused, until it asks for metadata."""
     end = asking.offset("bench-0000", 8, LATEST)
     leader = asking.admin.list_topics("bench-0000", timeout=10).topics["bench-0000"].partitions[8].leader
-    cluster.tell("lead", "bench-0000", 8, (leader + 1) % 3)
+    cluster.command("lead", "bench-0000", 8, (leader + 1) % 3)
     with pytest.raises(KafkaException, match="FENCED_LEADER_EPOCH"):
         asking.offset("bench-0000", 8, LATEST)
     asking.admin.list_topics(timeout=10)
@@ -132,13 +132,13 @@ def test_a_partition_changes_its_leader(cluster: FakeCluster, asking: Asking) ->
 
 def test_topics_come_and_go(cluster: FakeCluster, asking: Asking) -> None:
     """One that was made again has its first records."""
-    cluster.tell("create", "gone", 2)
-    cluster.tell("set", "gone", 1, 0, 9, 1_700_000_000_000)
-    cluster.tell("delete", "gone")
+    cluster.command("create", "gone", 2)
+    cluster.command("set", "gone", 1, 0, 9, 1_700_000_000_000)
+    cluster.command("delete", "gone")
     assert "gone" not in asking.admin.list_topics(timeout=10).topics
-    cluster.tell("create", "gone", 2)
+    cluster.command("create", "gone", 2)
     assert Asking(cluster.bootstrap).offset("gone", 1, LATEST) == 3
-    cluster.tell("delete", "gone")
+    cluster.command("delete", "gone")
 
 
 def test_groups_have_committed(asking: Asking) -> None:
@@ -148,8 +148,8 @@ def test_groups_have_committed(asking: Asking) -> None:
     }
     described = asking.admin.describe_consumer_groups(["group-0003"])["group-0003"].result(10)
     assert described.group_id == "group-0003"
-    asked = [ConsumerGroupTopicPartitions("group-0003")]
-    committed = asking.admin.list_consumer_group_offsets(asked)["group-0003"].result(10).topic_partitions
+    requests = [ConsumerGroupTopicPartitions("group-0003")]
+    committed = asking.admin.list_consumer_group_offsets(requests)["group-0003"].result(10).topic_partitions
     assert {(each.topic, each.partition, each.offset) for each in committed} == {
         ("bench-0000", 9, 1),
         ("bench-0001", 0, 1),
@@ -160,6 +160,6 @@ def test_groups_have_committed(asking: Asking) -> None:
 def test_a_command_that_cannot_be_done_is_refused(cluster: FakeCluster) -> None:
     """The error says which and why."""
     with pytest.raises(ValueError, match='there is no partition 10 of "bench-0000"'):
-        cluster.tell("set", "bench-0000", 10, 0, 1, 1)
+        cluster.command("set", "bench-0000", 10, 0, 1, 1)
     with pytest.raises(ValueError, match='"stop": there is no such command'):
-        cluster.tell("stop")
+        cluster.command("stop")

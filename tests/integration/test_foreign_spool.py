@@ -18,7 +18,7 @@ from tests.integration.serving import Exporter, until
 ROW = Window("default", "orders", "id", 0, 300.0, 600.0, "e", "poll", records=1, last_advance=400.0, end_offset=1)
 
 
-def test_serve_starts_says_each_and_ends_when_told(tmp_path: Path) -> None:
+def test_serve_starts_names_each_and_ends_when_asked_to(tmp_path: Path) -> None:
     """Pipe, socket, device, folder, dead links, foreign columns and a torn file are each named once.
 
     What a killed exporter left unfinished is removed and counted.

@@ -54,8 +54,8 @@ class Watched:
         return found[0] if found else None
 
 
-def test_the_documented_right_shows_every_group(secured: Secured, told: Callable[[], list[str]]) -> None:
-    """All are told, it is known how many read a topic, and there is nothing to warn of."""
+def test_the_documented_right_shows_every_group(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
+    """All are shown, it is known how many read a topic, and there is nothing to warn of."""
     watched = Watched(secured, "sees-all")
     secured.grant("sees-all", documented_group_rights(), ResourceType.GROUP)
     secured.bench.until(lambda: watched.swept.attempt().all_visible is True)
@@ -66,12 +66,14 @@ def test_the_documented_right_shows_every_group(secured: Secured, told: Callable
     assert sweep.complete
     assert watched.counted(COUNT) == "2"
     assert watched.counted('topic_liveness_groups_all_visible{kafka_cluster="test"}') == "1.0"
-    assert told() == []
+    assert logged_warnings() == []
     watched.swept.close()
 
 
-def test_groups_without_the_right_are_absent_and_that_is_said(secured: Secured, told: Callable[[], list[str]]) -> None:
-    """The one allowed is told; others may be hidden, so nobody knows how many read a topic. One line says so."""
+def test_groups_without_the_right_are_absent_and_that_is_logged(
+    secured: Secured, logged_warnings: Callable[[], list[str]]
+) -> None:
+    """The one allowed is shown; others may be hidden, so nobody knows how many read a topic. One line says so."""
     watched = Watched(secured, "sees-one")
     secured.grant("sees-one", [(AclOperation.DESCRIBE, "allowed")], ResourceType.GROUP)
     secured.bench.until(lambda: set(watched.sweep().groups) == {"allowed"})
@@ -80,7 +82,7 @@ def test_groups_without_the_right_are_absent_and_that_is_said(secured: Secured, 
     assert watched.counted(COUNT) is None
     assert watched.counted('topic_liveness_groups_all_visible{kafka_cluster="test"}') == "0.0"
     line = "cluster test: consumer groups may be hidden, so it is unknown how many read a topic"
-    assert told() == [f"{line}; next step: grant DESCRIBE on groups"]
+    assert logged_warnings() == [f"{line}; next step: grant DESCRIBE on groups"]
     watched.swept.close()
 
 

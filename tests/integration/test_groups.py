@@ -174,19 +174,19 @@ def test_lag_counts_offsets_of_compacted_records(workbench: Workbench, swept: Sw
 
 def test_topics_and_groups_that_are_gone_leave_no_series(workbench: Workbench, swept: Swept, name: str) -> None:
     """Offsets of a deleted topic and groups that are gone leave no series; those of others stay."""
-    kept, gone = f"{name}-kept", f"{name}-gone"
-    for topic in (kept, gone):
+    kept_topic, gone_topic = f"{name}-kept", f"{name}-gone"
+    for topic in (kept_topic, gone_topic):
         workbench.create(topic)
         workbench.write([(topic, 0, DAY_AGO)] * 4)
-    offsets = {TopicPartition(kept, 0): 1, TopicPartition(gone, 0): 2}
+    offsets = {TopicPartition(kept_topic, 0): 1, TopicPartition(gone_topic, 0): 2}
     first, second = f"{name}-first", f"{name}-second"
     for group in (first, second):
         commit(workbench.bootstrap, group, offsets)
     assert {group: len(at) for group, at in swept.positions().items()} == {first: 2, second: 2}
-    assert f'kafka_topic_consumergroups{{kafka_cluster="test",topic="{gone}"}} 2' in swept.shown()
-    workbench.delete(gone)
-    assert set(swept.positions()[first]) == {TopicPartition(kept, 0)}
-    assert f'"{gone}"' not in swept.shown()
+    assert f'kafka_topic_consumergroups{{kafka_cluster="test",topic="{gone_topic}"}} 2' in swept.shown()
+    workbench.delete(gone_topic)
+    assert set(swept.positions()[first]) == {TopicPartition(kept_topic, 0)}
+    assert f'"{gone_topic}"' not in swept.shown()
     forget(workbench, first)
     assert list(swept.positions()) == [second]
     assert f'"{first}"' not in swept.shown()
@@ -194,13 +194,13 @@ def test_topics_and_groups_that_are_gone_leave_no_series(workbench: Workbench, s
     assert swept.positions() == {}
     with sweeping(workbench.bootstrap, f"{name}.*", groups=".*") as everyone:
         everyone.sweep()  # that nobody reads a topic is known where no group on the shared broker is left out
-        assert f'kafka_topic_consumergroups{{kafka_cluster="test",topic="{kept}"}} 0' in everyone.shown()
-    commit(workbench.bootstrap, first, {TopicPartition(kept, 0): 4})
-    assert swept.positions() == {first: {TopicPartition(kept, 0): GroupPartition(4, lag=0, lost=0)}}
+        assert f'kafka_topic_consumergroups{{kafka_cluster="test",topic="{kept_topic}"}} 0' in everyone.shown()
+    commit(workbench.bootstrap, first, {TopicPartition(kept_topic, 0): 4})
+    assert swept.positions() == {first: {TopicPartition(kept_topic, 0): GroupPartition(4, lag=0, lost=0)}}
 
 
 def test_a_group_without_a_name_costs_only_itself(workbench: Workbench, name: str) -> None:
-    """Kafka takes its offsets for the sake of old clients, librdkafka asks for none: it is counted, others are told."""
+    """Kafka takes its offsets for the sake of old clients, librdkafka asks for none: it is counted, others shown."""
     workbench.create(name)
     workbench.write([(name, 0, DAY_AGO)] * 4)
     key = TopicPartition(name, 0)
@@ -274,8 +274,8 @@ def test_any_text_may_be_a_name(workbench: Workbench, swept: Swept, name: str) -
     )
 
 
-def test_groups_are_told_by_every_version(kafka: Kafka) -> None:
-    """Groups of brokers from 2.8 on are told, with lag."""
+def test_groups_are_reported_by_every_version(kafka: Kafka) -> None:
+    """Groups of brokers from 2.8 on are shown, with lag."""
     group = topic = f"grouped-{kafka.version}"
     kafka.create(topic)
     kafka.write([(topic, 0, DAY_AGO)] * 3)
@@ -324,17 +324,17 @@ def test_kafkas_own_tool_prints_the_same(
         offsets, states = (each.result() for each in printed)
     producer.abort_transaction(30)
     assert set(sweep.groups) == {*groups, classic, new}
-    told = {
+    by_tool = {
         (group, TopicPartition(topic, int(number))): (int(offset), int(end), int(lag))
         for group, topic, number, offset, end, lag, *_ in (line for line in offsets if len(line) == 9)
         if group in sweep.groups and offset != "-"
     }
-    assert told == {
+    assert by_tool == {
         (group, key): (at.committed, at.committed + (at.lag or 0), at.lag)
         for group, known in sweep.groups.items()
         for key, at in known.partitions.items()
     }
-    assert len(told) >= 4 * len(groups) + 2
+    assert len(by_tool) >= 4 * len(groups) + 2
     assert {line[0]: (STATES[line[-2]], int(line[-1])) for line in states if line and line[0] in sweep.groups} == {
         group: (known.state, known.members) for group, known in sweep.groups.items()
     }

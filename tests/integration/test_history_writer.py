@@ -36,7 +36,7 @@ def write(broker: Broker, topic: str) -> None:
 
 
 def polled(exporter: Exporter, topic: str, offset: int) -> bool:
-    """Tell whether a poll saw this end offset."""
+    """Return whether a poll saw this end offset."""
     return exporter.value("kafka_topic_partition_current_offset", topic=topic) == offset
 
 
@@ -93,15 +93,15 @@ def test_a_killed_writer_costs_nothing(tmp_path: Path, broker: Broker, topic: st
             until(lambda: (exporter.value(failures, reason=KILLED) or 0) > 0, "the failure counted by reason")
         until(lambda: records(exporter, topic) == [1], "the window in the spool")
         assert exporter.end() == 0, exporter.log.read_text()
-        assert records(exporter, topic) == [1], "nothing is told twice"
-        said = exporter.log.read_text()
-        assert f"cannot be written to {exporter.history / 'spool'}: {KILLED}" in said
-        assert "Traceback" not in said
+        assert records(exporter, topic) == [1], "nothing is written twice"
+        log = exporter.log.read_text()
+        assert f"cannot be written to {exporter.history / 'spool'}: {KILLED}" in log
+        assert "Traceback" not in log
         assert not list((exporter.history / "spool" / "windows").glob(".*")), "what a killed writer left is removed"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_end_that_all_processes_are_told_loses_nothing(
+def test_an_end_that_is_signalled_to_all_processes_loses_nothing(
     tmp_path: Path, broker: Broker, topic: str, number: signal.Signals
 ) -> None:
     """Ctrl-C in a terminal, and a service manager that signals all of a service: the last window is written."""
@@ -112,5 +112,5 @@ def test_an_end_that_all_processes_are_told_loses_nothing(
         with each_writer_gets(exporter, number) as got:
             exporter.process.send_signal(number)
             assert exporter.process.wait(120) == 0, exporter.log.read_text()
-        assert got, "a writer was there to be told"
+        assert got, "a writer was there to be signalled"
         assert records(exporter, topic) == [1]

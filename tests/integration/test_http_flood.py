@@ -21,7 +21,7 @@ CONNECTIONS, AT_ONCE = 8_000, 900
 """So many are opened as fast as one client can, and so many of them held."""
 
 AGAIN = "more since the last one"
-"""Of a line that is said once a minute: a busy machine may take longer than that."""
+"""Of a line that is logged once a minute: a busy machine may take longer than that."""
 
 
 @pytest.fixture
@@ -66,16 +66,16 @@ def test_a_flood_costs_neither_descriptors_nor_the_log_nor_scrapes(exporter: Exp
     resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
     before, log = descriptors(exporter), exporter.log.stat().st_size
     peak = 0
-    told = f"{MAX_CONNECTIONS} connections are open: one that waits for its client is closed"
+    warning = f"{MAX_CONNECTIONS} connections are open: one that waits for its client is closed"
     for opened in flood(exporter, sent):
         peak = max(peak, descriptors(exporter))
         if opened % 1000 == 0:
             assert exporter.page("/metrics").status_code == 200
         if opened == CONNECTIONS and not sent:
-            until(lambda: told in exporter.log.read_text(), "the limit reached")
+            until(lambda: warning in exporter.log.read_text(), "the limit reached")
     assert peak <= before + MAX_CONNECTIONS + 20, "a score for whatever else is opened meanwhile"
-    said = exporter.log.read_text()[log:]
-    lines = [line for line in said.splitlines() if "exporter.state" not in line and AGAIN not in line]
+    logged = exporter.log.read_text()[log:]
+    lines = [line for line in logged.splitlines() if "exporter.state" not in line and AGAIN not in line]
     assert len(lines) <= 1, "what is no request ends its connection, and may so never fill them"
     assert exporter.end() == 0
 
@@ -84,14 +84,14 @@ def test_without_a_descriptor_left_it_waits_and_goes_on(exporter: Exporter) -> N
     """A process that may open fewer files than there are connections says so once, and serves when they are over."""
     limit = descriptors(exporter) + MAX_CONNECTIONS // 2
     resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, (limit, 1024))
-    told = "a connection could not be taken: [Errno 24] Too many open files"
+    warning = "a connection could not be taken: [Errno 24] Too many open files"
     for opened in flood(exporter, b""):
         if opened == CONNECTIONS:
-            until(lambda: told in exporter.log.read_text(), "no descriptor left")
+            until(lambda: warning in exporter.log.read_text(), "no descriptor left")
     until(lambda: exporter.metrics() != "", "a scrape after the flood")
-    said = exporter.log.read_text()
-    assert len([line for line in said.splitlines() if told in line and AGAIN not in line]) == 1
-    assert "Traceback" not in said
+    logged = exporter.log.read_text()
+    assert len([line for line in logged.splitlines() if warning in line and AGAIN not in line]) == 1
+    assert "Traceback" not in logged
     assert exporter.end() == 0
 
 
@@ -143,8 +143,8 @@ def test_a_scrape_is_answered_beside_connections_that_are_all_busy(exporter: Exp
     statuses, answered = asyncio.run(scrapes_beside(exporter, MAX_CONNECTIONS, 10))
     assert statuses == [200] * 10
     assert answered > MAX_CONNECTIONS
-    said = exporter.log.read_text()[log:]
-    limit = [line for line in said.splitlines() if "connections are open" in line and AGAIN not in line]
+    logged = exporter.log.read_text()[log:]
+    limit = [line for line in logged.splitlines() if "connections are open" in line and AGAIN not in line]
     assert len(limit) == 1, "the limit was reached, and that is a line a minute"
-    assert "Traceback" not in said
+    assert "Traceback" not in logged
     assert exporter.end() == 0

@@ -63,10 +63,10 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spr
     inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
     inspection = inspecting.inspect()
     assert (inspection.lookups[LOG_DIRS], dict(inspection.failures)) == (3, {})
-    asked = ("--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", spread)
-    printed = tool(tools, "LogDirsCommand", *asked)
-    [told] = json.loads(printed.splitlines()[-1])["brokers"]
-    by_tool = {row["partition"]: row["size"] for folder in told["logDirs"] for row in folder["partitions"]}
+    options = ("--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", spread)
+    printed = tool(tools, "LogDirsCommand", *options)
+    [listing] = json.loads(printed.splitlines()[-1])["brokers"]
+    by_tool = {row["partition"]: row["size"] for folder in listing["logDirs"] for row in folder["partitions"]}
     sizes = {f"{spread}-{number}": on_disk(broker, spread, number) for number in range(3)}
     assert by_tool == sizes and min(sizes.values()) == 0 < max(sizes.values())
     by_partition = inspecting.shown("kafka_topic_partition_log_size_bytes")
@@ -130,7 +130,7 @@ def test_an_open_transaction_is_as_old_as_it_was_seen(broker: Broker, workbench:
     workbench.delete(topic)
 
 
-def test_one_partition_that_cannot_be_told_costs_only_itself(broker: Broker, spread: str) -> None:
+def test_one_partition_that_cannot_be_inspected_costs_only_itself(broker: Broker, spread: str) -> None:
     """A partition that is not there says so, its neighbours in the same request are answered, none is made."""
     gone, never, there = (
         TopicPartition(spread, 9),
@@ -140,19 +140,19 @@ def test_one_partition_that_cannot_be_told_costs_only_itself(broker: Broker, spr
     with closing(
         InspectionClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10, lookups_per_second=1000)
     ) as client:
-        told = client.producers([gone, there, never], 1)
+        producers = client.producers([gone, there, never], 1)
         sizes = client.log_sizes([gone, there, never], 1)
         nobody = client.producers([there], 7), client.log_sizes([there], 7)
-    assert (told[gone], told[never]) == (Reason.UNKNOWN_TOPIC, Reason.UNKNOWN_TOPIC)
-    assert isinstance(told[there], list) and len(told[there]) == 1
+    assert (producers[gone], producers[never]) == (Reason.UNKNOWN_TOPIC, Reason.UNKNOWN_TOPIC)
+    assert isinstance(producers[there], list) and len(producers[there]) == 1
     assert isinstance(sizes, Sizes) and sizes.logs == {there: on_disk(broker, spread, 1)}
     assert sizes.missing is Reason.MISSING_ANSWER
     assert nobody == ({there: Reason.LEADER_UNREACHABLE}, Reason.LEADER_UNREACHABLE)
     assert "never-made" not in Workbench(broker.bootstrap).admin.list_topics(timeout=10).topics
 
 
-def test_without_the_rights_the_rest_goes_on(secured: Secured, told: Callable[[], list[str]]) -> None:
-    """The reasons are counted and said with the right to grant; what is granted later is told from then on."""
+def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
+    """The reasons are counted and logged with the right to grant; what is granted later is shown from then on."""
     properties = secured.by_password()
     inspecting = Inspecting("orders", timeout="30s", **properties)
     inspecting.inspect()
@@ -160,7 +160,7 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, told: Callable[[]
     failures = inspecting.shown("topic_liveness_inspection_failures_total")
     assert failures == {f'reason="unauthorized",spec="{spec}"': 1 for spec in (LOG_DIRS, PRODUCERS)}
     assert inspecting.poll().readings[TopicPartition("orders", 0)].latest == 1
-    [line] = [line for line in told() if "not answered" in line]
+    [line] = [line for line in logged_warnings() if "not answered" in line]
     assert "grant READ on topics" in line and "grant DESCRIBE on the cluster" in line
     secured.grant("liveness", [(AclOperation.READ, "orders")])
     secured.grant("liveness", [(AclOperation.DESCRIBE, "kafka-cluster")], ResourceType.BROKER)
@@ -176,8 +176,8 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, told: Callable[[]
     assert found.log_bytes == found.disk_bytes == on_disk(secured.broker, "orders", 0)
 
 
-def test_every_version_tells_who_writes_and_how_large_it_is(brokers: Mapping[str, Broker]) -> None:
-    """From 2.8 on each broker's producers are told, with the sizes of its files."""
+def test_every_version_reports_who_writes_and_how_large_it_is(brokers: Mapping[str, Broker]) -> None:
+    """From 2.8 on each broker's producers are shown, with the sizes of its files."""
     for version, broker in brokers.items():
         kafka, topic = Kafka(version, broker.bootstrap), "inspected-versions"
         kafka.create(topic)
@@ -192,9 +192,9 @@ def test_every_version_tells_who_writes_and_how_large_it_is(brokers: Mapping[str
 
 
 def test_a_broker_from_before_describe_producers_says_so(
-    cache: Path, tmp_path: Path, told: Callable[[], list[str]]
+    cache: Path, tmp_path: Path, logged_warnings: Callable[[], list[str]]
 ) -> None:
-    """Kafka 2.7 tells the sizes; of producers it is said once which broker is too old, and none are shown."""
+    """Kafka 2.7 answers the sizes; of producers it is logged once which broker is too old, and none are shown."""
     old = ZookeeperBroker(tmp_path / "2.7", jars=resolve_kafka("2.7.2", cache=cache, progress=print))
     with old:
         kafka = Kafka("2.7.2", old.bootstrap)
@@ -205,19 +205,21 @@ def test_a_broker_from_before_describe_producers_says_so(
         assert inspecting.inspect().failures == {(PRODUCERS, Reason.UNSUPPORTED_VERSION, 1): 1}
         size = on_disk(old, "old", 0)
         assert inspecting.found("old") == Inspected(None, size, size) and size > 0
-    [line] = [line for line in told() if "not answered" in line]
+    [line] = [line for line in logged_warnings() if "not answered" in line]
     assert line.endswith("producers unsupported-version at broker 1 (brokers answer from 2.8 on, KIP-664)")
 
 
 @pytest.mark.usefixtures("without_kafka_python")
-def test_without_the_extra_one_line_and_all_else(broker: Broker, spread: str, told: Callable[[], list[str]]) -> None:
+def test_without_the_extra_one_line_and_all_else(
+    broker: Broker, spread: str, logged_warnings: Callable[[], list[str]]
+) -> None:
     """kafka-python is not there: a line says how to get it, offsets are read, nothing is inspected."""
     inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
     for _ in range(2):
         inspecting.inspect()
     assert inspecting.found(spread) == Inspected()
     assert inspecting.poll().readings[TopicPartition(spread, 1)].latest == 50
-    [line] = [line for line in told() if "kafka-python" in line]
+    [line] = [line for line in logged_warnings() if "kafka-python" in line]
     assert "pip install 'topic-liveness[kafka-python]'" in line
 
 
@@ -247,6 +249,6 @@ def test_inspections_come_by_themselves_beside_the_polls(broker: Broker, workben
         sizes.add(on_disk(broker, topic, 0))
         assert exporter.end() == 0
         spooled = [pq.read_table(path).to_pylist() for path in exporter.history.glob("spool/relations/*.parquet")]
-    kept = [row["disk_bytes"] for rows in spooled for row in rows if row["topic"] == topic]
-    assert kept and set(kept) <= sizes
+    spooled_sizes = [row["disk_bytes"] for rows in spooled for row in rows if row["topic"] == topic]
+    assert spooled_sizes and set(spooled_sizes) <= sizes
     workbench.delete(topic)

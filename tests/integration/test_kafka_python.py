@@ -34,7 +34,7 @@ def test_kafka_python_signs_in_by_the_same_configuration(secured: Secured, way: 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_kafka_python_checks_as_much_as_librdkafka(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
-    """A certificate of an unknown authority, or for another name, is refused; a token is said to be no way in."""
+    """A certificate of an unknown authority, or for another name, is refused; a token is named as no way in."""
     caplog.set_level(logging.DEBUG)
     unknown = secured.by_password() | {"ssl.ca.location": secured.certificates["unknown-ca.crt"]}
     elsewhere = secured.by_password() | {"bootstrap.servers": secured.address("PASSWORD", "127.0.0.1")}

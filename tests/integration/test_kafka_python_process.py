@@ -128,14 +128,14 @@ def test_one_that_leaks_is_replaced_between_two_rounds(cluster: FakeCluster) -> 
     rounds.process.close()
 
 
-def test_a_round_that_cannot_connect_says_why(told: Callable[[], list[str]]) -> None:
+def test_a_round_that_cannot_connect_says_why(logged_warnings: Callable[[], list[str]]) -> None:
     """In the words of the client, which name the next step; the process is well."""
     rounds = Rounds("127.0.0.1:9")
     with pytest.raises(KafkaPythonError, match=r"kafka-python got no answer from 127\.0\.0\.1:9 .*next step") as error:
         rounds.tiers()
     assert str(error.value) == error.value.detail
     assert rounds.restarts == []
-    assert not [line for line in told() if "internal error" in line or "Traceback" in line]
+    assert not [line for line in logged_warnings() if "internal error" in line or "Traceback" in line]
     rounds.process.close()
 
 

@@ -42,7 +42,7 @@ ANY = re.compile(r".*")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """One server for all tests of this file, and an environment that tells of it."""
+    """One server for all tests of this file, and an environment that names it."""
     with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
@@ -65,8 +65,8 @@ class StoredBench(Bench):
 
 
 def test_an_object_is_there_whole_or_not_at_all_when_the_server_is_killed(s3: S3Server) -> None:
-    """Writes of 6 MB are under way each time it is killed: what was told as written is there, and all that is there."""
-    folder, told, over = s3.location("killed"), list[str](), threading.Event()
+    """Writes of 6 MB are under way each time it is killed: what counts as written is there, each whole."""
+    folder, written, over = s3.location("killed"), list[str](), threading.Event()
 
     def content_of(name: str) -> bytes:
         return name.encode() * 1_500_000
@@ -80,18 +80,18 @@ def test_an_object_is_there_whole_or_not_at_all_when_the_server_is_killed(s3: S3
                 put(folder / name, partial(_write, content_of(name)))
             except OSError:
                 continue
-            told.append(name)
+            written.append(name)
 
     writer = threading.Thread(target=write)
     writer.start()
     for _ in range(3):
-        wanted = len(told) + 3
-        until(partial(_are, told, wanted), "three writes")
+        wanted = len(written) + 3
+        until(partial(_at_least, written, wanted), "three writes")
         s3.restart()
     over.set()
     writer.join()
     there = files_in(folder, ANY)
-    assert set(told) <= {file.path.name for file in there}
+    assert set(written) <= {file.path.name for file in there}
     for file in there:
         with opened(file.path) as content:
             assert content.read() == content_of(file.path.name)
@@ -101,8 +101,8 @@ def _write(content: bytes, file: IO[bytes]) -> None:
     file.write(content)
 
 
-def _are(told: list[str], wanted: int) -> bool:
-    return len(told) >= wanted
+def _at_least(written: list[str], wanted: int) -> bool:
+    return len(written) >= wanted
 
 
 def test_history_waits_in_memory_while_storage_is_gone_and_is_written_once_it_is_back(s3: S3Server) -> None:
@@ -124,7 +124,7 @@ def test_history_waits_in_memory_while_storage_is_gone_and_is_written_once_it_is
     assert bench.history.counts.dropped.total() == 0
 
 
-def test_a_right_that_is_taken_away_is_told_in_one_line_and_loses_nothing(
+def test_a_right_that_is_taken_away_is_reported_in_one_line_and_loses_nothing(
     s3: S3Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The line names the folder, the cause and what to do; nothing half written is left behind."""
@@ -134,8 +134,8 @@ def test_a_right_that_is_taken_away_is_told_in_one_line_and_loses_nothing(
     until(lambda: bench.rows("inventory") != [], "what the first poll had another thread write")
     s3.restart("--readonly")
     bench.poll(after=300.0, gained=1)
-    told = "cannot be written to s3://history/refused/spool: the storage refuses access (ACCESS_DENIED)"
-    until(lambda: told in caplog.text, "a write that was refused")
+    message = "cannot be written to s3://history/refused/spool: the storage refuses access (ACCESS_DENIED)"
+    until(lambda: message in caplog.text, "a write that was refused")
     assert bench.history.counts.failed_writes.total() == 1
     assert "Free space or give write access there." in caplog.text and SECRET not in caplog.text
     assert bench.rows("windows") == []
@@ -225,8 +225,8 @@ def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Serv
     assert {file.path.parent.name for file in files} == {"windows", "coverage", "inventory"}
     table = read_columns(bench.spool.target("c", 1_000_050.0, Window), Window, ["records"])
     assert table.column("records").to_pylist() == [3]
-    told = last_advances(folder, 0.0)
-    assert ("c", *ORDERS) in told
+    advances = last_advances(folder, 0.0)
+    assert ("c", *ORDERS) in advances
     put(folder / "published" / "ingested.txt", lambda file: file.write(files[0].name.encode()))
     assert bench.spool.expire(older_than=files[0].written + 3600) == 1
     assert files[0].path not in {file.path for file in finished_files(folder / "spool")}
@@ -252,7 +252,7 @@ def test_expectations_are_read_from_object_storage_and_stay_in_force_while_it_is
 
 
 def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
-    """Of two that come at once one gets it; the other is told of that once it sees it renewed; let go, it is free."""
+    """Of two that come at once one gets it; the other learns of that once it sees it renewed; let go, it is free."""
     folder, held, refused = s3.location("lease"), list[Lease](), list[str]()
 
     def take() -> None:
@@ -295,7 +295,7 @@ while True:
 """
 
 
-def test_a_lease_that_was_not_renewed_goes_to_the_next_who_learns_what_was_noted(s3: S3Server) -> None:
+def test_a_lease_that_was_not_renewed_goes_to_the_next_who_learns_what_was_recorded(s3: S3Server) -> None:
     """A process that stood still is not its holder any more when it goes on, and learns who is."""
     folder = s3.location("cut-off")
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True) as holder:
@@ -315,7 +315,7 @@ def test_a_lease_that_was_not_renewed_goes_to_the_next_who_learns_what_was_noted
 
 
 def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server) -> None:
-    """What was announced and is in the spool was told, what was announced only was not."""
+    """What is announced and in the spool counts as written, what is announced only does not."""
     folder = s3.location("backfill")
     spool = Spool(folder, "here")
     streams = [Stream(TopicPartition("orders", number), "id") for number in range(3)]
@@ -323,22 +323,24 @@ def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server) -> Non
     rows = [
         Window("prod", "orders", "id", number, 0.0, 3600.0, "here", Source.BACKFILL, records=1) for number in range(3)
     ]
-    with Checkpoint(folder, spool, "prod") as kept:
+    with Checkpoint(folder, spool, "prod") as checkpoint:
         for number in range(2):
-            kept.keep(float(number), [columns_of(rows[number : number + 1])], written_streams({streams[number]: span}))
-        kept.keep(5.0, [columns_of(rows[2:])], written_streams({streams[2]: span}))
+            checkpoint.keep(
+                float(number), [columns_of(rows[number : number + 1])], written_streams({streams[number]: span})
+            )
+        checkpoint.keep(5.0, [columns_of(rows[2:])], written_streams({streams[2]: span}))
     delete(spool.target("prod", 5.0, Window))
-    parts = sorted(file.path.name for file in files_in(folder / "backfill", ANY))
-    delete(folder / "backfill" / parts[-1])
-    with Checkpoint(folder, spool, "prod") as kept:
-        assert written_by_stream(kept.written) == {streams[0]: span, streams[1]: span}
+    names = sorted(file.path.name for file in files_in(folder / "backfill", ANY))
+    delete(folder / "backfill" / names[-1])
+    with Checkpoint(folder, spool, "prod") as checkpoint:
+        assert written_by_stream(checkpoint.written) == {streams[0]: span, streams[1]: span}
     assert [file.path.name for file in files_in(folder / "backfill", ANY)] == ["prod.jsonl"]
 
 
-def test_serve_on_object_storage_is_one_of_its_name_and_tells_what_a_killed_one_lost(
+def test_serve_on_object_storage_is_one_of_its_name_and_reports_what_a_killed_one_lost(
     s3: S3Server, tmp_path: Path
 ) -> None:
-    """A second one ends and names the first, which told what one before it, killed an hour ago, had not written."""
+    """A second one ends and names the first, which reported what one before it, killed an hour ago, had not written."""
     claim = s3.folder_of("serve") / "serve-default.lock" / f"{0:032x}.json"
     claim.parent.mkdir(parents=True)
     claim.write_text(json.dumps({"process": 1, "host": "there", "started": 1000.0, "polled": 1090.0}))

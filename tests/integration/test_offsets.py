@@ -104,19 +104,19 @@ def test_every_offset_is_the_one_that_kafkas_own_tool_prints(broker: Broker, dra
     for place, row in enumerate(rows):
         at = times[place % len(times)]
         key = (str(row["topic"]), int(str(row["partition"])))
-        told = printed[at].get(key)
+        expected = printed[at].get(key)
         reasons.add(row["reason"])
-        if at == "max-timestamp" and told is not None and told < printed["earliest"][key]:
+        if at == "max-timestamp" and expected is not None and expected < printed["earliest"][key]:
             assert (row["offset"] is None) == (row["reason"] in ("deleted", "empty")), row
             assert row["offset"] is None or printed["earliest"][key] <= int(str(row["offset"])), row
             continue
-        assert row["offset"] == told, (at, row)
+        assert row["offset"] == expected, (at, row)
         assert row["offset"] is not None or row["reason"] is not None, row
     assert reasons == {None, "never-written", "empty", "no-record-since", "deleted", "future"}
 
 
 def test_a_timestamp_belongs_to_the_record_at_its_offset(broker: Broker, workbench: Workbench) -> None:
-    """Out of order, the first record at or after a moment is told with its own time, and the largest with its own."""
+    """Out of order, the first record at or after a moment is shown with its own time, and the largest with its own."""
     workbench.create("told")
     workbench.write([("told", 0, (NOW + late) / 1000) for late in (-9000, -2000, -7000, -2000, -8000)])
     rows = ours(broker, "told", "max-timestamp", str(NOW - 8500), str(NOW - 1999), "latest")
@@ -129,7 +129,7 @@ def test_a_timestamp_belongs_to_the_record_at_its_offset(broker: Broker, workben
 
 
 def test_the_offset_of_the_largest_time_is_right_on_every_version(kafka: Kafka) -> None:
-    """Brokers 3.0 to 3.7 tell the last of the batch (KAFKA-16310), which is put right; older ones are named."""
+    """Brokers 3.0 to 3.7 answer with the last of the batch (KAFKA-16310), which is put right; older ones are named."""
     kafka.create("listed")
     kafka.write([("listed", 0, DAY_AGO + late) for late in (100, 400, 200)])
     known = kafka.knows_max_timestamp

@@ -28,7 +28,7 @@ MOVED = TopicPartition("bench-0001", 4)
 def cluster() -> Iterator[FakeCluster]:
     """Three brokers, two topics of thirty partitions, and the topic that a cluster with consumer groups has."""
     with FakeCluster(topics=2, partitions=30) as cluster:
-        cluster.tell("create", "__consumer_offsets", 1)
+        cluster.command("create", "__consumer_offsets", 1)
         yield cluster
 
 
@@ -82,7 +82,7 @@ def same(one: Answers, other: Answers) -> bool:
 
 def test_both_ways_give_the_same_columns(cluster: FakeCluster, polled: Polled, documented: Polled) -> None:
     """Offsets and leader epochs do not depend on which call asked for them."""
-    cluster.tell("set", *MOVED, 7, 12, 1_700_000_000_000)
+    cluster.command("set", *MOVED, 7, 12, 1_700_000_000_000)
     assert all(same(*pair) for pair in zip(polled.ask(), documented.ask(), strict=True))
     earliest, latest = polled.ask()
     assert (earliest.offset[polled.row(MOVED)], latest.offset[polled.row(MOVED)]) == (7, 12)
@@ -93,30 +93,30 @@ def test_both_ways_give_the_same_columns(cluster: FakeCluster, polled: Polled, d
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("spec", ["earliest", "latest"])
 def test_a_broker_that_answers_the_two_calls_differently_is_found_out(
-    cluster: FakeCluster, polled: Polled, told: Callable[[], list[str]], spec: str, again: bool
+    cluster: FakeCluster, polled: Polled, logged_warnings: Callable[[], list[str]], spec: str, again: bool
 ) -> None:
-    """It is said once, and from then on the documented call alone is asked; also where polls read metadata twice."""
+    """It is logged once, and from then on the documented call alone is asked; also where polls read metadata twice."""
     at = {"latest": -1, "earliest": -2}[spec]
     polled.ask(again=again)
     if spec == "earliest":
         polled.ask(again=again)  # they take turns
     for partition in range(30):
         # The consumer, the documented call, and once more the documented one around the consumer.
-        cluster.tell("answer", "bench-0000", partition, at, 1, 2, 2, 1, 2)
+        cluster.command("answer", "bench-0000", partition, at, 1, 2, 2, 1, 2)
     for _ in range(6):
         polled.ask(again=again)
         if polled.source.batched_lookups_trusted is False:
             break
     assert polled.source.batched_lookups_trusted is False
     for partition in range(30):
-        cluster.tell("answer", "bench-0000", partition, at)
+        cluster.command("answer", "bench-0000", partition, at)
     before = polled.source.lookups()
     _, latest = polled.ask(fresh=True)
-    asked = {spec: count - before[spec] for spec, count in polled.source.lookups().items()}
-    assert asked == {"earliest": 60, "latest": 60}, "nothing is asked twice"
+    lookups = {spec: count - before[spec] for spec, count in polled.source.lookups().items()}
+    assert lookups == {"earliest": 60, "latest": 60}, "nothing is asked twice"
     assert (latest.offset == 3).all()
     assert polled.source.batched_lookups_trusted is False
-    [line] = [line for line in told() if "offsets_for_times" in line]
+    [line] = [line for line in logged_warnings() if "offsets_for_times" in line]
     assert f"answers {spec} of partition" in line
     assert "next step" in line
 
@@ -126,7 +126,7 @@ def test_a_record_written_between_two_calls_is_no_difference(cluster: FakeCluste
     polled.ask()
     for topic in ("bench-0000", "bench-0001"):
         for partition in range(30):
-            cluster.tell("answer", topic, partition, -1, *range(10, 100))
+            cluster.command("answer", topic, partition, -1, *range(10, 100))
     for _ in range(4):
         polled.ask()
     assert polled.source.batched_lookups_trusted is True
@@ -147,9 +147,9 @@ def test_a_consumer_that_may_not_see_groups_is_closed() -> None:
             return source.batched_lookups_trusted is None
 
         until(closed, "the documented call answers")
-        asked = broker.requests[FIND_COORDINATOR]
+        questions = broker.requests[FIND_COORDINATOR]
         time.sleep(1.5)
-        assert 1 <= broker.requests[FIND_COORDINATOR] == asked
+        assert 1 <= broker.requests[FIND_COORDINATOR] == questions
         source.close()
 
 
@@ -177,7 +177,7 @@ def test_a_partition_whose_leader_moved_is_read_once_metadata_is(cluster: FakeCl
     polled = Polled(cluster, worth_batching=worth_batching)
     _, latest = polled.ask()
     leader = int(polled.source.metadata(fresh=False).membership.leader[polled.row(MOVED)])
-    cluster.tell("lead", *MOVED, (leader + 1) % 3)
+    cluster.command("lead", *MOVED, (leader + 1) % 3)
     for fresh in (False, True):
         _, latest = polled.ask(fresh=fresh)
         unread = np.flatnonzero(latest.reason != ANSWERED)
@@ -209,17 +209,17 @@ def test_metadata_is_the_same_object_until_something_changed(cluster: FakeCluste
     first = polled.source.metadata(fresh=True)
     assert polled.source.metadata(fresh=False) is first
     assert polled.source.metadata(fresh=True) is first
-    cluster.tell("lead", *MOVED, (int(first.membership.leader[polled.row(MOVED)]) + 1) % 3)
+    cluster.command("lead", *MOVED, (int(first.membership.leader[polled.row(MOVED)]) + 1) % 3)
     assert polled.source.metadata(fresh=False) is first
     second = polled.source.metadata(fresh=True)
     assert not unchanged(first, second)
     assert second.membership.layout is first.membership.layout
-    cluster.tell("create", "new", 2)
+    cluster.command("create", "new", 2)
     assert len(polled.source.metadata(fresh=True).membership.layout) == len(first.membership.layout) + 2
 
 
 @pytest.mark.parametrize(
-    ("interval", "kept", "read"),
+    ("interval", "reused_at", "read_at"),
     [
         (0.0, [50.0], 61.0),
         (30.0, [28.0], 58.0),
@@ -230,7 +230,7 @@ def test_metadata_is_the_same_object_until_something_changed(cluster: FakeCluste
     ],
 )
 def test_metadata_is_read_anew_after_a_minute(
-    cluster: FakeCluster, interval: float, kept: Sequence[float], read: float
+    cluster: FakeCluster, interval: float, reused_at: Sequence[float], read_at: float
 ) -> None:
     """Without being asked for: a topic may have been made. A poll that is some seconds early does not put it off."""
 
@@ -244,10 +244,10 @@ def test_metadata_is_read_anew_after_a_minute(
     connection = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock)
     source = PollSource(connection, clock, poll_interval=interval)
     first = source.metadata(fresh=True)
-    cluster.tell("create", "new", 2)
-    for clock.passed in kept:
+    cluster.command("create", "new", 2)
+    for clock.passed in reused_at:
         assert source.metadata(fresh=False) is first
-    clock.passed = read
+    clock.passed = read_at
     assert "new" in source.metadata(fresh=False).topics
     source.close()
 
@@ -258,7 +258,7 @@ def test_look_ups_by_time_follow_a_leader_that_moves(cluster: FakeCluster) -> No
     leader = source.metadata().topics[MOVED.topic].partitions[MOVED.partition].leader
     assert leader is not None
     for moves in range(1, 4):
-        cluster.tell("lead", *MOVED, (leader + moves) % 3)
+        cluster.command("lead", *MOVED, (leader + moves) % 3)
         assert source.by_time([(MOVED, 0.0)], {MOVED: leader})[MOVED, 0.0].offset == 0
         assert source.latest({MOVED: leader})[MOVED].offset == 3
     source.close()
@@ -274,13 +274,13 @@ def test_a_broker_that_has_proved_itself_is_not_asked_for_proof_at_each_poll(
         polled.source.max_timestamp(polled.rows, earliest.offset, latest.offset)
         return polled.source.lookups().get("by-time", 0)
 
-    cluster.tell("move", 1.0)
+    cluster.command("move", 1.0)
     first = proofs()
     assert polled.source.max_timestamp_supported() == dict.fromkeys(range(3), True)
     assert proofs() == first > 0
     leader = polled.source.metadata(fresh=False).membership.leader
     for row in np.flatnonzero(leader == 0).tolist():
         topic, number = polled.source.metadata(fresh=False).membership.layout.key(row)
-        cluster.tell("lead", topic, number, 1)
-        cluster.tell("lead", topic, number, 0)
+        cluster.command("lead", topic, number, 1)
+        cluster.command("lead", topic, number, 0)
     assert proofs() > first

@@ -78,7 +78,7 @@ def test_deleting_records_takes_the_newest_time_with_them(kafka: Kafka) -> None:
 
 
 def test_records_from_before_1970_have_no_timestamp(kafka: Kafka) -> None:
-    """Brokers from 3.9 on tell of no record: the partition is pending for five minutes, as if one were on its way."""
+    """Brokers from 3.9 on answer with no record: the partition is pending for five minutes, as if one were to come."""
     kafka.create("ancient")
     kafka.write_keyed(TopicPartition("ancient", 0), [(b"a", -86_400.0), (b"b", -3_600.0)])
     clock = ManualClock(time.time())
@@ -249,7 +249,7 @@ def test_settings_that_change_what_offsets_mean_are_read(kafka: Kafka) -> None:
 
 
 def test_topics_are_chosen_by_whole_names(kafka: Kafka) -> None:
-    """Include and exclude match whole names; an include that names nothing, or internal topics only, is said."""
+    """Include and exclude match whole names; an include that names nothing, or internal topics only, is logged."""
     for topic in ("pick-a", "pick-b", "pick-b2"):
         kafka.create(topic)
     kafka.write_transaction("pick-a", 0, DAY_AGO, "makes-the-internal-topic").abort_transaction(30)

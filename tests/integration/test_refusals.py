@@ -74,7 +74,7 @@ def as_eve(ports: tuple[int, int, int], include: str, password: str = PASSWORD) 
     return Watch(f"127.0.0.1:{ports[2]}", [include], timeout=TIMEOUT, **login)
 
 
-def test_a_wrong_password_is_told_from_a_broker_that_is_away(
+def test_a_wrong_password_is_told_apart_from_a_broker_that_is_away(
     guarded: Broker, ports: tuple[int, int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The poll fails as authentication-failed before the timeout, says what to check, and hides the password."""
@@ -177,7 +177,7 @@ def test_nobody_listens_and_no_such_host() -> None:
         assert "next step: check" in failure.detail
 
 
-def test_a_refused_property_is_said_without_connecting() -> None:
+def test_a_refused_property_is_named_without_connecting() -> None:
     """A misspelt property is named at once, and a secret in its value is not shown."""
     wrong: dict[str, Any] = {"sasl.pasword": PASSWORD}
     with pytest.raises(ValueError, match=r"No such configuration property: \"sasl\.pasword\"; next step: ") as refused:

@@ -37,7 +37,7 @@ class Configured(Exporter):
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self.config = folder / "config.yaml"
-        self.told: dict[str, Any] = {
+        self.settings: dict[str, Any] = {
             "clusters": [
                 {"name": "prod", "kafka": {"bootstrap.servers": bootstrap}, "topics": {"include": ["reload-.*"]}}
             ],
@@ -48,8 +48,8 @@ class Configured(Exporter):
 
     def write(self, **settings: Any) -> None:
         """Write the configuration with these settings."""
-        self.told |= settings
-        self.config.write_text(json.dumps(self.told))
+        self.settings |= settings
+        self.config.write_text(json.dumps(self.settings))
 
     def ask(self) -> httpx.Response:
         return httpx.post(f"http://127.0.0.1:{self.port}/-/reload", timeout=60)
@@ -111,21 +111,21 @@ def test_what_cannot_be_used_changes_nothing_and_says_so(broker: Broker, bench: 
         until(lambda: exporter.value("kafka_topic_partition_current_offset", **topic) is not None, "the first poll")
         good = exporter.value("topic_liveness_config_last_reload_success_timestamp_seconds")
         (tmp_path / "web.yml").write_text("basic_auth_users: {alice: secret}")
-        for bad, said in (
+        for bad, problem in (
             ({"poll": {"chunk_size": 0}}, "poll.chunk_size"),
             ({"poll": {}, "exporter": "another"}, "exporter cannot change while the exporter runs: restart it"),
             ({"exporter": None, "web": {"config_file": str(tmp_path / "web.yml")}}, "must be a bcrypt hash"),
         ):
             exporter.write(**bad)
-            exporter.told = {name: value for name, value in exporter.told.items() if value is not None}
+            exporter.settings = {name: value for name, value in exporter.settings.items() if value is not None}
             exporter.write()
             answer = exporter.ask()
-            assert answer.status_code == 500 and said in answer.text and "secret" not in answer.text
+            assert answer.status_code == 500 and problem in answer.text and "secret" not in answer.text
             until(lambda: exporter.value(SUCCESS) == 0, "the refusal in the metrics")
             assert exporter.value("kafka_topic_partition_current_offset", **topic) is not None
         assert exporter.value("topic_liveness_config_last_reload_success_timestamp_seconds") == good
         assert exporter.log.read_text().count("the configuration stays as it was: ") == 3
-        del exporter.told["web"]
+        del exporter.settings["web"]
         exporter.write()
         assert exporter.ask().status_code == 200
         until(lambda: exporter.value(SUCCESS) == 1, "the success in the metrics")
@@ -137,7 +137,7 @@ def test_clusters_come_and_go(broker: Broker, bench: Workbench, tmp_path: Path) 
     """A new cluster is polled, one that is taken out leaves no series, and the one that stays keeps its connections."""
     assert bench is not None
     with Configured(tmp_path, broker.bootstrap) as exporter:
-        [prod] = exporter.told["clusters"]
+        [prod] = exporter.settings["clusters"]
         name = "kafka_topic_partition_current_offset"
         until(lambda: exporter.value(name, kafka_cluster="prod") is not None, "the first poll")
         exporter.write(clusters=[prod, {**prod, "name": "second"}, _nowhere("third")])
@@ -157,7 +157,7 @@ def test_clusters_come_and_go(broker: Broker, bench: Workbench, tmp_path: Path) 
 def test_a_job_that_ends_after_its_cluster_was_taken_out_brings_no_series_back(
     broker: Broker, bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, owner: type, end: str
 ) -> None:
-    """What a poll, or an inspection, found last is told to nobody."""
+    """What a poll, or an inspection, found last is shown to nobody."""
     found, reloaded, over = threading.Event(), threading.Event(), threading.Event()
     run, every = getattr(owner, end), Scheduler.every
 
@@ -167,7 +167,7 @@ def test_a_job_that_ends_after_its_cluster_was_taken_out_brings_no_series_back(
         assert reloaded.wait(60)
         return result
 
-    def noted(self: Scheduler, seconds: float, job: str, work: Callable[[], bool | None]) -> None:
+    def watched_every(self: Scheduler, seconds: float, job: str, work: Callable[[], bool | None]) -> None:
         def whole() -> bool | None:
             done = work()
             if job == f"{name} of leaves" and reloaded.is_set():
@@ -177,17 +177,17 @@ def test_a_job_that_ends_after_its_cluster_was_taken_out_brings_no_series_back(
         every(self, seconds, job, whole)
 
     monkeypatch.setattr(owner, end, late)
-    monkeypatch.setattr(Scheduler, "every", noted)
+    monkeypatch.setattr(Scheduler, "every", watched_every)
     kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "clusters": [{"name": "leaves", "kafka": kafka, "topics": topics}],
         "inspection": {"log_sizes": True},
         "poll": {"request_timeout": "1s"},
         "history": {"folder": str(tmp_path)},
         "web": {"listen": "127.0.0.1:0"},
     }
-    others = told | {"clusters": [_nowhere("other")]}
-    service = Service(Settings.model_validate(told), lambda: Settings.model_validate(others))
+    others = settings | {"clusters": [_nowhere("other")]}
+    service = Service(Settings.model_validate(settings), lambda: Settings.model_validate(others))
     service.start()
     try:
         assert found.wait(60)
@@ -273,16 +273,16 @@ def test_what_is_observed_no_more_leaves_metrics_and_history(
     forgotten: dict[str, list[object]] = {"readers": [], "copies": []}
     forget, keep = History.forget_readers, History.keep_copies
 
-    def forget_noted(history: History) -> None:
+    def forget_recorded(history: History) -> None:
         forgotten["readers"].append(history)
         forget(history)
 
-    def keep_noted(history: History, sources: Collection[str]) -> None:
+    def keep_recorded(history: History, sources: Collection[str]) -> None:
         forgotten["copies"].append(frozenset(sources))
         keep(history, sources)
 
-    monkeypatch.setattr(History, "forget_readers", forget_noted)
-    monkeypatch.setattr(History, "keep_copies", keep_noted)
+    monkeypatch.setattr(History, "forget_readers", forget_recorded)
+    monkeypatch.setattr(History, "keep_copies", keep_recorded)
     names = ("replica_last_comparison_timestamp_seconds", "replica_topics{", "group_last_sweep_timestamp_seconds{")
 
     def shown() -> set[str]:
@@ -358,12 +358,12 @@ def test_an_exporter_without_a_file_reads_its_environment_again(tmp_path: Path) 
         assert exporter.end() == 0
 
 
-def test_a_web_configuration_that_turns_bad_is_told_until_it_is_mended(tmp_path: Path) -> None:
+def test_a_web_configuration_that_turns_bad_is_reported_until_it_is_mended(tmp_path: Path) -> None:
     """The file before it stays in force, a metric is 0 from the next scrape on, and 1 again once it can be used."""
     web, name = tmp_path / "web.yml", "topic_liveness_web_config_last_reload_successful"
     web.write_text("http_server_config: {headers: {X-Frame-Options: deny}}")
-    told = {"TOPIC_LIVENESS_WEB__CONFIG_FILE": str(web)}
-    with Exporter(tmp_path, f"127.0.0.1:{free_port()}", **told) as exporter:
+    environment = {"TOPIC_LIVENESS_WEB__CONFIG_FILE": str(web)}
+    with Exporter(tmp_path, f"127.0.0.1:{free_port()}", **environment) as exporter:
         until(lambda: exporter.value(name) == 1, "the first scrape")
         web.write_text("basic_auth_users: {alice: secret}")
         until(lambda: exporter.value(name) == 0, "the refusal in the metrics")

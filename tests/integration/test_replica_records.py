@@ -72,12 +72,12 @@ def test_a_source_of_any_version_is_counted(kafka: Kafka, workbench: Workbench) 
     kafka.write([("old-source", 0, HOUR_AGO + number) for number in range(7)])
     workbench.write([("east.old-source", 0, HOUR_AGO + number) for number in range(3)])
     pair = PairTest(kafka.bootstrap, workbench.bootstrap, topics=r"(east\.)?old-source")
-    told = pair.reading("old-source")
+    behind = pair.reading("old-source")
     workbench.write([("east.old-source", 0, HOUR_AGO + number) for number in range(3, 7)])
     copied = pair.reading("old-source")
     kafka.delete("old-source")
     workbench.delete("east.old-source")
-    assert (told.state, told.at_least, told.at_most) == (ReplicaState.BEHIND, 4, 4)
+    assert (behind.state, behind.at_least, behind.at_most) == (ReplicaState.BEHIND, 4, 4)
     assert copied == IN_STEP
 
 
@@ -98,9 +98,9 @@ def test_records_that_are_missing_are_counted(
     found: Comparison, name: str, at_least: int, at_most: int, oldest: int
 ) -> None:
     """The interval holds what is missing of what the source still has, and the lag is the age of its oldest."""
-    told = reading(found, name)
-    assert (told.state, told.at_least, told.at_most) == (ReplicaState.BEHIND, at_least, at_most)
-    assert told.lag_seconds == pytest.approx(found.at - (HOUR_AGO + oldest), abs=0.001)
+    pair_reading = reading(found, name)
+    assert (pair_reading.state, pair_reading.at_least, pair_reading.at_most) == (ReplicaState.BEHIND, at_least, at_most)
+    assert pair_reading.lag_seconds == pytest.approx(found.at - (HOUR_AGO + oldest), abs=0.001)
 
 
 def test_late_records_may_be_missing_or_not(found: Comparison) -> None:
@@ -135,7 +135,7 @@ def test_a_source_that_ends_in_the_future_has_no_lag_in_seconds(found: Compariso
 
 
 def test_the_markers_of_several_producers_are_not_called_missing(broker: Broker, workbench: Workbench) -> None:
-    """Two that commit last leave two: the pair may be told so, and without that the copy looks as if it lacked them."""
+    """Two that commit last leave two: the settings may say so, and without that the copy looks as if it lacked them."""
     topic = "two-markers"
     workbench.create(topic)
     workbench.create(f"east.{topic}")
@@ -157,10 +157,10 @@ def test_the_markers_of_several_producers_are_not_called_missing(broker: Broker,
     for pair in pairs:
         pair.reading(topic)
         pair.clock.monotonic = lambda: time.monotonic() + 60  # type: ignore[method-assign]
-    told = [pair.reading(topic) for pair in pairs]
+    readings = [pair.reading(topic) for pair in pairs]
     workbench.delete(topic)
     workbench.delete(f"east.{topic}")
-    assert [(one.state, one.at_least) for one in told] == [(ReplicaState.STOPPED, 2), (ReplicaState.IN_STEP, 0)]
+    assert [(one.state, one.at_least) for one in readings] == [(ReplicaState.STOPPED, 2), (ReplicaState.IN_STEP, 0)]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_markers_of_several_producers_are_not_called_missing(broker: Broker,
         ("fuse-.*", 0, "no topic of east has its replica in west"),
     ],
 )
-def test_a_mapping_of_two_sources_or_of_none_is_said_and_gives_no_number(
+def test_a_mapping_of_two_sources_or_of_none_is_named_and_gives_no_number(
     broker: Broker, workbench: Workbench, pattern: str, unknown: int, fault: str
 ) -> None:
     """The newest record may be of either source; where nothing matches there is nothing to compare."""
@@ -181,14 +181,15 @@ def test_a_mapping_of_two_sources_or_of_none_is_said_and_gives_no_number(
     pair = PairTest(
         broker.bootstrap, broker.bootstrap, topics="merge.*", policy="regex", pattern=pattern, replacement="merged"
     )
-    told = pair.compare()
+    comparison = pair.compare()
     for topic in topics:
         workbench.delete(topic)
-    assert [one for one in told.faults if fault in one.what], told.faults
+    assert [one for one in comparison.faults if fault in one.what], comparison.faults
     assert (
-        list(told.readings.values()) == [ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.TWO_SOURCES)] * unknown
+        list(comparison.readings.values())
+        == [ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.TWO_SOURCES)] * unknown
     )
-    assert told.lookups == 0
+    assert comparison.lookups == 0
 
 
 def test_a_commit_marker_is_not_called_missing(found: Comparison) -> None:

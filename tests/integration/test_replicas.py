@@ -81,7 +81,7 @@ class PrintedMetrics:
         return next(found, None)
 
 
-def assert_kept_and_explained(stopped: Comparison, bootstraps: Mapping[str, str], history: Path) -> None:
+def assert_in_history_and_explained(stopped: Comparison, bootstraps: Mapping[str, str], history: Path) -> None:
     """History keeps the worst state of a topic's partitions, and ``explain`` says what is missing now."""
     assert stopped.readings[copy(RISING)].at_least == 5
     assert copies_of(stopped)[f"east.{RISING}"] == Copy("east", RISING, ReplicaState.STOPPED)
@@ -131,7 +131,7 @@ def test_replication_is_followed_from_start_to_end(
     stopped = pair.until(lambda seen: seen.readings[copy(RISING)].state is ReplicaState.STOPPED, 30)
     assert stopped.readings[copy(OLD)].state is ReplicaState.STOPPED
     assert stopped.readings[copy(RISING, 1)] == in_step
-    assert_kept_and_explained(stopped, {"east": topics.bootstrap, "west": west.bootstrap}, tmp_path)
+    assert_in_history_and_explained(stopped, {"east": topics.bootstrap, "west": west.bootstrap}, tmp_path)
     # Its brokers stamp its records, so nothing is counted; that it stands still is seen from offsets all the same.
     topics.write([(STAMPED, 0, written), (STAMPED, 0, written)])
     stamped = pair.until(lambda seen: seen.readings[copy(STAMPED)].state is ReplicaState.STOPPED, 30)

@@ -45,10 +45,10 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         for partition in (0, 1, 2)
     ]
     publish(tmp_path / "history", *rows)
-    told = Window("default", topic, None, 2, now - 40 * HOUR, now - 39 * HOUR, "exporter-a", Source.POLL)
-    told = replace(told, advances=1, records=1, start_offset=1, end_offset=2, last_advance=now - 40 * HOUR)
-    unpublished = replace(told, topic=limited, partition=0, start_offset=0, end_offset=1)
-    Spool(tmp_path / "history", "exporter-a").write("default", now - 40 * HOUR, [told, unpublished])
+    window = Window("default", topic, None, 2, now - 40 * HOUR, now - 39 * HOUR, "exporter-a", Source.POLL)
+    window = replace(window, advances=1, records=1, start_offset=1, end_offset=2, last_advance=now - 40 * HOUR)
+    unpublished = replace(window, topic=limited, partition=0, start_offset=0, end_offset=1)
+    Spool(tmp_path / "history", "exporter-a").write("default", now - 40 * HOUR, [window, unpublished])
     overrides = json.dumps([{"topics": limited, "max_silence": "24h"}])
     running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_OVERRIDES=overrides)
     try:
@@ -77,15 +77,15 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         assert running.value("kafka_topic_verdict", **labels) == 1, "its limit is the configuration's, not the rollup's"
 
         def explained(subject: str) -> str:
-            asked = [sys.executable, "-m", "exporter", "explain", subject]
-            asked += ["--history", str(running.history), "--bootstrap-server", broker.bootstrap]
+            command = [sys.executable, "-m", "exporter", "explain", subject]
+            command += ["--history", str(running.history), "--bootstrap-server", broker.bootstrap]
             environment = {**os.environ, "TOPIC_LIVENESS_OVERRIDES": overrides}
-            return subprocess.run(asked, capture_output=True, text=True, check=True, env=environment).stdout
+            return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
 
-        for partition, standing in ((0, "end offset 1, as published"), (2, "end offset 2, 1 past the published")):
-            said = explained(f"{topic}:{partition}")
-            assert "verdict       dead" in said
-            assert standing in said
+        for partition, offset_line in ((0, "end offset 1, as published"), (2, "end offset 2, 1 past the published")):
+            explanation = explained(f"{topic}:{partition}")
+            assert "verdict       dead" in explanation
+            assert offset_line in explanation
         assert "verdict       dead" in explained(limited)
         workbench.write([(topic, 0, time.time())])
         until(lambda: verdict(0) is None, "the record that revives it")

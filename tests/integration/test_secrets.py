@@ -34,7 +34,7 @@ class Serving:
             "clusters": [
                 {
                     "name": "prod",
-                    # librdkafka's own debugging must not tell either.
+                    # librdkafka's own debugging must not show it either.
                     "kafka": {**kafka, "sasl.password": {"file": str(self.secret)}, "debug": "conf,security,broker"},
                 }
             ],
@@ -59,7 +59,7 @@ class Serving:
         except httpx.TransportError:
             return ""
 
-    def said(self) -> list[str]:
+    def log_lines(self) -> list[str]:
         """What a user reads in the log of this: lines from warning on, and of the rotation."""
         lines = [line.split(" ", 1)[1] for line in self.log.read_text().splitlines() if " exporter." in line]
         return [line for line in lines if line.startswith(("WARNING", "ERROR")) or "read again, because" in line]
@@ -71,7 +71,7 @@ def serving(tmp_path: Path, secured: Secured) -> Serving:
     return Serving(tmp_path, secured)
 
 
-def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Serving, secured: Secured) -> None:
+def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(serving: Serving, secured: Secured) -> None:
     """Wrong, then right, then an empty file: refused, up without a restart, and up still; no text holds either."""
     serving.write(f"{WRONG}\n")
     texts: list[str] = []
@@ -99,11 +99,11 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Se
         process.kill()
         process.wait()
     # Polls and sweeps over groups have a connection each: both take the file up, in the same words.
-    first, over, second = dict.fromkeys(serving.said())
+    failure, renewal, unusable = dict.fromkeys(serving.log_lines())
     servers = secured.address("PASSWORD")
-    assert first.startswith(f"WARNING exporter.state: cluster prod: poll failed: authentication-failed: {servers} ")
-    assert over.endswith(f"{servers}: read again, because the file changed: sasl.password")
-    assert f"sasl.password: the file {serving.secret} is empty; next step: " in second
+    assert failure.startswith(f"WARNING exporter.state: cluster prod: poll failed: authentication-failed: {servers} ")
+    assert renewal.endswith(f"{servers}: read again, because the file changed: sasl.password")
+    assert f"sasl.password: the file {serving.secret} is empty; next step: " in unusable
     serving.write(WRONG)
     for command in ("check-config", "once"):
         ended = subprocess.run(
@@ -126,7 +126,7 @@ def good(page: str, what: str) -> float:
 
 
 def test_a_renewed_certificate_is_taken_up_once_its_key_has_come(
-    secured: Secured, tmp_path: Path, told: Callable[[], list[str]]
+    secured: Secured, tmp_path: Path, logged_warnings: Callable[[], list[str]]
 ) -> None:
     """Between the new certificate and the new key nothing changes but for one warning; then the poll is good."""
     made = secured.certificates.folder
@@ -145,14 +145,17 @@ def test_a_renewed_certificate_is_taken_up_once_its_key_has_come(
     assert [watched.fail().reason for _ in range(2)] == [Reason.TLS_FAILED] * 2
     renew("key", "liveness")
     assert len(watched.poll().readings) >= 1
-    failed, kept = told()
+    failed, unusable = logged_warnings()
     assert f"the client certificate {paths['crt']} has expired" in failed
-    assert "the earlier secrets stay in use, a changed file is unusable: " in kept
-    assert "ssl.key.location failed: " in kept
+    assert "the earlier secrets stay in use, a changed file is unusable: " in unusable
+    assert "ssl.key.location failed: " in unusable
 
 
-def test_a_token_of_aws_reaches_the_broker_and_its_refusal_is_told(
-    secured: Secured, told: Callable[[], list[str]], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_token_of_aws_reaches_the_broker_and_its_refusal_is_logged(
+    secured: Secured,
+    logged_warnings: Callable[[], list[str]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The broker, which is no MSK, answers that the token is none of its own: one line, and the token in no text."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLEEXAMPLE00")
@@ -163,7 +166,7 @@ def test_a_token_of_aws_reaches_the_broker_and_its_refusal_is_told(
     watched = Watched(properties, iam=AwsIam("eu-central-1"))
     failures = [watched.fail() for _ in range(2)]
     assert [failure.reason for failure in failures] == [Reason.AUTHENTICATION_FAILED] * 2
-    [line] = told()
+    [line] = logged_warnings()
     assert 'SASL authentication error: {"status":"invalid_token"}' in line
     assert "next step: check aws_msk_iam of this cluster, and that the role's IAM policy allows " in line
     start = urlsafe_b64encode(b"https://kafka.eu-central-1.amazonaws.com/?Action").decode().rstrip("=")

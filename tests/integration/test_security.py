@@ -1,4 +1,4 @@
-"""A broker that asks who is there: every way in, every right, and what is said where one is missing (Kafka 4.3.1)."""
+"""A broker that asks who is there: every way in, every right, and what is logged where one is missing (Kafka 4.3.1)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.mark.parametrize("way", ["SCRAM-SHA-512", "PLAIN", "certificate", "own token", "oidc"])
 def test_the_documented_rights_are_enough_on_every_way_in(
-    secured: Secured, way: str, endpoint: str, told: Callable[[], list[str]]
+    secured: Secured, way: str, endpoint: str, logged_warnings: Callable[[], list[str]]
 ) -> None:
     """Offsets, newest timestamp and settings of the topic are read, and there is nothing to warn of."""
     match way:
@@ -54,7 +54,7 @@ def test_the_documented_rights_are_enough_on_every_way_in(
     config = snapshot.metadata.topics["orders"].config
     assert config is not None and config.timestamp_type == "CreateTime"
     assert set(snapshot.metadata.topics) == {"orders"}
-    assert told() == []
+    assert logged_warnings() == []
     assert watched.counted('topic_liveness_topics_without_settings{kafka_cluster="test",reason="unauthorized"}') is None
 
 
@@ -72,7 +72,7 @@ def test_the_documented_rights_are_enough_on_every_way_in(
     ],
 )
 def test_without_one_of_the_documented_rights_the_exporter_says_which(
-    secured: Secured, right: Right, line: str, told: Callable[[], list[str]]
+    secured: Secured, right: Right, line: str, logged_warnings: Callable[[], list[str]]
 ) -> None:
     """One line for all polls names the missing right, which a metric counts; once granted it is taken up."""
     user = f"without-{right[0].name.lower()}"
@@ -81,7 +81,7 @@ def test_without_one_of_the_documented_rights_the_exporter_says_which(
     watched = Watched(secured.by_password(user=user))
     for _ in range(3):
         watched.poll()
-    assert told() == [f"cluster test: {line}"]
+    assert logged_warnings() == [f"cluster test: {line}"]
     counts = [
         watched.counted('topic_liveness_include_patterns_unmatched{kafka_cluster="test"}'),
         watched.counted('topic_liveness_topics_without_settings{kafka_cluster="test",reason="unauthorized"}'),
@@ -94,7 +94,7 @@ def test_every_documented_right_has_its_test() -> None:
     assert set(documented_rights()) == {(AclOperation.DESCRIBE, "*"), (AclOperation.DESCRIBE_CONFIGS, "*")}
 
 
-def test_half_of_the_topics_forbidden(secured: Secured, told: Callable[[], list[str]]) -> None:
+def test_half_of_the_topics_forbidden(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
     """A topic that is named, or was seen before, says unauthorized; the others stay exact; a right given back heals."""
     names = ["half-0", "half-1", "half-2", "half-3"]
     for name in names:
@@ -121,7 +121,7 @@ def test_half_of_the_topics_forbidden(secured: Secured, told: Callable[[], list[
     assert watched.counted('topic_liveness_include_patterns_unmatched{kafka_cluster="test"}') == 0
     step = "next step: grant DESCRIBE on these topics"
     forbidden = ["1 (half-3)", "2 (half-2, half-3)"]
-    assert told() == [f"cluster test: unreadable: unauthorized {which}; {step}" for which in forbidden]
+    assert logged_warnings() == [f"cluster test: unreadable: unauthorized {which}; {step}" for which in forbidden]
     assert "unauthorized 2 (half-2, half-3)" in watched.shown()
 
     secured.grant("half", [(AclOperation.DESCRIBE, name) for name in names[2:]])
@@ -217,8 +217,12 @@ REFUSALS: dict[str, tuple[Callable[[Secured], Properties], Reason, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_is_refused_is_said_once_and_counted_with_its_reason(
-    secured: Secured, endpoint: str, case: str, told: Callable[[], list[str]], caplog: pytest.LogCaptureFixture
+def test_what_is_refused_is_logged_once_and_counted_with_its_reason(
+    secured: Secured,
+    endpoint: str,
+    case: str,
+    logged_warnings: Callable[[], list[str]],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Two polls and all of librdkafka's retries make one line with cause and next step; no secret is in any text."""
     make, reason, expected = REFUSALS[case]
@@ -228,7 +232,7 @@ def test_what_is_refused_is_said_once_and_counted_with_its_reason(
     watched = Watched(properties)
     failures = [watched.fail() for _ in range(2)]
     assert [failure.reason for failure in failures] == [reason] * 2, failures
-    [line] = told()
+    [line] = logged_warnings()
     servers = re.escape(str(properties["bootstrap.servers"]))
     assert re.search(expected.replace("{servers}", servers), line), line
     assert line.startswith(f"cluster test: poll failed: {reason}: ")

@@ -146,7 +146,7 @@ def test_once_prints_an_exposition_of_the_cluster(broker: Broker, workbench: Wor
 
 
 def test_prometheus_scrapes_the_exporter(tmp_path: Path, broker: Broker, workbench: Workbench) -> None:
-    """A real Prometheus finds a running exporter up and can be asked for what the broker told of a partition."""
+    """A real Prometheus finds a running exporter up and can be asked for what the broker answered of a partition."""
     workbench.create("scraped", 2)
     workbench.write([("scraped", 1, time.time())] * 2)
     exporter = Exporter(tmp_path, broker.bootstrap)
@@ -158,8 +158,8 @@ def test_prometheus_scrapes_the_exporter(tmp_path: Path, broker: Broker, workben
     command += [f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
 
     def value(query: str) -> float | None:
-        told = get(f"http://{address}/api/v1/query", params={"query": query}, timeout=10).json()
-        return next((float(row["value"][1]) for row in told["data"]["result"]), None)
+        answer = get(f"http://{address}/api/v1/query", params={"query": query}, timeout=10).json()
+        return next((float(row["value"][1]) for row in answer["data"]["result"]), None)
 
     with exporter, running(command, f"http://{address}/-/ready", tmp_path / "prometheus.log"):
         until(lambda: value('up{job="topic-liveness"}') == 1.0, "the exporter up")
@@ -168,25 +168,25 @@ def test_prometheus_scrapes_the_exporter(tmp_path: Path, broker: Broker, workben
         assert exporter.end() == 0
 
 
-def test_a_port_in_use_is_said_at_once(tmp_path: Path, broker: Broker) -> None:
+def test_a_port_in_use_is_reported_at_once(tmp_path: Path, broker: Broker) -> None:
     """The error names the address and the next step, and the exit code is 2."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_WEB__LISTEN=f"127.0.0.1:{port}")
         assert running.process.wait(120) == 2
-    said = running.log.read_text()
-    assert f"127.0.0.1:{port}" in said
-    assert "Traceback" not in said
+    log = running.log.read_text()
+    assert f"127.0.0.1:{port}" in log
+    assert "Traceback" not in log
 
 
-def test_an_unwritable_history_folder_is_said_at_once(tmp_path: Path, broker: Broker) -> None:
+def test_an_unwritable_history_folder_is_reported_at_once(tmp_path: Path, broker: Broker) -> None:
     """The error names the folder and the setting, and the exit code is 2."""
     (tmp_path / "file").write_text("")
     running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_HISTORY__FOLDER=str(tmp_path / "file"))
     assert running.process.wait(120) == 2
-    said = running.log.read_text()
-    assert "history.folder" in said
-    assert "Traceback" not in said
+    log = running.log.read_text()
+    assert "history.folder" in log
+    assert "Traceback" not in log
 
 
 def test_an_unreachable_broker_leaves_the_exporter_up(tmp_path: Path) -> None:

@@ -78,7 +78,9 @@ def lost_and_others(snapshot: Snapshot) -> set[Reason | None]:
 
 
 @pytest.mark.parametrize("how", ["cut_off", "paused", "dead"])
-def test_the_third_broker_costs_its_own_partitions_only(trio: Trio, how: str, told: Callable[[], list[str]]) -> None:
+def test_the_third_broker_costs_its_own_partitions_only(
+    trio: Trio, how: str, logged_warnings: Callable[[], list[str]]
+) -> None:
     """From the first poll on its partitions say why and all others are exact, within the budget; then it is back.
 
     One line of the log names the broker, and one the topic where nobody leads the partitions any more.
@@ -98,7 +100,7 @@ def test_the_third_broker_costs_its_own_partitions_only(trio: Trio, how: str, to
             assert lost_and_others(snapshot) <= UNREACHED
             assert snapshot.duration_seconds < BUDGET + MERCY
         assert THIRD not in snapshots[-1].max_timestamp_supported, "it must prove itself again"
-    lines = [line.removeprefix("cluster test: unreadable: ") for line in told() if "unreadable: " in line]
+    lines = [line.removeprefix("cluster test: unreadable: ") for line in logged_warnings() if "unreadable: " in line]
     assert lines
     assert set(lines) <= {"leader-unreachable or timed-out at broker 3", "no-leader 2 (spread)"}
     assert len(lines) == len(set(lines)), "said once each"
@@ -115,19 +117,19 @@ def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) ->
     watch = Watch(trio.bootstrap, ["spread"], timeout=120.0, budget=0.001)
     watch.poll()
     with trio.cut_off():
-        told = list[Snapshot | PollFailure]()
-        while len(told) < 5 and not (told and isinstance(told[-1], Snapshot)):
+        polls = list[Snapshot | PollFailure]()
+        while len(polls) < 5 and not (polls and isinstance(polls[-1], Snapshot)):
             began = time.monotonic()
-            told.append(watch.attempt())
+            polls.append(watch.attempt())
             assert time.monotonic() - began < 5 + MERCY, "120 s are what a call may take otherwise"
-        assert isinstance(told[-1], Snapshot), told
-        assert lost_and_others(told[-1]) <= UNREACHED
+        assert isinstance(polls[-1], Snapshot), polls
+        assert lost_and_others(polls[-1]) <= UNREACHED
     watch.source.close()
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("how", ["paused", "dead"])
-def test_the_tiers_of_the_brokers_that_are_well_are_told(trio: Trio, how: str) -> None:
+def test_the_tiers_of_the_brokers_that_are_well_are_read(trio: Trio, how: str) -> None:
     """The second client, too, loses the third broker's partitions only, and answers within a few timeouts."""
     leaders = {TopicPartition("spread", number): 1 + number % 3 for number in range(6)}
     with getattr(trio, how)():
@@ -178,7 +180,7 @@ def test_the_doctor_names_the_broker_that_is_gone_and_what_it_costs(
 
 
 def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio, tmp_path: Path) -> None:
-    """The end offset falls by what only a dead leader had: told as one restart, nothing negative, and silence anew.
+    """The end offset falls by what only a dead leader had: shown as one restart, nothing negative, and silence anew.
 
     Until the election this partition, and one that the dead broker had alone, say ``no-leader``.
     """
@@ -225,9 +227,9 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
     assert (seen(again), advanced(again.activity)) == ((State.OBSERVED, 0, 7, began + 4), (0, False))
     history.flush(snapshot.taken_at)
     rows = [row for path in tmp_path.glob("spool/windows/*.parquet") for row in pq.read_table(path).to_pylist()]
-    kept = [row for row in rows if row["topic"] == "torn"]
-    assert sum(row["offset_regressions"] for row in kept) == 1
-    assert (sum(row["records"] for row in kept), min(row["records"] for row in kept) >= 0) == (5, True)
+    torn_rows = [row for row in rows if row["topic"] == "torn"]
+    assert sum(row["offset_regressions"] for row in torn_rows) == 1
+    assert (sum(row["records"] for row in torn_rows), min(row["records"] for row in torn_rows) >= 0) == (5, True)
     watch.source.close()
 
 
@@ -263,13 +265,13 @@ BEHIND = {TopicPartition("spread", 0): GroupPartition(1, lag=1, lost=0)}
 
 
 def sweeps_whole(swept: Swept, *groups: str) -> bool:
-    """Sweep, and tell whether these groups were read, all of them: a busy machine may need longer than ``TIMEOUT``."""
+    """Sweep; return whether these groups were read, all of them: a busy machine may need longer than ``TIMEOUT``."""
     sweep = swept.attempt()
     return sweep.complete and {*sweep.groups} == {*groups}
 
 
 def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(lately: Trio, coordinated: Mapping[int, str]) -> None:
-    """A list that lacks a broker proves of no group that it is gone; the others are told exactly all the while."""
+    """A list that lacks a broker proves of no group that it is gone; the others are shown exactly all the while."""
     near, far = coordinated[1], coordinated[THIRD]
     swept = Swept(lately.bootstrap, "spread", f"{near}|{far}", timeout=TIMEOUT, missed_sweeps=1)
     lately.workbench.until(lambda: sweeps_whole(swept, near, far))
@@ -283,7 +285,7 @@ def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(lately: Trio, co
 
 
 def test_a_group_whose_coordinator_moves_is_never_lost(lately: Trio, coordinated: Mapping[int, str]) -> None:
-    """While its coordinator is dead a group is shown as it was, and then as the new one tells; others as ever."""
+    """While its coordinator is dead a group is shown as it was, and then as the new one answers; others as ever."""
     swept = Swept(lately.bootstrap, "spread", "|".join(coordinated.values()), timeout=TIMEOUT, missed_sweeps=100)
     lately.workbench.until(lambda: sweeps_whole(swept, *coordinated.values()))
     with lately.dead():
@@ -308,7 +310,7 @@ def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_sizes_and_producers_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Trio) -> None:
-    """Its partitions and the sums that it has a part in are unknown and counted; what it has no part in is told."""
+    """Its partitions and the sums that it has a part in are unknown and counted; what it has no part in is shown."""
     topic = "inspected"
     trio.workbench.create_on(topic, [[1, 2], [2, THIRD], [THIRD, 1]])
     trio.workbench.write([(topic, number, 1e9) for number in range(3)])
@@ -339,7 +341,7 @@ def test_sizes_and_producers_of_the_others_are_exact_beside_a_broker_that_is_cut
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_inspections_follow_partitions_that_are_moved_to_another_broker(trio: Trio) -> None:
-    """The broker before has no replica any more, and no poll has told so: the present one is asked at once."""
+    """The broker before has no replica any more, and no poll has shown so: the present one is asked at once."""
     topic, moved = "reassigned", [TopicPartition("reassigned", number) for number in range(3)]
     trio.workbench.create_on(topic, [[1]] * 3)
     trio.workbench.write([(topic, number, 1e9) for number in range(3)])

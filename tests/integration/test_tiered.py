@@ -142,7 +142,7 @@ def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) ->
 
 
 def test_a_newest_time_that_lies_in_the_tier_alone_is_found(tiered: TieredBroker, bench: Bench) -> None:
-    """The local disk holds older times, and MAX_TIMESTAMP tells the newest of those: the sweep fixes it."""
+    """The local disk holds older times, and MAX_TIMESTAMP gives the newest of those: the sweep fixes it."""
     times = moments(10, since=DAY_AGO + 3600)
     bench.create("disordered", config=TIERED | GOES)
     bench.fill("disordered", times)
@@ -280,7 +280,7 @@ def test_the_command_prints_what_kafkas_own_tool_prints(
 
 
 def test_the_command_finds_the_largest_time_in_the_tier(tiered: TieredBroker, bench: Bench, idle: list[float]) -> None:
-    """Where MAX_TIMESTAMP knows no record, or an older one, the record with the largest time of both tiers is told."""
+    """Where MAX_TIMESTAMP knows no record, or an older one, the record with the largest time of both tiers is shown."""
     times = moments(10, since=DAY_AGO)
     bench.create("idle-disordered", config=TIERED | GOES)
     bench.fill("idle-disordered", times)

@@ -176,7 +176,7 @@ def test_a_group_that_keeps_up(workbench: Workbench, exporter: Exporter, name: s
     """A few records behind a topic written to right now, the lag is theirs at each sweep, for a few look-ups."""
     workbench.create(name)
     write(workbench, name, rising(500, 60.0, end=time.time() - 60, seed=3))
-    end, asked = 500, []
+    end, lookups = 500, []
     for _ in range(5):
         times = [time.time() - (9 - index) * 0.1 for index in range(10)]
         write(workbench, name, times)
@@ -185,8 +185,8 @@ def test_a_group_that_keeps_up(workbench: Workbench, exporter: Exporter, name: s
         sweep = exporter.sweep()
         group = sweep.groups[name]
         holds(read(workbench, name), group.partitions[TopicPartition(name, 0)], group.read_at)
-        asked.append(sweep.lookups.get("by-time", 0))
-    assert sum(asked[1:]) <= 16, asked
+        lookups.append(sweep.lookups.get("by-time", 0))
+    assert sum(lookups[1:]) <= 16, lookups
 
 
 def test_the_future(workbench: Workbench, exporter: Exporter, name: str) -> None:
@@ -197,9 +197,9 @@ def test_the_future(workbench: Workbench, exporter: Exporter, name: str) -> None
     for offset in range(5):
         commit(workbench, f"{name}-{offset}", {name: offset})
     sweep = exporter.sweep()
-    told = [group.partitions[TopicPartition(name, 0)] for _, group in sorted(sweep.groups.items())]
-    assert [position.no_time_lag for position in told] == [None, None] + [NoTimeLag.FUTURE] * 3
-    assert [position.time_lag is None for position in told] == [False, False, True, True, True]
+    positions = [group.partitions[TopicPartition(name, 0)] for _, group in sorted(sweep.groups.items())]
+    assert [position.no_time_lag for position in positions] == [None, None] + [NoTimeLag.FUTURE] * 3
+    assert [position.time_lag is None for position in positions] == [False, False, True, True, True]
     assert sweep.time_lags == {"ok": 2, NoTimeLag.FUTURE: 3}
 
 

@@ -1,4 +1,4 @@
-"""The traps of ListOffsets that differ by version, and how each is told (real brokers, from 2.8 on)."""
+"""The traps of ListOffsets that differ by version, and how each is recognised (real brokers, from 2.8 on)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_offset_of_the_newest_time_is_not_rested_on(kafka: Kafka) -> None:
 def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     kafka: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its advances are counted, no time is told, and a metric and one line say so; of newer ones the time is told."""
+    """Its advances are counted, no time is shown, and a metric and one line say so; of newer ones the time is shown."""
     kafka.create("aged")
     kafka.write([("aged", 0, DAY_AGO)] * 2 + [("aged", 0, DAY_AGO + 5)])
     monitor = a_monitor()
@@ -80,14 +80,14 @@ def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     partition = 'kafka_cluster="test",topic="aged",partition="0"'
     assert (f'kafka_topic_partition_state{{{partition},state="unsupported"}} 1' in text) != kafka.knows_max_timestamp
     assert f"kafka_topic_partition_last_advance_timestamp_seconds{{{partition}}}" in text
-    said = [line for line in caplog.messages if "do not support MAX_TIMESTAMP" in line]
-    assert len(said) == (0 if kafka.knows_max_timestamp else 1)
+    warnings = [line for line in caplog.messages if "do not support MAX_TIMESTAMP" in line]
+    assert len(warnings) == (0 if kafka.knows_max_timestamp else 1)
 
 
 def test_without_the_right_to_see_settings_an_old_broker_is_found_out_all_the_same(
     brokers: Mapping[str, Broker],
 ) -> None:
-    """Every topic may have remote storage then; 2.8 answers with the first record of the log, which tells."""
+    """Every topic may have remote storage then; 2.8 answers with the first record of the log, which shows it."""
     kafka = Kafka("2.8.2", brokers["2.8.2"].bootstrap)
     kafka.create("closed")
     topic = ("closed", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
@@ -113,8 +113,8 @@ def test_without_the_right_to_see_settings_an_old_broker_is_found_out_all_the_sa
     kafka.delete("closed")
 
 
-def test_records_without_a_time_are_told_as_such(kafka: Kafka) -> None:
-    """Offsets are told, a time is not: producers from before 0.10 write none."""
+def test_records_without_a_time_are_reported_as_such(kafka: Kafka) -> None:
+    """Offsets are shown, a time is not: producers from before 0.10 write none."""
     kafka.create("timeless")
     producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
     for _ in range(2):
@@ -197,7 +197,7 @@ def test_a_partition_emptied_by_retention_is_empty(kafka: Kafka) -> None:
 
 
 def test_how_far_ahead_a_record_may_be_is_the_topics_own_setting(kafka: Kafka) -> None:
-    """By default 4.x refuses more than an hour (INVALID_TIMESTAMP); older ones take it, and it is told as future."""
+    """By default 4.x refuses more than an hour (INVALID_TIMESTAMP); older ones take it, and it is shown as future."""
     kafka.create("tomorrow", config={"retention.ms": "-1"})
     tomorrow = float(round(time.time())) + 86400
     if kafka.number >= (4, 0):
@@ -209,7 +209,7 @@ def test_how_far_ahead_a_record_may_be_is_the_topics_own_setting(kafka: Kafka) -
     assert seen(Watch(kafka.bootstrap, ["tomorrow"]).reading("tomorrow")) == (State.FUTURE, 0, 1, tomorrow)
 
 
-def test_what_a_broker_is_too_old_for_is_said_of_the_tiers(kafka: Kafka) -> None:
+def test_what_a_broker_is_too_old_for_is_a_reason_of_the_tiers(kafka: Kafka) -> None:
     """earliest-local is answered from 3.5 on, latest-tiered from 3.9 on; before, the reason is unsupported-version."""
     kafka.create("tiers")
     kafka.write([("tiers", 0, DAY_AGO)])
@@ -223,7 +223,7 @@ def test_what_a_broker_is_too_old_for_is_said_of_the_tiers(kafka: Kafka) -> None
 def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_path: Path) -> None:
     """2.8.2 becomes 3.9.2 under one exporter that polls all the while: a broker's partitions get their time with it.
 
-    What is told of the other broker's stays the same throughout, no wrong time is ever told, and silence goes on.
+    What is shown of the other broker's stays the same throughout, no wrong time is ever shown, and silence goes on.
     """
     old, new = (resolve_kafka(version, cache=cache, progress=print) for version in ("2.8.2", "3.9.2"))
     mixed = {"inter.broker.protocol.version": "2.8"}
@@ -240,7 +240,7 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
         monitor = a_monitor()
         watch = Watch(kafka.bootstrap, ["upgraded"], timeout=3.0, sinks=[monitor])
 
-        def told() -> tuple[set[str], Snapshot]:
+        def metric_and_poll() -> tuple[set[str], Snapshot]:
             """What the metric says of the brokers after one more poll that misses nothing, and that poll."""
             snapshot = watch.poll_until(lambda readings: all(each.reason is None for each in readings.values()))
             lines = monitor.metrics().decode().splitlines()
@@ -261,17 +261,17 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
             values = ((1, of_1), (2, of_2))
             return {f'{SUPPORTED}{{broker="{broker}",kafka_cluster="test"}} {value}.0' for broker, value in values}
 
-        lines, before = told()
+        lines, before = metric_and_poll()
         assert (lines, states(before)) == (series(0, 0), {of_first: aged, of_second: aged})
         rolled = roll(second)
         assert {of_first: aged} in [states(snapshot) for snapshot in rolled], "read while the other was away"
         assert all(states(snapshot).get(of_first, aged) == aged for snapshot in rolled)
-        lines, halfway = told()
+        lines, halfway = metric_and_poll()
         assert (lines, states(halfway)) == (series(0, 1), {of_first: aged, of_second: dated})
         rolled += (back := roll(first))
         assert {of_second: dated} in [states(snapshot) for snapshot in back], "read while the other was away"
         assert all(states(snapshot).get(of_second, dated) == dated for snapshot in back)
-        lines, after = told()
+        lines, after = metric_and_poll()
         assert (lines, states(after)) == (series(1, 1), {of_first: dated, of_second: dated})
         for key, reading in before.readings.items():
             activities = [snapshot.readings[key].activity for snapshot in (*rolled, after)]
@@ -282,5 +282,5 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
 
 
 def states(snapshot: Snapshot) -> dict[TopicPartition, tuple[State, int | None, int | None, float | None]]:
-    """What a poll tells of the partitions that it could read."""
+    """What a poll knows of the partitions that it could read."""
     return {key: seen(reading) for key, reading in snapshot.readings.items() if reading.latest is not None}

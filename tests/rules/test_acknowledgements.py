@@ -1,4 +1,4 @@
-"""What a real Alertmanager, and servers that are none, tell about acknowledged alerts."""
+"""What a real Alertmanager, and servers that are none, answer about acknowledged alerts."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def matched(by: str) -> list[dict[str, object]]:
     """Matchers as amtool takes them, such as ``topic=a owner=~"b|c"``."""
-    parts = [re.fullmatch(r"(\w+)(=~|!=|!~|=)(.*)", one) for one in by.split(" ")]
-    told = [part.groups() for part in parts if part is not None]
+    matches = [re.fullmatch(r"(\w+)(=~|!=|!~|=)(.*)", one) for one in by.split(" ")]
+    fields = [part.groups() for part in matches if part is not None]
     return [
-        {"name": name, "value": value, "isRegex": "~" in how, "isEqual": how[0] == "="} for name, how, value in told
+        {"name": name, "value": value, "isRegex": "~" in how, "isEqual": how[0] == "="} for name, how, value in fields
     ]
 
 
@@ -99,8 +99,8 @@ def test_silences_that_are_acknowledgements_are_read(alertmanager: str) -> None:
         silence(alertmanager, "ACK! far", "topic=far kafka_cluster=elsewhere"),
     ]
     found = read(f"{alertmanager}/")
-    told = {(row.silence_id, row.topics, row.cluster) for row in found.found}
-    assert told == {
+    rows = {(row.silence_id, row.topics, row.cluster) for row in found.found}
+    assert rows == {
         (one, r"a\.b", "prod"),
         (many, "x", "prod"),
         (many, "x", "prod-eu"),
@@ -149,8 +149,8 @@ def test_who_changes_the_comment_takes_an_acknowledgement_back(alertmanager: str
         "it was a pause",
     ]
     subprocess.run(update, check=True, timeout=60, capture_output=True)
-    told = read(alertmanager)
-    assert wrong in told.withdrawn and wrong not in {row.silence_id for row in told.found}
+    answer = read(alertmanager)
+    assert wrong in answer.withdrawn and wrong not in {row.silence_id for row in answer.found}
 
 
 KARMA = "cluster=k8s namespace=monitoring job=topic-liveness severity=critical"
@@ -171,12 +171,12 @@ LABELLED: Mapping[str, set[tuple[str, str | None]]] = {
 @pytest.mark.parametrize("by", LABELLED)
 def test_other_labels_of_an_alert_take_nothing_from_topics_that_are_written_out(by: str) -> None:
     """Karma writes them all. The owner is that of the configuration."""
-    told = told_by(by)
-    assert {(row.topics, row.cluster) for row in told.found} == LABELLED[by]
-    assert (told.withdrawn, told.warning()) == ([], None)
+    answer = read_one(by)
+    assert {(row.topics, row.cluster) for row in answer.found} == LABELLED[by]
+    assert (answer.withdrawn, answer.warning()) == ([], None)
 
 
-def told_by(by: str) -> Acknowledged:
+def read_one(by: str) -> Acknowledged:
     """What is read of one acknowledgement with these matchers."""
     times = {"startsAt": NOW.isoformat(), "endsAt": (NOW + timedelta(hours=1)).isoformat()}
     matchers = matched(by if "alertname" in by else f"alertname=TopicLivenessTopicDead {by}")
@@ -208,9 +208,9 @@ LEFT_OUT = {
 @pytest.mark.parametrize("by", LEFT_OUT)
 def test_what_may_mean_less_than_it_names_labels_nothing(by: str) -> None:
     """One line says how many were left out and why; what was kept of them goes."""
-    told = told_by(by)
-    assert (told.found, told.withdrawn) == ([], ["1"])
-    assert LEFT_OUT[by] in str(told.warning())
+    answer = read_one(by)
+    assert (answer.found, answer.withdrawn) == ([], ["1"])
+    assert LEFT_OUT[by] in str(answer.warning())
 
 
 def test_the_rollup_says_once_what_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,8 +234,8 @@ def test_the_rollup_says_once_what_does_not_count(capsys: pytest.CaptureFixture[
 def test_a_long_list_of_topics_is_used() -> None:
     """Karma names each topic of a group of alerts; names are tried one after the other."""
     names = [f"orders-{number}" for number in range(500)]
-    told = told_by(f"topic=~({'|'.join(names)})")
-    assert [re.fullmatch(row.topics, names[-1]) is not None for row in told.found] == [True]
+    answer = read_one(f"topic=~({'|'.join(names)})")
+    assert [re.fullmatch(row.topics, names[-1]) is not None for row in answer.found] == [True]
 
 
 def test_an_answer_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-def test_a_server_that_does_not_tell_costs_one_line(
+def test_a_server_that_gives_no_silences_costs_one_line(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The rollup goes on without the option; the header, which arrives, is not in the line."""
@@ -283,9 +283,9 @@ def test_a_header_that_http_does_not_allow_is_named_by_its_file(value: str, tmp_
     """Not by what it holds."""
     secret = tmp_path / "authorization"
     secret.write_text(value, encoding="utf-8")
-    asked = settings("http://127.0.0.1:1", authorization={"file": str(secret)})
+    configured = settings("http://127.0.0.1:1", authorization={"file": str(secret)})
     with pytest.raises(AlertmanagerError) as refused:
-        read_acknowledgements(asked)
+        read_acknowledgements(configured)
     assert str(refused.value).startswith(f"rollup.alertmanager: the file {secret} must hold one line")
     assert "same" not in str(refused.value).replace(str(secret), "")
 

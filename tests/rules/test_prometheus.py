@@ -52,9 +52,9 @@ class Target:
                 self.wfile.write(target.exposition.encode())
 
             def do_POST(self) -> None:
-                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with target._changed:
-                    target.alerts.extend({**alert, "receiver": told["receiver"]} for alert in told["alerts"])
+                    target.alerts.extend({**alert, "receiver": message["receiver"]} for alert in message["alerts"])
                     target._changed.notify_all()
                 self.send_response(200)
                 self.end_headers()
@@ -73,8 +73,8 @@ class Target:
         self._server.server_close()
         self._thread.join()
 
-    def told(self, name: str, status: str, **labels: str) -> dict[str, Any]:
-        """Wait for an alert of that name, status and labels; each is told once."""
+    def wait_for_alert(self, name: str, status: str, **labels: str) -> dict[str, Any]:
+        """Wait for an alert of that name, status and labels; each is returned once."""
         wanted = {"alertname": name, **labels}.items()
 
         def match() -> dict[str, Any] | None:
@@ -95,10 +95,10 @@ class Target:
 class Monitoring:
     """Prometheus with our rules, and Alertmanager; seconds where an installation has minutes."""
 
-    def __init__(self, folder: Path, scraped: list[dict[str, Any]], receiver: str, past: str = "") -> None:
+    def __init__(self, folder: Path, scraped: list[dict[str, Any]], receiver: str, earlier_samples: str = "") -> None:
         """Prepare in ``folder``: scrape the static targets ``scraped``, send alerts to ``receiver``.
 
-        ``past`` are samples of earlier, in OpenMetrics.
+        ``earlier_samples`` are samples of earlier, in OpenMetrics.
         """
         self._folder = folder
         self._prometheus, self._alertmanager = free_port(), free_port()
@@ -122,8 +122,8 @@ class Monitoring:
             each["webhook_configs"] = [{"url": f"http://{receiver}/", "send_resolved": True}]
         for name, config in (("prometheus", prometheus), ("alertmanager", alertmanager)):
             (folder / f"{name}.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
-        if past:
-            (folder / "past.txt").write_text(past, encoding="utf-8")
+        if earlier_samples:
+            (folder / "past.txt").write_text(earlier_samples, encoding="utf-8")
             blocks = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics"]
             subprocess.run([*blocks, folder / "past.txt", folder / "prometheus"], check=True, capture_output=True)
 
@@ -189,7 +189,7 @@ def exporter() -> Iterator[Target]:
 
 @pytest.fixture(scope="module")
 def monitoring(tmp_path_factory: pytest.TempPathFactory, exporter: Target, receiver: Target) -> Iterator[Monitoring]:
-    """Prometheus and Alertmanager that watch ``exporter`` and tell ``receiver``."""
+    """Prometheus and Alertmanager that watch ``exporter`` and alert ``receiver``."""
     scraped_ = [{"targets": [exporter.address]}]
     with Monitoring(tmp_path_factory.mktemp("monitoring"), scraped_, receiver.address).running() as running_:
         yield running_
@@ -206,33 +206,33 @@ def scraped(monitoring: Monitoring, *, up: int) -> None:
 def test_death_and_recovery_reach_the_receiver_of_the_owner(
     monitoring: Monitoring, exporter: Target, receiver: Target
 ) -> None:
-    """Dead partitions are told, and told to be over; a dead topic pages its owner, once, over scrapes that are lost."""
-    told = receiver.told("TopicLivenessPartitionsDead", "firing", kafka_cluster="prod", topic="orders")
-    assert told["annotations"]["summary"] == "Dead partitions of orders in prod: 1"
-    assert told["receiver"] == "shop-tickets"
+    """Dead partitions are reported, and their end; a dead topic pages its owner, once, over scrapes that are lost."""
+    ticket = receiver.wait_for_alert("TopicLivenessPartitionsDead", "firing", kafka_cluster="prod", topic="orders")
+    assert ticket["annotations"]["summary"] == "Dead partitions of orders in prod: 1"
+    assert ticket["receiver"] == "shop-tickets"
     assert f"{LIVE} 1" in ALIVE
     exporter.exposition = ALIVE.replace(f"{LIVE} 1", f"{DEAD} 1")
-    receiver.told("TopicLivenessPartitionsDead", "resolved", topic="orders")
-    told = receiver.told(BRIDGED, "firing", topic="orders")
-    assert told["annotations"]["summary"] == "Topic orders of prod is dead"
-    assert (told["labels"]["severity"], told["receiver"]) == ("critical", "shop-pager")
+    receiver.wait_for_alert("TopicLivenessPartitionsDead", "resolved", topic="orders")
+    page = receiver.wait_for_alert(BRIDGED, "firing", topic="orders")
+    assert page["annotations"]["summary"] == "Topic orders of prod is dead"
+    assert (page["labels"]["severity"], page["receiver"]) == ("critical", "shop-pager")
     exporter.broken = True
-    receiver.told("TopicLivenessExporterDown", "firing")
+    receiver.wait_for_alert("TopicLivenessExporterDown", "firing")
     exporter.broken = False
-    receiver.told("TopicLivenessExporterDown", "resolved")
+    receiver.wait_for_alert("TopicLivenessExporterDown", "resolved")
     scraped(monitoring, up=1)
     [firing] = monitoring.ask(f'ALERTS_FOR_STATE{{alertname="{BRIDGED}"}}')
-    assert float(firing["value"][1]) <= datetime.fromisoformat(told["startsAt"]).timestamp()
+    assert float(firing["value"][1]) <= datetime.fromisoformat(page["startsAt"]).timestamp()
     assert not [alert for alert in receiver.alerts if alert["labels"]["alertname"] == BRIDGED]
     exporter.exposition = ALIVE
-    receiver.told("TopicLivenessPartitionsDead", "firing", topic="orders")
+    receiver.wait_for_alert("TopicLivenessPartitionsDead", "firing", topic="orders")
 
 
 def test_every_query_of_the_dashboards_is_answered(monitoring: Monitoring) -> None:
     """Prometheus evaluates each of them without an error, and the tables show what is dead."""
     answers: dict[str, list[dict[str, Any]]] = {}
     for query in TARGETS + ANNOTATIONS:
-        answers.setdefault(f"{query.dashboard}: {query.title}", []).extend(monitoring.ask(query.asked()))
+        answers.setdefault(f"{query.dashboard}: {query.title}", []).extend(monitoring.ask(query.as_sent()))
     [dead] = answers["overview: Living topics with dead partitions"]
     assert dead["metric"] == {"kafka_cluster": "prod", "topic": "orders"} and dead["value"][1] == "1"
     shown = {row["metric"]["topic"]: row["metric"] for row in answers["overview: Topics of the chosen verdicts"]}
@@ -244,14 +244,14 @@ def test_a_variable_that_matches_nothing_leaves_figures_unknown(monitoring: Moni
     """Where nothing is of the chosen name, job, namespace or cluster, no figure of topics is 0."""
     figures = [query for query in TARGETS if query.title in ("Dead topics", "Dead partitions", "Suspect topics")]
     assert len(figures) == 3
-    assert not [query for query in figures if monitoring.ask(query.asked(**{variable: "nowhere"}))]
+    assert not [query for query in figures if monitoring.ask(query.as_sent(**{variable: "nowhere"}))]
 
 
-def test_a_stopped_exporter_is_told_as_such(monitoring: Monitoring, exporter: Target, receiver: Target) -> None:
+def test_a_stopped_exporter_is_reported_as_such(monitoring: Monitoring, exporter: Target, receiver: Target) -> None:
     """When the exporter goes away its partition's alert ends, and TopicLivenessExporterDown is all that is new."""
     exporter.close()
-    receiver.told("TopicLivenessExporterDown", "firing", instance=exporter.address)
-    receiver.told("TopicLivenessPartitionsDead", "resolved", topic="orders")
+    receiver.wait_for_alert("TopicLivenessExporterDown", "firing", instance=exporter.address)
+    receiver.wait_for_alert("TopicLivenessPartitionsDead", "resolved", topic="orders")
     firing = {row["metric"]["alertname"] for row in monitoring.ask('ALERTS{alertstate="firing"}')}
     assert not firing & {"TopicLivenessPartitionsDead", "TopicLivenessClusterUnpolled"}
 
@@ -284,31 +284,31 @@ def search() -> Iterator[Target]:
 
 
 def test_an_unpolled_cluster_mutes_no_death_of_another_namespace(tmp_path: Path, shop: Target, search: Target) -> None:
-    """Deaths of its own are muted; of another release's cluster of that name deaths, tickets and groups are told."""
+    """Deaths of its own are muted; of another release's cluster of that name deaths, tickets and groups are sent."""
     for line in (LIVE, LEARNING, POLLED):
         assert ALIVE.count(f"{line} 1") == 1
     scraped_ = [
         {"targets": [target.address], "labels": {"namespace": name}}
         for name, target in {"shop": shop, "search": search}.items()
     ]
-    told = Target("")
+    inbox = Target("")
     try:
-        with Monitoring(tmp_path, scraped_, told.address, earlier()).running() as monitoring_:
-            stalled = told.told("TopicLivenessGroupStalled", "firing", consumergroup="billing")
+        with Monitoring(tmp_path, scraped_, inbox.address, earlier()).running() as monitoring_:
+            stalled = inbox.wait_for_alert("TopicLivenessGroupStalled", "firing", consumergroup="billing")
             assert (stalled["labels"]["namespace"], stalled["receiver"]) == ("search", "shop-pager")
             assert "is 7 records behind" in stalled["annotations"]["description"]
-            told.told(BRIDGED, "firing", namespace="shop", topic="orders")
+            inbox.wait_for_alert(BRIDGED, "firing", namespace="shop", topic="orders")
             shop.exposition = "\n".join(
                 line for line in ALIVE.replace(f"{POLLED} 1", f"{POLLED} 0").splitlines() if "verdict=" not in line
             )
-            told.told("TopicLivenessClusterUnpolled", "firing", namespace="shop")
+            inbox.wait_for_alert("TopicLivenessClusterUnpolled", "firing", namespace="shop")
             monitoring_.wait_until_muted(alertname=BRIDGED, namespace="shop")
             search.exposition = ALIVE.replace(f"{LIVE} 1", f"{DEAD} 1").replace(
                 f"{LEARNING} 1", f"{LEARNING.replace('learning', 'dead')} 1\n{OF_NEW}"
             )
-            death = told.told(BRIDGED, "firing", namespace="search", topic="orders")
+            death = inbox.wait_for_alert(BRIDGED, "firing", namespace="search", topic="orders")
             assert (death["labels"]["severity"], death["receiver"]) == ("critical", "shop-pager")
-            ticket = told.told(BRIDGED, "firing", namespace="search", topic="new")
+            ticket = inbox.wait_for_alert(BRIDGED, "firing", namespace="search", topic="new")
             assert (ticket["labels"]["severity"], ticket["receiver"]) == ("warning", "shop-tickets")
     finally:
-        told.close()
+        inbox.close()

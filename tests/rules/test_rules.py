@@ -52,7 +52,7 @@ def test_promtool_accepts_the_rules(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_rules_tell_the_story_as_written(path: Path) -> None:
+def test_rules_give_the_story_as_written(path: Path) -> None:
     """Each rule gives what the story expects at each of its moments."""
     promtool("test", "rules", path)
 
@@ -118,7 +118,7 @@ def test_names_say_whose_alerts_they_are() -> None:
     assert all(re.fullmatch("TopicLiveness([A-Z][a-z]+)+", alert) for alert in ALERTS)
 
 
-def test_what_is_said_of_topics_and_groups_outlives_a_lost_scrape() -> None:
+def test_alerts_of_topics_and_groups_outlive_a_lost_scrape() -> None:
     """These alerts go on firing for 15 minutes, and a story shows each of them doing so."""
     bridged = {rule["alert"] for rule in RULES if rule.get("keep_firing_for") == "15m"}
     assert bridged == {rule["alert"] for rule in RULES if any(name in rule["expr"] for name in VERDICTS)}
@@ -138,11 +138,11 @@ def test_labels_of_the_target_survive_every_aggregation(path: Path) -> None:
 def test_texts_of_alerts_ask_for_labels_of_the_target() -> None:
     """Every query in a label or an annotation, and what routes and mutes in the example, tells releases apart."""
     texts = [text for rule in RULES for text in (*rule["labels"].values(), *rule["annotations"].values())]
-    asked = [text for text in texts if "query (printf" in text]
-    assert len(asked) > 3
+    with_queries = [text for text in texts if "query (printf" in text]
+    assert len(with_queries) > 3
     target = "cluster=%q,namespace=%q,job=%q,"
     values = "$labels.cluster $labels.namespace $labels.job "
-    assert [text for text in asked if f"{{{target}" not in text or f'" {values}' not in text] == []
+    assert [text for text in with_queries if f"{{{target}" not in text or f'" {values}' not in text] == []
     example = yaml.safe_load((DASHBOARDS / "alertmanager.yaml").read_text(encoding="utf-8"))
     assert {"cluster", "namespace", "job"} <= set(example["route"]["group_by"])
     assert all({"cluster", "namespace", "job"} <= set(rule["equal"]) for rule in example["inhibit_rules"])
@@ -172,7 +172,7 @@ def watching(rhythm: Rhythm) -> Monitor:
     )
 
 
-def told(monitor: Monitor) -> dict[str, set[float]]:
+def exposed_values(monitor: Monitor) -> dict[str, set[float]]:
     """The values of each metric that is exposed."""
     found: dict[str, set[float]] = {}
     for family in text_string_to_metric_families(monitor.metrics().decode()):
@@ -183,7 +183,7 @@ def told(monitor: Monitor) -> dict[str, set[float]]:
 
 def test_counters_of_alerts_are_there_at_0_from_the_start() -> None:
     """An alert on an increase misses what a counter first appears with."""
-    first = told(watching(Rhythm(30.0)))
+    first = exposed_values(watching(Rhythm(30.0)))
     assert len(counters()) > 5
     assert {name: first.get(name) for name in counters()} == {name: {0.0} for name in counters()}
 
@@ -194,7 +194,9 @@ def test_groups_that_are_not_read_have_no_counter_of_sweeps() -> None:
     monitor = watching(Rhythm(30.0))
     monitor.reconfigure(MonitorSettings({"prod": unread}, partition_switches=(), expectations_max_age_seconds=1.0))
     for each in (watching(unread), monitor):
-        assert not {"topic_liveness_group_sweeps_total", "topic_liveness_group_list_failures_total"} & set(told(each))
+        assert not {"topic_liveness_group_sweeps_total", "topic_liveness_group_list_failures_total"} & set(
+            exposed_values(each)
+        )
 
 
 def polled(*, partitions: bool) -> Monitor:
@@ -212,7 +214,7 @@ def test_what_rules_and_dashboards_read_is_there_without_series_of_partitions() 
     """With metrics.granularity: topic every other metric that they name is exposed as before."""
     read = {name for query in TARGETS + ANNOTATIONS for name, _ in named(query.expr).selectors}
     read |= {name for path in RULE_FILES for rule in rules(path) for name, _ in named(rule["expr"]).selectors}
-    whole, coarse = told(polled(partitions=True)), told(polled(partitions=False))
+    whole, coarse = exposed_values(polled(partitions=True)), exposed_values(polled(partitions=False))
     by_partition = {metric.name for metric in CATALOGUE if "partition" in metric.labels}
     assert by_partition & set(whole) and not by_partition & set(coarse)
     needed = read & set(whole) - by_partition
@@ -259,7 +261,7 @@ def test_severity_goes_by_owner_and_tier_as_the_documentation_says(tmp_path: Pat
 def test_deaths_of_a_topic_and_of_its_replica_are_marked_among_replicas(tmp_path: Path) -> None:
     """Once, at the minute of the death; neither those of other topics nor those of other clusters."""
     [deaths] = [query for query in ANNOTATIONS if (query.dashboard, query.title) == ("replication", "Deaths")]
-    asked = deaths.asked(source_cluster="(east|north)", target_cluster="west", source_topic="orders")
+    expression = deaths.as_sent(source_cluster="(east|north)", target_cluster="west", source_topic="orders")
     target = 'job="topic-liveness",instance="a:9797"'
     died = {
         ("east", "orders"),
@@ -284,7 +286,8 @@ def test_deaths_of_a_topic_and_of_its_replica_are_marked_among_replicas(tmp_path
         for cluster, topic in (("east", "orders"), ("west", "east.orders"))
     ]
     moments = [
-        {"expr": asked, "eval_time": f"{minute}m", "exp_samples": marked if minute == 5 else []} for minute in (4, 5, 6)
+        {"expr": expression, "eval_time": f"{minute}m", "exp_samples": marked if minute == 5 else []}
+        for minute in (4, 5, 6)
     ]
     test = {"interval": "1m", "input_series": series, "promql_expr_test": moments}
     (tmp_path / "story.yaml").write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}), encoding="utf-8")

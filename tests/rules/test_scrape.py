@@ -45,7 +45,7 @@ def test_prometheus_reads_the_whole_exposition(tmp_path: Path) -> None:
     server = WebServer("127.0.0.1:0", monitor)
     server.start()
     try:
-        found = asked_of_prometheus(server.address, tmp_path)
+        found = answers_of_prometheus(server.address, tmp_path)
     finally:
         server.stop()
     count = TOPICS * PARTITIONS
@@ -59,7 +59,7 @@ def test_prometheus_reads_the_whole_exposition(tmp_path: Path) -> None:
     assert found["kafka_topic_staleness_seconds"] == ("gauge", "seconds")
 
 
-def asked_of_prometheus(address: str, folder: Path) -> dict[str, Any]:
+def answers_of_prometheus(address: str, folder: Path) -> dict[str, Any]:
     """Let a Prometheus scrape the address once and return its answers: to queries, and of metadata."""
     with scraping(address, folder) as ask:
 

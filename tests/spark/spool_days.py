@@ -100,7 +100,7 @@ class SpoolDays:
         return int(silences_between(hours_from(whole, Names(whole)), BY_HOUR).slots.max(initial=0))
 
 
-def told(
+def fold(
     history: Path,
     *,
     keep: Callable[[dict[str, Any]], bool] = lambda _: True,
@@ -112,7 +112,7 @@ def told(
     With ``since`` only the days from then on are made, ``before`` is what the tables say.
     """
     windows, inventory, coverage = (read(history, name) for name in ("windows", "inventory", "coverage"))
-    events = [window(row) for row in windows if keep(row)] + [look(row) for row in inventory]
+    events = [window(row) for row in windows if keep(row)] + [listing(row) for row in inventory]
     if since is not None:
         events = [row for row in events if row["kind"] == INVENTORY or row["until"] > _micros(since)]
     task = Task(
@@ -173,7 +173,7 @@ def window(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def look(row: dict[str, Any]) -> dict[str, Any]:
+def listing(row: dict[str, Any]) -> dict[str, Any]:
     """Return an inventory row as workers get it."""
     names = (*KEY, "exporter", "reason", "deleted", "state", "timestamp_type", "leader", "owner")
     at = _micros(row["observed_at"])

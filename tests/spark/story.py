@@ -176,7 +176,7 @@ class _Run:
                     self.inventory += [self.listing(part, when) for part in self.parts]
                     last_listing = when
                 for part in self.parts:
-                    self.look(part, when, start)
+                    self.observe(part, when, start)
                 polls += 1
                 last = when
                 when += every
@@ -184,7 +184,7 @@ class _Run:
                 self.close(start, min(end, until), polls, last)
             start = end
 
-    def look(self, part: Part, when: float, start: float) -> None:
+    def observe(self, part: Part, when: float, start: float) -> None:
         log = self.world.logs[part]
         silent = self.unreadable.get(part)
         window = self.windows.get((part, start)) or Window(

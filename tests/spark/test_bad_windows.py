@@ -33,7 +33,7 @@ from spark_rollups.publish import ahead, publish
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import EXPECTATIONS
 from spark_rollups.tables import Tables
-from tests.spark.spool_days import told as fold
+from tests.spark.spool_days import fold
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 from tests.unit.readings import ManualClock, TableSource
 
@@ -59,7 +59,7 @@ WRITTEN = {"torrent": BILLION, "nightly": 1, **dict.fromkeys(NAMES, 1)}
 """Topics of one partition, and the records that are written at each moment."""
 
 
-def tell(history: Path) -> World:
+def write_world(history: Path) -> World:
     """Write the logs: a billion records an hour just before polls, a nightly batch, and all names every hour."""
     world = World(history)
     for topic in NAMES:
@@ -98,7 +98,7 @@ def run(
     history.flush(clock.now())
 
 
-def told(history: Path) -> dict[str, TopicHours]:
+def topic_figures(history: Path) -> dict[str, TopicHours]:
     """Return the figures of each topic from the hours made of a whole spool."""
     found = fold(history)
     figures = dict[str, TopicHours]()
@@ -121,16 +121,16 @@ FIRST, LAST = at(0) + 595.0, at(DAYS)
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TopicHours]:
     """The figures of one exporter with a right clock."""
-    world = tell(tmp_path_factory.mktemp("twin"))
+    world = write_world(tmp_path_factory.mktemp("twin"))
     run(world, "exporter-a", FIRST, LAST)
-    return told(world.history)
+    return topic_figures(world.history)
 
 
 def test_billions_of_records_and_every_legal_name_are_told_apart_and_right(
     twin: dict[str, TopicHours], tmp_path: Path
 ) -> None:
     """Names that differ in one character are streams of their own, and no count runs over."""
-    logs = tell(tmp_path).logs
+    logs = write_world(tmp_path).logs
     seen = {topic: (log.end(LAST) - log.end(FIRST)) * WRITTEN[topic] for (topic, _), log in logs.items()}
     assert {topic: figures.records for topic, figures in twin.items()} == seen
     assert twin["torrent"].records == 96 * BILLION
@@ -142,7 +142,7 @@ def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(
     twin: dict[str, TopicHours], tmp_path: Path
 ) -> None:
     """Set forward by hours, back within a window, and back over windows written before: silences keep their length."""
-    world = tell(tmp_path)
+    world = write_world(tmp_path)
     steps = {
         at(1, 10.4): 10 * HOUR,
         at(2, 5.2): -25 * 60.0,
@@ -151,29 +151,29 @@ def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(
         at(3, 12.0): 5 * HOUR,
     }
     run(world, "exporter-a", FIRST, LAST, steps=steps)
-    disturbed = told(tmp_path)
+    disturbed = topic_figures(tmp_path)
     assert {topic: figures.records for topic, figures in disturbed.items()} == {
         topic: figures.records for topic, figures in twin.items()
     }
     for topic, figures in disturbed.items():
         assert figures.largest <= twin[topic].largest
-        assert figures.last == twin[topic].last + sum(steps.values()), "by the clock that all is now told by"
+        assert figures.last == twin[topic].last + sum(steps.values()), "by the clock that all is now dated by"
         assert figures.falls == 0
 
 
-def test_a_second_exporter_with_another_clock_and_phase_tells_nothing_else(
+def test_a_second_exporter_with_another_clock_and_phase_changes_no_figure(
     twin: dict[str, TopicHours], tmp_path: Path
 ) -> None:
     """Fifty seconds ahead it lists a partition at its start as shorter than the first has seen it: no fall."""
-    world = tell(tmp_path)
+    world = write_world(tmp_path)
     run(world, "exporter-a", FIRST, LAST)
     run(world, "exporter-b", at(1) + 1790.0, at(3), set_by=50.0)
-    assert {topic: figures._replace(last=0.0) for topic, figures in told(tmp_path).items()} == {
+    assert {topic: figures._replace(last=0.0) for topic, figures in topic_figures(tmp_path).items()} == {
         topic: figures._replace(last=0.0) for topic, figures in twin.items()
     }
 
 
-def test_what_cannot_be_true_is_put_aside_and_what_is_told_twice_counts_once(
+def test_what_cannot_be_true_is_put_aside_and_what_is_written_twice_counts_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Of impossible, misdated and doubled rows those remain that are sound, also in a table killed at birth."""

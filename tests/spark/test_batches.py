@@ -30,11 +30,11 @@ from spark_rollups.schemas import BASELINES
 from spark_rollups.update import update
 from spark_rollups.update_rows import Observers, Task
 from spark_rollups.verdicts import JUDGED, Rule, held, judge_batch
-from tests.spark.spool_days import EVENTS, STATE, Rows, look, observers, read, window
+from tests.spark.spool_days import EVENTS, STATE, Rows, listing, observers, read, window
 from tests.spark.story import HOUR, World, at, moment
-from tests.spark.test_rollup import END, HALF, RETIRED, tell
+from tests.spark.test_rollup import END, HALF, RETIRED, write_story
 
-LISTED = timedelta(days=2)
+INVENTORY_AGE = timedelta(days=2)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def number(day: date) -> int:
     return (day - date(1970, 1, 1)).days
 
 
-def parts(table: pa.Table, *names: str) -> list[pa.Table]:
+def struct_tables(table: pa.Table, *names: str) -> list[pa.Table]:
     """Return the structs of a table, each as a table of its own."""
     columns = [column(table, name) for name in names]
     return [pa.Table.from_struct_array(one.filter(one.is_valid())) for one in columns]
@@ -64,7 +64,7 @@ def parts(table: pa.Table, *names: str) -> list[pa.Table]:
 
 def run(events: Rows, state: pa.Table, task: Task) -> Made:
     """Run the update of one batch."""
-    return Made(*parts(update(pa.Table.from_pylist(events, schema=EVENTS), state, task=task), "day", "stream"))
+    return Made(*struct_tables(update(pa.Table.from_pylist(events, schema=EVENTS), state, task=task), "day", "stream"))
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Spool:
 
     def all_at_once(self, day: float) -> Made:
         """Make everything of everything, as of a day."""
-        events = [*map(window, self.windows), *map(look, self.inventory)]
+        events = [*map(window, self.windows), *map(listing, self.inventory)]
         return run(events, STATE.empty_table(), self.task(day, from_nothing=True))
 
     def task(self, day: float, **changed: Any) -> Task:
@@ -112,7 +112,7 @@ def spool(tmp_path_factory: pytest.TempPathFactory) -> Spool:
     """Six weeks of one cluster, polled in two lives of the exporter."""
     history = tmp_path_factory.mktemp("story")
     world = World(history)
-    tell(world)
+    write_story(world)
     world.poll(at(0), at(HALF), every=HOUR)
     world.poll(at(HALF, 1), at(END), every=HOUR, unreadable={("unread", 0): (at(36), at(END))}, gone=[("gone", 0)])
     return Spool(*(read(Path(history), name) for name in ("windows", "inventory", "coverage")))
@@ -162,7 +162,7 @@ def learned(whole: Made) -> list[pa.Table]:
     first, last = week_of(moment(at(0)).date()), week_of(moment(at(END)).date())
     nothing = arrow_schema(BASELINES).empty_table()
     weeks = list(range(first + 1, last + 1))
-    return parts(
+    return struct_tables(
         learn_batch(whole.days, nothing, weeks=weeks, schema=arrow_schema(LEARNED)),
         "baseline",
         "maximum",
@@ -234,8 +234,8 @@ def in_two(spool: Spool) -> Made:
     """The first half, and then what is new: only its own days are read."""
     before = spool.until(HALF).all_at_once(HALF)
     since = moment(at(HALF)).date()
-    recent = [row for row in spool.inventory if row["observed_at"].date() >= since - LISTED]
-    coverage = [row for row in spool.coverage if row["window_start"].date() >= since - LISTED]
+    recent = [row for row in spool.inventory if row["observed_at"].date() >= since - INVENTORY_AGE]
+    coverage = [row for row in spool.coverage if row["window_start"].date() >= since - INVENTORY_AGE]
     seen = observers(coverage, recent)
     begin = number(since) * 86_400 * 10**6
     polls = {
@@ -244,7 +244,7 @@ def in_two(spool: Spool) -> Made:
         )
         for key, one in seen.polls.items()
     }
-    events = [*map(window, spool.since(since)), *map(look, recent)]
+    events = [*map(window, spool.since(since)), *map(listing, recent)]
     task = spool.task(END, since=number(since), observers=Observers(polls, seen.polled, {}))
     later = run(events, before.state, task)
     earlier = [row for row in before.days.to_pylist() if row["date"] < since]
@@ -266,7 +266,7 @@ def test_nothing_that_came_later_changes_a_judgement_as_of_then(
     touched = half.since(since)
     events = [{**window(row), "happened": window(row)["happened"] and row in touched} for row in half.windows]
     task = half.task(HALF, since=number(since), of_the_past=True)
-    again = run([*events, *map(look, half.inventory)], in_two.state, task)
+    again = run([*events, *map(listing, half.inventory)], in_two.state, task)
     expected = judged(then, half, learned[0], learned[1], HALF)
     assert expected == judged(again, half, learned[0], learned[1], HALF)
     assert {row["verdict"] for row in expected.values()} >= {Verdict.LIVE, Verdict.LEARNING, Verdict.DEAD}

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(900)  # two whole rollups, on whatever machine 
 
 WEEKS = 10
 KINDS = ("diurnal", "office hours", "nightly batch", "weekly", "hourly")
-ASKED = (10.0, 30.0, 400.0)
+RATES = (10.0, 30.0, 400.0)
 """Of so small a fleet nothing is to be expected at the first rate, one alarm at the second, and ten at the third."""
 TOGETHER, ALONE = 8, 3
 """So many topics stop as one incident, and so many others each for itself: false alarms, as all that stop twice."""
@@ -57,19 +57,19 @@ def test_the_job_publishes_what_the_reference_made_by_which_the_bench_counts(
     """Score and limits of each week, its thresholds, topic-weeks and false alarms are equal, and so as of the past."""
     fleet = small()
     write_spool(fleet, tmp_path)
-    published = replayed(spark, fleet, tmp_path, range(WEEKS - 2, WEEKS - 1), ASKED, lambda _: None)
+    published = replayed(spark, fleet, tmp_path, range(WEEKS - 2, WEEKS - 1), RATES, lambda _: None)
     assert published.compared > 0
     assert published.differing == 0
 
     made = trial(topics(fleet))
-    reference = refitted(made, ASKED)
+    reference = refitted(made, RATES)
     of_job, of_reference = product_method(made, published), product_method(made, reference)
     assert np.isfinite(of_reference.mean).any(), "nothing to compare"
     for name in ("mean", "spread", "limit"):
         actual, expected = (getattr(one, name)[:, FIRST_WEEK:] for one in (of_job, of_reference))
         np.testing.assert_allclose(actual, expected, rtol=1e-6, err_msg=name)
 
-    for rate in ASKED:
+    for rate in RATES:
         for week in range(FIRST_WEEK, WEEKS + 1):
             actual, expected = (asdict(one.calibration(rate, week, TOPIC)) for one in (published, reference))
             assert actual.pop("threshold") == pytest.approx(expected.pop("threshold"), rel=1e-6), (rate, week)

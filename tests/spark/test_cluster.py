@@ -84,7 +84,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(master, spark, workers)
 
 
-def tell(history: Path, cluster: str, partitions: int) -> int:
+def write_cluster(history: Path, cluster: str, partitions: int) -> int:
     """Let a backfill write a day of a cluster; return how many partitions and topics there are.
 
     No name is like another one: what is collected of them cannot be compressed to nothing.
@@ -105,14 +105,14 @@ def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: Cluster, tmp
     """
     master, page, _ = cluster
     history = tmp_path / "history"
-    few = tell(history, "small", FEW)
+    few = write_cluster(history, "small", FEW)
     workers = python_without_this_project(tmp_path / "workers")
     rollup: list[str | Path] = ["rollup", "--history", history, "--as-of"]
     command = [sys.executable, "-m", "spark_rollups.job", *rollup, moment(at(1)).isoformat(), "--master", master]
     output, little = run_recorded(command, tmp_path / "events-of-few", PYSPARK_PYTHON=workers)
     assert f" on {master}" in output
     assert len(published(history)) == few
-    many = tell(history, "large", MANY)
+    many = write_cluster(history, "large", MANY)
     driver, site = python_with_the_wheel(tmp_path / "wheel")
     submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", "local[1]"]
     application = [site / "spark_rollups" / "job.py", *rollup, moment(at(1.5)).isoformat(), "--master", master]
@@ -132,7 +132,7 @@ def test_a_rollup_that_loses_a_worker_in_the_middle_is_completed_by_itself_or_by
     Spark makes again what it can. Where only that executor had rows, one line says what to do and nothing is published.
     """
     history, held = tmp_path / "history", tmp_path / "held"
-    streams = tell(history, "small", FEW)
+    streams = write_cluster(history, "small", FEW)
     held.touch()
     rollup: list[str | Path] = ["rollup", "--history", history, "--as-of", moment(at(1)).isoformat()]
     rollup += ["--master", cluster.master, *(f"--conf={name}={value}" for name, value in SMALL.items())]

@@ -58,7 +58,7 @@ def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(spark: 
     assert published(world.history) == before
 
 
-def test_a_report_is_shown_sent_and_told_by_the_exit_code(tmp_path: Path) -> None:
+def test_a_report_is_shown_sent_and_summed_up_by_the_exit_code(tmp_path: Path) -> None:
     """It opens the page that was just written, in the configured time zone and with links, and sends it to a hook."""
     hook, opened, (history, output) = Hook(), tmp_path / "opened", (tmp_path / "h", tmp_path / "out")
     (history / "tables").mkdir(parents=True)

@@ -123,7 +123,7 @@ def test_a_rollup_of_a_small_history_leaves_no_table_to_delta(
     run_rollup(spark, copied, RollupRequest(moment(at(26)) + timedelta(hours=1)), Progress())
 
 
-def test_a_file_that_cannot_be_read_is_told_by_delta(spark: SparkSession, history: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named_by_delta(spark: SparkSession, history: Path, tmp_path: Path) -> None:
     """A rollup ends with the error that names it, as with a larger history."""
     copied = Path(shutil.copytree(history, tmp_path / "history"))
     for file in (copied / "tables" / "streams").glob("*.parquet"):

@@ -39,7 +39,7 @@ def objects(folder: Path) -> dict[Path, bytes]:
 
 
 def alone(claims: Path) -> bool:
-    """Tell whether there is one claim for a second: one that is written again may be away for a moment."""
+    """Return whether there is one claim for a second: one that is written again may be away for a moment."""
     for _ in range(10):
         if len(list(claims.glob("*.json"))) != 1:
             return False

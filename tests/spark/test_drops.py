@@ -104,7 +104,7 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
 def test_hours_that_several_exporters_saw_count_once(
     spark: SparkSession, tables: Tables, tmp_path: Path, spans: list[tuple[float, float, str]], judged: bool
 ) -> None:
-    """Of a day that nobody saw for 14 hours nothing is said, however many saw the rest; exporters may take turns."""
+    """Of a day that nobody saw for 14 hours nothing is claimed, however many saw the rest; exporters may take turns."""
     found = Tables(spark, tmp_path)
     found.append("daily", tables.read("daily"))
     others = [covered(FIRST + timedelta(days=n), 0, 23) for n in range((HOLIDAY - FIRST).days)]

@@ -1,4 +1,4 @@
-"""What is on disk when a step is said to be done: as much as a power cut would leave."""
+"""What is on disk when a step counts as done: as much as a power cut would leave."""
 
 from __future__ import annotations
 

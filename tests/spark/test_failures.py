@@ -115,7 +115,7 @@ def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tm
 
 
 @pytest.mark.usefixtures("large")
-def test_a_worker_that_the_system_kills_is_told_with_the_limit_to_raise(
+def test_a_worker_that_the_system_kills_is_reported_with_the_limit_to_raise(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rollup whose Python worker is killed while it makes days publishes nothing."""
@@ -136,7 +136,7 @@ def test_a_worker_that_the_system_kills_is_told_with_the_limit_to_raise(
     assert not (tmp_path / "published" / "current.json").exists()
 
 
-def test_rows_that_a_lost_executor_held_are_told_with_the_next_step(spark: SparkSession) -> None:
+def test_rows_that_a_lost_executor_held_are_reported_with_the_next_step(spark: SparkSession) -> None:
     """A local checkpoint is gone with its executor; the next run makes those rows again."""
     rows = spark.range(3).localCheckpoint()
     persisted = spark.sparkContext._jsc.getPersistentRDDs()  # noqa: SLF001 - there is no other way to its blocks

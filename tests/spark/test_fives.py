@@ -25,7 +25,7 @@ from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
 from spark_rollups.views import hourly
 from tests.delta import Row, rows_of
-from tests.spark.spool_days import told as fold
+from tests.spark.spool_days import fold
 from tests.spark.story import CLUSTER, HOUR, World, at, moment
 from tests.unit.readings import ManualClock, TableSource
 
@@ -44,17 +44,17 @@ class OneFile(Spool):
 
     def __init__(self, folder: Path, exporter: str) -> None:
         super().__init__(folder, exporter)
-        self.kept: dict[type[HistoryRow], list[Columns]] = {}
+        self.rows_by_table: dict[type[HistoryRow], list[Columns]] = {}
 
     def write_files(self, _cluster: str, files: Sequence[tuple[float, Sequence[Columns]]]) -> list[int]:
         """Keep the rows."""
         for _, rows in files:
-            self.kept.setdefault(rows[0].row, []).extend(rows)
+            self.rows_by_table.setdefault(rows[0].row, []).extend(rows)
         return [0] * len(files)
 
     def write_all(self) -> None:
         """Write what was kept."""
-        for rows in self.kept.values():
+        for rows in self.rows_by_table.values():
             super().write_files(CLUSTER, [(at(0), rows)])
 
 
@@ -102,13 +102,13 @@ def fives_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     spark.catalog.clearCache()
 
 
-def test_an_hour_tells_in_which_of_its_slots_polls_saw_an_advance(fives_run: FivesRun) -> None:
+def test_an_hour_shows_in_which_of_its_slots_polls_saw_an_advance(fives_run: FivesRun) -> None:
     """Each bit is the slot of the poll that saw it, five minutes after the record at most."""
     mornings = [row for row in fives_run.hours["bursts"] if row.first_advance]
     assert {row.fives for row in mornings} == {0b1000_0010}
 
 
-def test_days_that_are_made_again_tell_of_the_same_slots(fives_run: FivesRun) -> None:
+def test_days_that_are_made_again_have_the_same_slots(fives_run: FivesRun) -> None:
     """Days from any one on, made of windows and of what was known as it began, are those of the whole history."""
     whole, since = fold(fives_run.history), moment(at(14)).date()
     again = fold(fives_run.history, since=since, before=whole)

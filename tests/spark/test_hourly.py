@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.spark.spool_days import Hour, SpoolDays, counted, told
+from tests.spark.spool_days import Hour, SpoolDays, counted, fold
 from tests.spark.story import HOUR, World, at, every, moment
 
 
@@ -16,7 +16,7 @@ def test_an_hour_sums_up_its_polls(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write("orders", 0, [at(0, 0.5), at(0, 0.5) + 1, at(0, 0.9), at(0, 1.5)])
     world.poll(at(0), at(0, 3))
-    assert told(tmp_path).hours("orders") == [
+    assert fold(tmp_path).hours("orders") == [
         Hour(0.0, 2, 0.5, 0.667),
         Hour(1.0, 2, 1.0, 1.5),
     ]
@@ -29,7 +29,7 @@ def test_records_written_while_nobody_polled_are_counted_once(tmp_path: Path) ->
     world.poll(at(0), at(1, 1.95))
     world.poll(at(1, 2.1), at(2, 1))
     world.poll(at(2, 12), at(3))
-    assert told(tmp_path).hours("nightly") == [
+    assert fold(tmp_path).hours("nightly") == [
         Hour(2.0, 1, 2.0, 2.0),
         Hour(26.0, 1, 26.1, 26.1),
         Hour(60.0, 1, None, None, censored=True),
@@ -42,7 +42,7 @@ def test_lost_windows_make_no_silence(tmp_path: Path) -> None:
     world.write("orders", 0, [at(0, 1), at(0, 5), at(0, 9)])
     world.poll(at(0), at(0, 10))
     lost = moment(at(0, 5))
-    assert told(tmp_path, keep=lambda row: row["window_start"] != lost).hours("orders") == [
+    assert fold(tmp_path, keep=lambda row: row["window_start"] != lost).hours("orders") == [
         Hour(1.0, 1, 1.0, 1.0),
         Hour(9.0, 2, 9.0, 9.0, censored=True),
     ]
@@ -53,7 +53,7 @@ def test_an_inventory_row_within_an_interval_is_no_advance(tmp_path: Path) -> No
     world = World(tmp_path)
     world.write("midnight", 0, [at(day) + 60.0 * step for day in range(4) for step in range(40)])
     world.poll(at(0, 0.2), at(3, 12))
-    hours = told(tmp_path).hours("midnight")
+    hours = fold(tmp_path).hours("midnight")
     assert [hour.hour for hour in hours] == [0.0, 24.0, 48.0, 72.0]
     assert [hour.records for hour in hours] == [27, 40, 40, 40]
     assert not any(hour.censored for hour in hours)
@@ -66,7 +66,7 @@ def test_a_second_exporter_changes_no_count(tmp_path: Path) -> None:
     world.poll(at(0), at(2))
     world.poll(at(0, 5.33), at(0, 20.1), exporter="exporter-b", every=450.0)
     world.poll(at(0, 20.2), at(2), exporter="exporter-b", every=450.0)
-    hours = told(tmp_path).hours("orders")
+    hours = fold(tmp_path).hours("orders")
     assert sum(hour.records for hour in hours) == world.logs["orders", 0].end(at(2) - 180)
     assert not any(hour.censored for hour in hours)
 
@@ -77,7 +77,7 @@ def test_a_truncated_log_starts_its_count_anew(tmp_path: Path) -> None:
     log = world.write("orders", 0, every(HOUR, at(0), at(2)))
     log.fell = (at(1, 0.5), 10)
     world.poll(at(0), at(2))
-    found = told(tmp_path)
+    found = fold(tmp_path)
     assert counted(found.days, "offset_regressions") == 1
     # One record was written between the last poll before the fall and the first after it.
     assert counted(found.days, "records") == 48
@@ -92,7 +92,7 @@ def test_a_topic_made_again_is_another_stream(tmp_path: Path) -> None:
     world.write("orders", 0, every(HOUR, at(1, 2), at(2)), topic_id="second")
     world.poll(at(1, 1), at(2), exporter="exporter-b")
     records: dict[str, int] = {}
-    for row in told(tmp_path).of("orders"):
+    for row in fold(tmp_path).of("orders"):
         records[row["topic_id"]] = records.get(row["topic_id"], 0) + row["records"]
     assert records == {"id-orders": 24, "second": 22}
 
@@ -103,7 +103,7 @@ def test_backfill_gives_way_to_the_first_poll(tmp_path: Path) -> None:
     world.write("orders", 0, every(900.0, at(0), at(2)))
     world.poll(at(1, 0.4), at(2))
     world.backfill(at(0), at(1, 6.7))
-    hours = told(tmp_path).hours("orders")
+    hours = fold(tmp_path).hours("orders")
     assert [hour.hour for hour in hours] == [float(hour) for hour in range(48)]
     assert {hour.records for hour in hours} == {4}
 
@@ -113,7 +113,7 @@ def test_hours_hidden_by_a_future_timestamp_are_censored_at_both_ends(tmp_path: 
     world = World(tmp_path)
     world.write("sensor", 0, every(HOUR, at(0), at(2)))
     world.backfill(at(0), at(2), hidden={("sensor", 0): at(1, 6)})
-    hours = told(tmp_path).hours("sensor")
+    hours = fold(tmp_path).hours("sensor")
     assert hours[-2:] == [Hour(30.0, 18, None, None, censored=True), Hour(47.0, 0, None, None, censored=True)]
     assert sum(hour.records for hour in hours) == 48
 
@@ -130,10 +130,10 @@ def test_making_only_the_last_days_gives_what_a_rebuild_gives(tmp_path: Path) ->
     world.poll(at(1, 5.6), at(2, 4.5))
     world.poll(at(2, 4.6), at(3))
     world.poll(at(3, 12), at(5), exporter="exporter-b")
-    whole = told(tmp_path)
+    whole = fold(tmp_path)
     for days in (1, 2, 4):
         since = moment(at(days)).date()
-        part = told(tmp_path, since=since, before=whole)
+        part = fold(tmp_path, since=since, before=whole)
         later = [row for row in whole.days.to_pylist() if row["date"] >= since]
         assert in_order(part.days) == sorted(map(str, later)), since
         assert in_order(part.streams) == in_order(replaced(whole)), since

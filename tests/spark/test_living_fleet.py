@@ -47,7 +47,7 @@ class Served:
         shown = [one for one in self.exporter.samples() if one.name == "kafka_topic_verdict" and one.value == 1]
         return {one.labels["topic"].removeprefix(PREFIX): one.labels["verdict"] for one in shown}
 
-    def asked(self, path: str) -> list[dict[str, object]]:
+    def items(self, path: str) -> list[dict[str, object]]:
         """The items of a list of the API."""
         found: list[dict[str, object]] = self.exporter.page(f"/api/v1/{path}").json()["items"]
         return found
@@ -107,8 +107,8 @@ def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Serve
     held = {PREFIX + topic for topic, verdict in served.verdicts().items() if verdict == "held"}
     assert held == together
     assert served.exporter.value("topic_liveness_held_topics") == len(together)
-    assert {one["topic"] for one in served.asked("topics?verdict=held")} == together
-    (incident,) = served.asked("incidents")
+    assert {one["topic"] for one in served.items("topics?verdict=held")} == together
+    (incident,) = served.items("incidents")
     members = set(incident["topics"])  # type: ignore[call-overload]
     # What is a little late just now may have fallen silent with them.
     assert together <= members <= together | {PREFIX + topic for topic in served.fleet.living}

@@ -90,10 +90,10 @@ def test_what_an_empty_commit_had_added_comes_back_from_the_spool(
     assert windows.again == (table == "windows")
     pending = ingest.pending_since(Tables(spark, cut))
     assert pending == datetime.fromtimestamp(at(0 if table == "windows" else 2), UTC).date()
-    assert not any(done.again for done in take_in(spark, cut)), "it is told once"
+    assert not any(done.again for done in take_in(spark, cut)), "it is reported once"
 
 
-def test_rows_that_the_spool_has_no_longer_are_told_and_nothing_is_published(
+def test_rows_that_the_spool_has_no_longer_are_reported_and_nothing_is_published(
     spark: SparkSession, history: Path
 ) -> None:
     """The table is compared with the ledger; with the ledger moved away, as the message says, it goes on."""

@@ -113,7 +113,7 @@ LINES = {
     ("again", None, DEAD): "E",
     ("later", None, DEAD): "E",
 }
-"""Topic, partition and verdict -> evidence: what is unknown, too old, of another topic or yet to come is not said."""
+"""Topic, partition and verdict -> evidence: what is unknown, too old, of another topic or yet to come is left out."""
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +159,6 @@ def test_evidence_says_who_reads_a_topic_and_whether_its_source_lives(
 def test_only_what_nobody_needs_any_more_is_a_candidate_for_deletion(
     lines: dict[tuple[str, int | None, str], Row], row: tuple[str, str, float, float]
 ) -> None:
-    """The table of cases; where readers are not known nothing is said."""
+    """The table of cases; where readers are not known nothing is claimed."""
     name, verdict, _, _ = row
     assert lines[name, None, verdict].deletion_candidate is CANDIDATES[row]

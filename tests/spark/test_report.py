@@ -59,7 +59,7 @@ def topics(paths: ReportPaths) -> dict[str, list[str]]:
     return {each["key"]: [entry["topic"] for entry in each["entries"]] for each in sections if each["entries"]}
 
 
-def test_the_story_is_told_as_in_the_golden_files(
+def test_the_story_is_reported_as_in_the_golden_files(
     spark: SparkSession, history: Path, golden: Callable[[str, str], None]
 ) -> None:
     """A week with every kind of news gives these three files, in the folder named after its date."""
@@ -109,7 +109,7 @@ def test_the_same_rows_in_another_order_give_the_same_bytes(spark: SparkSession,
 def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(
     spark: SparkSession, history: Path, tmp_path: Path
 ) -> None:
-    """The newest verdicts at or before the moment count, and their age is said when it is over a day."""
+    """The newest verdicts at or before the moment count, and their age is shown when it is over a day."""
     paths = write_report(Tables(spark, history), as_of=WEEK_AGO + 2 * DAY, output=tmp_path)
     assert paths.as_of == WEEK_AGO
     assert topics(paths)["still-dead"] == ["invoices-eu"]
@@ -117,7 +117,7 @@ def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(
 
 
 def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
-    """On the first run, with no other table, deaths are sorted by their moment and blindness is said."""
+    """On the first run, with no other table, deaths are sorted by their moment and blindness is reported."""
     write_table(spark, tmp_path, "verdicts", verdicts_now())
     paths = write_report(Tables(spark, tmp_path), as_of=None, output=None)
     assert topics(paths)["still-dead"] == ["invoices-eu", "audit_log_"]
@@ -227,7 +227,7 @@ def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) ->
     assert len(seen.days_seen["old"]) == 2
 
 
-def test_an_ended_death_is_told_as_an_outage_where_the_configuration_says_so(
+def test_an_ended_death_is_reported_as_an_outage_where_the_configuration_says_so(
     spark: SparkSession, history: Path, tmp_path: Path
 ) -> None:
     """Else by its score: here far above what pauses reach."""

@@ -31,7 +31,7 @@ DIED, END, LATER = 18.0, 24.0, 45.0
 """Days after the start: when one of the two topics died, when a backfill ran, and when polls end."""
 
 
-def told(history: Path) -> World:
+def write_world(history: Path) -> World:
     """A topic that lives, and one that dies."""
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(LATER)))
@@ -64,14 +64,14 @@ class Late:
     """By the right one, with windows and baselines kept for 14 days."""
     windows: tuple[int, int]
     """In the table before and after the run that was ahead."""
-    noted: date | None
+    windows_from: date | None
     """The day from which windows are kept, as recorded then."""
 
 
 @pytest.fixture(scope="module")
 def late(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Late:
     """Three weeks by a backfill, a run by a clock that is ahead, three weeks of polls, and a right run."""
-    world = told(tmp_path_factory.mktemp("retention") / "history")
+    world = write_world(tmp_path_factory.mktemp("retention") / "history")
     tables = Tables(spark, world.history)
     world.backfill(at(0), at(END))
     roll_up(spark, world.history, END)
@@ -103,7 +103,7 @@ OLDEST = moment(at(LATER - 14)).date()
 """The day from which windows are kept."""
 
 
-def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_noted_counts_for_nothing(
+def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_recorded_counts_for_nothing(
     spark: SparkSession, late: Late
 ) -> None:
     """With the right clock days are made and the tables kept up; a moment still to come is no proof of a silence."""
@@ -111,7 +111,7 @@ def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_noted_counts_for_noth
         "nothing deleted: it is 2025-04-10T00:00:00Z by the clock of this host, and the history ends at 2025-01-30T00"
     )
     assert line in late.ahead
-    assert late.windows[0] == late.windows[1] and late.noted is None
+    assert late.windows[0] == late.windows[1] and late.windows_from is None
     found = topics_as_of(late.history, LATER)
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.DEAD}
     assert found["orders"].last_advance.astimezone(UTC) > moment(at(LATER - 1))

@@ -58,7 +58,7 @@ class Judged:
     after_rebuild: dict[str, list[str]]
 
 
-def tell(world: World) -> None:
+def write_story(world: World) -> None:
     """Write the logs of the story's topics."""
     for partition in range(3):
         world.write("orders", partition, every(HOUR, at(0), at(38 if partition == 2 else END)))
@@ -78,7 +78,7 @@ def tell(world: World) -> None:
     world.logs["fell", 0] = replace(world.write("fell", 0, every(HOUR, at(0), at(END))), fell=(at(20), 100))
 
 
-def tell_mirror(world: World) -> None:
+def write_mirror(world: World) -> None:
     """Write topics of a second cluster: names, ids and partitions are those of the story, lives are not."""
     for partition in range(3):
         world.write("orders", partition, every(HOUR, at(0), at(38)))
@@ -114,8 +114,8 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """
     history = tmp_path_factory.mktemp("history")
     world, mirror = World(history), World(history, "mirror")
-    tell(world)
-    tell_mirror(mirror)
+    write_story(world)
+    write_mirror(mirror)
     world.poll(at(0), at(HALF), every=HOUR)
     mirror.poll(at(0), at(HALF), every=HOUR)
     at_half = roll_up(spark, history, HALF)
@@ -194,7 +194,7 @@ def test_a_partition_that_cannot_be_read_is_neither_dead_nor_alive(judged: Judge
 
 
 def test_what_retention_emptied_after_its_death_stays_dead(judged: Judged) -> None:
-    """Death is judged by advances: that no record is left is said beside it."""
+    """Death is judged by advances: that no record is left is shown beside it."""
     for partition in (0, None):
         row = judged.at_end["legacy", partition]
         assert (row.verdict, row.state) == (Verdict.DEAD, State.EMPTY)
@@ -258,7 +258,7 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
     assert compared == len(judged.at_end)
 
 
-def test_what_is_not_promised_is_said_and_kept(judged: Judged) -> None:
+def test_what_is_not_promised_is_recorded_as_such(judged: Judged) -> None:
     """A dozen topics are judged by the prior, which promises no rate: the table and the pointer say the same."""
     rows = {row.kind: row for row in rows_of(judged.history, "calibration") if row.as_of.day == 18}
     assert {kind: row.promised for kind, row in rows.items()} == {"topic": None, "partition": None}
@@ -274,7 +274,7 @@ def test_what_is_not_promised_is_said_and_kept(judged: Judged) -> None:
     assert pointer["counted"]["topic"]["topics"] == topics.topics > rows["partition"].topics > 0
 
 
-def test_what_the_configuration_says_and_the_history_does_not_is_told_and_kept(
+def test_what_the_configuration_says_and_the_history_does_not_is_reported_and_kept(
     spark: SparkSession, judged: Judged
 ) -> None:
     """A retired topic that is written stays retired; a calendar no longer holds a topic that works through it."""

@@ -51,7 +51,7 @@ def dates(history: Path) -> set[date]:
     return {row.date for row in rows_of(history, "daily")}
 
 
-def told(history: Path) -> World:
+def write_world(history: Path) -> World:
     """The topics of all tests."""
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(END + 1)))
@@ -73,7 +73,7 @@ def files(history: Path) -> dict[Path, bytes]:
 @pytest.fixture(scope="module")
 def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three weeks that a backfill wrote at their end, rolled up; tests change copies of it."""
-    world = told(tmp_path_factory.mktemp("runs") / "history")
+    world = write_world(tmp_path_factory.mktemp("runs") / "history")
     world.backfill(at(0), at(END))
     run_rollup(spark, world.history, RollupRequest(moment(at(END))), Progress())
     return world.history
@@ -88,7 +88,7 @@ def copied(history: Path, tmp_path: Path) -> Path:
 def test_windows_that_come_late_give_the_tables_of_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     """An exporter was cut off from the history for four days, and writes them after a rollup."""
     history, aside = tmp_path / "history", tmp_path / "aside"
-    world = told(history)
+    world = write_world(history)
     world.poll(at(0), at(10), every=HOUR)
     world.poll(at(14), at(20), every=HOUR)
     there = set(history.glob("spool/*/*.parquet"))
@@ -110,7 +110,7 @@ def test_windows_that_come_late_give_the_tables_of_a_rebuild(spark: SparkSession
     }
 
 
-def test_as_of_a_moment_before_a_backfill_ran_what_it_tells_of_counts(
+def test_as_of_a_moment_before_a_backfill_ran_its_records_count(
     spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A partition that the backfill listed later is judged by its records up to then; one without is not there."""
@@ -182,7 +182,7 @@ def test_tables_of_a_newer_layout_are_left_as_they_are(spark: SparkSession, copi
     assert files(copied) == before
 
 
-def test_a_table_that_a_newer_delta_lake_wrote_is_told_in_one_line_with_what_to_do(
+def test_a_table_that_a_newer_delta_lake_wrote_is_reported_in_one_line_with_what_to_do(
     spark: SparkSession, copied: Path
 ) -> None:
     """The line names the table and what of it is not known; nothing is published."""
@@ -200,7 +200,7 @@ def test_a_table_that_a_newer_delta_lake_wrote_is_told_in_one_line_with_what_to_
     assert (copied / "published" / "current.json").read_bytes() == published
 
 
-def test_the_documented_sql_of_hours_tells_what_the_view_tells(spark: SparkSession, history: Path) -> None:
+def test_the_documented_sql_of_hours_gives_what_the_view_gives(spark: SparkSession, history: Path) -> None:
     """The SQL on the page of the tables has a row for each row of the view, with the same values."""
     page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
     (documented,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
@@ -220,7 +220,7 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     """
     before, known = days(copied), commits(copied)
     retention = Retention({**RETENTION_DAYS, "windows": 14.0})
-    told(copied).poll(at(END), at(END + 7), every=HOUR, only=())
+    write_world(copied).poll(at(END), at(END + 7), every=HOUR, only=())
     week_later = moment(at(END + 7))
     run_rollup(spark, copied, RollupRequest(week_later, retention=retention), Progress())
     assert "rows past their retention deleted from windows" in capsys.readouterr().out
@@ -262,7 +262,7 @@ def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
     run_rollup(spark, by_workers, RollupRequest(moment(at(END))), Progress())
     for own_process, of_either in ((True, copied), (False, by_workers)):
         spark.conf.set(IN_OWN_PROCESS, str(own_process).lower())
-        told(of_either).poll(at(END), at(END + 1), every=HOUR)
+        write_world(of_either).poll(at(END), at(END + 1), every=HOUR)
         run_rollup(spark, of_either, RollupRequest(moment(at(END + 1))), Progress())
         published = max(of_either.glob("published/expectations-*"))
         made[own_process] = {name: in_order(rows_of(of_either, name)) for name in Tables(spark, of_either).names()}
@@ -276,7 +276,7 @@ def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
 @pytest.mark.usefixtures("large")
 def test_a_day_reads_no_windows_of_the_past(spark: SparkSession, copied: Path) -> None:
     """Without the files of all earlier windows it is rolled up, and every topic judged, as with them."""
-    told(copied).poll(at(END), at(END + 1), every=HOUR)
+    write_world(copied).poll(at(END), at(END + 1), every=HOUR)
     whole = Path(shutil.copytree(copied, copied.with_name("whole")))
     for file in copied.glob("tables/windows/date=*/*.parquet"):
         file.unlink()

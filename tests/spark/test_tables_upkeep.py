@@ -144,7 +144,7 @@ def in_table(history: Path) -> list[str]:
     return [str(file["path"]) for file in present(history / "tables" / "windows")]
 
 
-KEPT = Retention({**RETENTION_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
+RETENTION = Retention({**RETENTION_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def past_retention(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
 
 
-def kept(spark: SparkSession, history: Path) -> dict[str, object]:
+def table_state(spark: SparkSession, history: Path) -> dict[str, object]:
     """The rows of the tables, the recorded day, and how many files there are."""
     tables = Tables(spark, history)
     rows = {name: in_order(rows_of(history, name)) for name in tables.names()}
@@ -192,7 +192,7 @@ def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
     stopped_at = Path(shutil.copytree(past_retention, tmp_path / "stopped"))
     before = {path.name for path in past_retention.glob("tables/streams/*.parquet")}
     assert len(list(past_retention.glob("tables/windows/date=*/*.parquet"))) == END + 1
-    run_upkeep(Tables(spark, past_retention), past_retention, moment(at(END)), KEPT)
+    run_upkeep(Tables(spark, past_retention), past_retention, moment(at(END)), RETENTION)
     [left] = past_retention.glob("tables/windows/date=*/*.parquet")
     assert left.parent.name == f"date={moment(at(END - 1)).date()}"
     assert before and not before & {path.name for path in past_retention.glob("tables/streams/*.parquet")}
@@ -215,13 +215,13 @@ def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
             patched.setattr(owner, name, stopping(name, getattr(owner, name)))
         for _ in range(7):
             with suppress(StoppedError):
-                run_upkeep(Tables(spark, stopped_at), stopped_at, moment(at(END)), KEPT)
+                run_upkeep(Tables(spark, stopped_at), stopped_at, moment(at(END)), RETENTION)
                 break
         else:
             pytest.fail(f"it never ended: {stopped}")
     writes_of_tables = ["_write ingested_files", "_write streams"]
     assert sorted(stopped) == sorted([*writes_of_tables, "note_layout", "delete", "executeCompaction", "vacuum"])
-    assert kept(spark, stopped_at) == kept(spark, past_retention)
+    assert table_state(spark, stopped_at) == table_state(spark, past_retention)
 
 
 def test_an_upkeep_that_may_not_write_any_more_ends_before_its_next_step(
@@ -237,5 +237,5 @@ def test_an_upkeep_that_may_not_write_any_more_ends_before_its_next_step(
 
     tables.guard = lost
     with pytest.raises(StoppedError):
-        run_upkeep(tables, past_retention, moment(at(END)), KEPT)
+        run_upkeep(tables, past_retention, moment(at(END)), RETENTION)
     assert len(list(past_retention.glob("tables/*/_delta_log/*.json"))) == steps[-1] == steps[0] + 2

@@ -57,9 +57,9 @@ def finely(
     slots = np.flatnonzero(rng.poisson(np.repeat(np.broadcast_to(rate, HOURS), 12) / 12.0))
     slots = slots[(slots < 12 * dead[0]) | (slots >= 12 * dead[1])]
     vague = (slots // 12 >= coarse[0]) & (slots // 12 < coarse[1])
-    kept = ~vague
-    kept[np.flatnonzero(vague)[np.unique(slots[vague] // 12, return_index=True)[1]]] = True
-    slots, vague = slots[kept], vague[kept]
+    keep = ~vague
+    keep[np.flatnonzero(vague)[np.unique(slots[vague] // 12, return_index=True)[1]]] = True
+    slots, vague = slots[keep], vague[keep]
     ends = (slots + 1) / 12.0 - 1e-6
     known = np.where(vague, np.nan, ends)
     return Slots(np.where(vague, slots // 12, slots / 12.0), known, known, vague)

@@ -61,7 +61,7 @@ class Logs:
 
     logs: Mapping[TopicPartition, Log]
     config: TopicConfig | None = None
-    asked: int = 0
+    lookup_count: int = 0
     moment: float = NOW
     unled: set[TopicPartition] = field(default_factory=set)
     unidentified: Mapping[str, Reason] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Logs:
             leader = None if key in self.unled else 1
             topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(leader, (1,), (1,))
         ids = {name: None if name in self.unidentified else "id" for name in topics}
-        infos = {name: TopicInfo(ids[name], parts, self.config) for name, parts in topics.items()}
+        infos = {name: TopicInfo(ids[name], partitions, self.config) for name, partitions in topics.items()}
         return Metadata({1: "h:1"}, infos, unidentified=self.unidentified)
 
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
@@ -98,11 +98,11 @@ class Logs:
     ) -> Mapping[tuple[TopicPartition, float], Answer]:
         assert len(set(wanted)) == len(wanted)
         assert {key for key, _ in wanted} <= set(leaders)
-        self.asked += len(wanted)
+        self.lookup_count += len(wanted)
         return {(key, at): self.logs[key].at_or_after(at) for key, at in wanted}
 
     def lookups(self) -> Mapping[str, int]:
-        return {"by-time": self.asked}
+        return {"by-time": self.lookup_count}
 
     def close(self) -> None:
         pass

@@ -91,17 +91,17 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
     """
     target = history / "published" / "expectations-1"
     target.mkdir(parents=True)
-    told: list[Mapping[str, Any]] = []
+    records: list[Mapping[str, Any]] = []
     for row in rows:
         times = {
             name: None if at is None else datetime.fromtimestamp(at, UTC)
             for name, at in ((name, getattr(row, name)) for name in _MOMENTS)
         }
-        told.append({**asdict(row), **times, "schema_version": 1, **further})
+        records.append({**asdict(row), **times, "schema_version": 1, **further})
     schema = _SCHEMA
     if any(row.schedule is not None for row in rows):
         schema = schema.append(pa.field("pause_slots", pa.float64())).append(pa.field("schedule", SCHEDULE))
     if "weekly_scores" in further:
         schema = schema.append(pa.field("weekly_scores", pa.list_(pa.float64())))
-    pq.write_table(pa.Table.from_pylist(told, schema), target / "part-0.parquet")
+    pq.write_table(pa.Table.from_pylist(records, schema), target / "part-0.parquet")
     point_to(target, rows[0].as_of)

@@ -42,8 +42,8 @@ class TableSource:
     left_out: set[TopicPartition] = field(default_factory=set)
     timestamp_failure: Reason | None = None
     error: SourceError | None = None
-    asked: int = 0
-    asked_earliest: list[list[TopicPartition]] = field(default_factory=list)
+    newest_lookups: int = 0
+    earliest_requests: list[list[TopicPartition]] = field(default_factory=list)
     known: Metadata | None = None
     earliest_error: SourceError | None = None
     keeps_metadata: bool = False
@@ -75,21 +75,21 @@ class TableSource:
     def earliest(self, rows: Rows) -> Answers:
         if self.earliest_error is not None:
             raise self.earliest_error
-        self.asked_earliest.append([self._key(row) for row in rows])
-        return Answers.of(self.failures.get(self._key(row), self._told(row, 0)) for row in rows)
+        self.earliest_requests.append([self._key(row) for row in rows])
+        return Answers.of(self.failures.get(self._key(row), self._offset(row, 0)) for row in rows)
 
     def latest(self, rows: Rows) -> Answers:
-        return Answers.of(self._told(row, 1) for row in rows)
+        return Answers.of(self._offset(row, 1) for row in rows)
 
     def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:  # noqa: ARG002
-        self.asked += len(rows)
+        self.newest_lookups += len(rows)
         return Answers.of(self._newest(self._key(row)) for row in rows)
 
     def _key(self, row: int) -> TopicPartition:
         assert self.known is not None
         return self.known.membership.layout.key(row)
 
-    def _told(self, row: int, end: int) -> Answer:
+    def _offset(self, row: int, end: int) -> Answer:
         offsets = self.offsets.get(self._key(row))
         return Answer(reason=Reason.UNKNOWN_TOPIC) if offsets is None else Answer(int(offsets[end] or 0))
 
@@ -104,7 +104,7 @@ class TableSource:
         return {1: True}
 
     def lookups(self) -> Mapping[str, int]:
-        return {"max-timestamp": self.asked} if self.asked else {}
+        return {"max-timestamp": self.newest_lookups} if self.newest_lookups else {}
 
     def close(self) -> None:
         pass
@@ -132,8 +132,8 @@ class TableOffsets(TableSource):
         return known.membership.layout.rows(keys)
 
     def _by_partition(self, keys: Iterable[TopicPartition], answers: Answers) -> dict[TopicPartition, Answer]:
-        told = {key: answers.answer(place) for place, key in enumerate(keys)}
-        return {key: answer for key, answer in told.items() if answer is not None}
+        answered = {key: answers.answer(place) for place, key in enumerate(keys)}
+        return {key: answer for key, answer in answered.items() if answer is not None}
 
 
 @dataclass
@@ -170,14 +170,14 @@ def replica_table(readings: Mapping[Replica, ReplicaReading]) -> ReplicaTable:
     layout = Layout.of(
         {topic: [each.partition for each in readings if each.source_topic == topic] for topic in targets}
     )
-    listed = [readings[Replica(key.topic, targets[key.topic], key.partition)] for key in layout]
+    in_order = [readings[Replica(key.topic, targets[key.topic], key.partition)] for key in layout]
     return ReplicaTable(
         layout,
         tuple(targets.values()),
-        np.array([REPLICA_STATE_CODES[one.state] for one in listed], dtype=np.int8),
-        np.array([0 if one.reason is None else NOT_COMPARED_CODES[one.reason] for one in listed], dtype=np.int8),
-        np.array([np.nan if one.lag_seconds is None else one.lag_seconds for one in listed]),
-        np.array([one.at_least is not None for one in listed], dtype=np.bool_),
-        np.array([one.at_least or 0 for one in listed], dtype=np.int64),
-        np.array([one.at_most or 0 for one in listed], dtype=np.int64),
+        np.array([REPLICA_STATE_CODES[one.state] for one in in_order], dtype=np.int8),
+        np.array([0 if one.reason is None else NOT_COMPARED_CODES[one.reason] for one in in_order], dtype=np.int8),
+        np.array([np.nan if one.lag_seconds is None else one.lag_seconds for one in in_order]),
+        np.array([one.at_least is not None for one in in_order], dtype=np.bool_),
+        np.array([one.at_least or 0 for one in in_order], dtype=np.int64),
+        np.array([one.at_most or 0 for one in in_order], dtype=np.int64),
     )

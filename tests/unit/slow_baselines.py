@@ -77,16 +77,16 @@ def missed(rates: Sequence[float], start: float, end: float) -> float:
 
 def summary(values: Sequence[float | None]) -> tuple[float, float, int]:
     """Return mean, spread of the next one and count; from the third on each is at most three spreads above."""
-    kept: list[float] = []
+    capped: list[float] = []
     for value in values:
         if value is not None:
-            kept.append(min(value, fmean(kept) + 3 * _spread(kept)) if len(kept) >= 2 else value)
-    return (fmean(kept) if kept else 0.0), _spread(kept), len(kept)
+            capped.append(min(value, fmean(capped) + 3 * _spread(capped)) if len(capped) >= 2 else value)
+    return (fmean(capped) if capped else 0.0), _spread(capped), len(capped)
 
 
-def _spread(kept: Sequence[float]) -> float:
-    count = max(len(kept), 1)
-    squares = sum((value - fmean(kept)) ** 2 for value in kept)
+def _spread(capped: Sequence[float]) -> float:
+    count = max(len(capped), 1)
+    squares = sum((value - fmean(capped)) ** 2 for value in capped)
     return math.sqrt((4 * 0.45**2 + squares) / (4 + count - 1) * (1 + 1 / count))
 
 
@@ -100,17 +100,17 @@ class SlowStream:
         self._made: dict[int, Baseline] = {}
         known = ~np.isnan(slots.first)
         columns = slots.starts, slots.first, slots.last, known, known & ~slots.vague
-        told = list(zip(*(column.tolist() for column in columns), strict=True))
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
         begin = int(slots.starts[known][0])
         self.observed[begin:] = [1.0] * (len(self.observed) - begin)
-        for (before, _, last, is_known, _), (start, then, _, _, is_sure) in pairwise(told):
+        for (before, _, last, is_known, _), (start, then, _, _, is_sure) in pairwise(rows):
             if is_known and is_sure:
                 whole = start - before > 1.5 * slot_hours
                 self.silences.append(Silence(before + slot_hours, then, last, whole))
             else:
                 for hour in range(int(before) + 1, int(start)):
                     self.observed[hour] = 0.0
-        for start, _, _, is_known, _ in told:
+        for start, _, _, is_known, _ in rows:
             self.active[int(start)] += is_known
             if not is_known:
                 self.observed[int(start)] = 0.0
@@ -195,9 +195,9 @@ class SlowStream:
 
     def _longest(self, week: int) -> float | None:
         begin = max(0, week - 12) * WEEK
-        past = [one for one in self.silences if one.whole and begin <= one.end < week * WEEK]
-        gaps = [one.end - one.since for one in past]
-        if len(gaps) < 4 or max(gaps) > 1.5 * median(gaps) or past[0].since >= (week - 1) * WEEK:
+        recent = [one for one in self.silences if one.whole and begin <= one.end < week * WEEK]
+        gaps = [one.end - one.since for one in recent]
+        if len(gaps) < 4 or max(gaps) > 1.5 * median(gaps) or recent[0].since >= (week - 1) * WEEK:
             return None
         return 1.75 * max(gaps)
 

@@ -72,10 +72,10 @@ class OneRow:
         """Take a good poll; ``newest`` is what MAX_TIMESTAMP answers should it be asked."""
         number = self._ids.setdefault(seen.topic_id, len(self._ids))
         self.table = observe(self.table, self._sightings(seen, number, good=True), at)
-        asked = unsettled(self.table)
-        answers = Answers.of([newest] * len(asked))
+        rows = unsettled(self.table)
+        answers = Answers.of([newest] * len(rows))
         given = Circumstances(np.array([tiered]), np.array([unsupported]), latest_allowed=at + 60.0)
-        self.table = conclude(self.table, asked, answers, given)
+        self.table = conclude(self.table, rows, answers, given)
         return self.table.activity(0)
 
     def unread(self) -> Activity:
@@ -131,9 +131,9 @@ def test_every_answer_has_a_state() -> None:
         ones > 0, ones, ones.astype(np.int32), 0 * ones.astype(np.int32), np.array(earliest), np.array(latest)
     )
     table = observe(table, seen, 100.0)
-    asked = unsettled(table)
+    rows = unsettled(table)
     given = Circumstances(np.array(tiered), np.array(unsupported), latest_allowed=160.0)
-    table = conclude(table, asked, Answers.of(answers[row] for row in asked), given)
+    table = conclude(table, rows, Answers.of(answers[row] for row in rows), given)
     readings = [table.reading(row) for row in numbers]
     assert [(one.state, one.reason) for one in readings] == list(zip(states, reasons, strict=True))
     dated = (State.OBSERVED, State.FUTURE)
@@ -299,11 +299,11 @@ def test_a_partition_that_may_have_advanced_shortens_its_topics_silence(publishe
     assert topic == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
 
 
-def test_what_an_earlier_life_told_is_known_where_nothing_is_published() -> None:
+def test_an_advance_of_an_earlier_life_is_known_where_nothing_is_published() -> None:
     """An unchanged end offset carries that advance over; a moved one says only that it advanced since."""
-    told = Advance("id-1", 10, 500.0)
-    assert silence_of(_reading(2000.0), None, told) == Silence(500.0, 2000.0, known=True, polls_good=3)
-    moved = silence_of(_reading(2000.0, latest=11), None, told)
+    earlier = Advance("id-1", 10, 500.0)
+    assert silence_of(_reading(2000.0), None, earlier) == Silence(500.0, 2000.0, known=True, polls_good=3)
+    moved = silence_of(_reading(2000.0, latest=11), None, earlier)
     assert moved == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
 
 

@@ -114,21 +114,21 @@ def test_what_is_not_known_is_null(client: httpx.Client) -> None:
 
 def test_a_topic_is_explained_with_its_profile_partitions_and_groups(client: httpx.Client) -> None:
     """One answer holds what a page of the topic shows."""
-    told = client.get("explain/prod/orders").json()
-    assert [one["verdict"] for one in told["partitions"]] == ["quiet", "dead"]
-    assert told["expectation"]["in_force"] is True
-    assert told["config"] == {
+    explanation = client.get("explain/prod/orders").json()
+    assert [one["verdict"] for one in explanation["partitions"]] == ["quiet", "dead"]
+    assert explanation["expectation"]["in_force"] is True
+    assert explanation["config"] == {
         "timestamp_type": "CreateTime",
         "cleanup_policy": "delete",
         "retention_seconds": 604800.0,
         "remote_storage": False,
     }
-    assert isinstance(told["groups"], list)
+    assert isinstance(explanation["groups"], list)
     assert client.get("explain/prod/orders/1").json()["reading"]["state"] == "observed"
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "said"),
+    ("path", "status", "message"),
     [
         ("topics?verdict=deaf", 400, "verdict must be one of live, quiet, late, suspect, dead"),
         ("topics?limit=1001", 400, "limit must be a whole number from 1 to 1000, got '1001'"),
@@ -152,11 +152,11 @@ def test_a_topic_is_explained_with_its_profile_partitions_and_groups(client: htt
         ("..%2f..%2fetc%2fpasswd", 404, "no such path"),
     ],
 )
-def test_bad_questions_are_answered_with_the_rule(client: httpx.Client, path: str, status: int, said: str) -> None:
+def test_bad_questions_are_answered_with_the_rule(client: httpx.Client, path: str, status: int, message: str) -> None:
     """A parameter or path that is not known says which, and what there is."""
     answer = client.get(path)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
 def test_a_cluster_that_is_not_read_has_no_items_and_says_so() -> None:
@@ -168,11 +168,11 @@ def test_a_cluster_that_is_not_read_has_no_items_and_says_so() -> None:
     running = WebServer("127.0.0.1:0", monitor)
     running.start()
     try:
-        told = get(f"http://{running.address}/api/v1/topics", timeout=20).json()
+        answer = get(f"http://{running.address}/api/v1/topics", timeout=20).json()
     finally:
         running.stop()
-    assert (told["total"], told["items"]) == (0, [])
-    assert told["not_read"]["prod"].startswith("down: no poll has ended for too long")
+    assert (answer["total"], answer["items"]) == (0, [])
+    assert answer["not_read"]["prod"].startswith("down: no poll has ended for too long")
 
 
 def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
@@ -186,12 +186,12 @@ def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
     }
     sweep = GroupSweep("prod", 1e9, 0.1, groups, all_visible=True)
 
-    def told(sweep: GroupSweep | None) -> tuple[int | None, int | None]:
+    def counts(sweep: GroupSweep | None) -> tuple[int | None, int | None]:
         page = topics([replace(known, sweep=sweep)], Query(topics=["orders"]), 1e9)
         return page.items[0]["readers"], page.items[0]["groups_without_members"]
 
-    assert told(sweep) == (1, 1)
-    assert told(replace(sweep, failures={Reason.TIMED_OUT: 1})) == told(None) == (None, None)
+    assert counts(sweep) == (1, 1)
+    assert counts(replace(sweep, failures={Reason.TIMED_OUT: 1})) == counts(None) == (None, None)
 
 
 def test_groups_are_counted_once_for_all_rows_of_all_pages() -> None:
@@ -270,9 +270,9 @@ def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None
     running.start()
     try:
         page = get(f"http://{running.address}/", timeout=20).text
-        [told] = re.findall(r'<p>The gravest (50) of (55); <a href="(.*?)">(.*?)</a>', page)
-        listed = get(f"http://{running.address}/{html.unescape(told[2])}", timeout=20).json()
+        [link] = re.findall(r'<p>The gravest (50) of (55); <a href="(.*?)">(.*?)</a>', page)
+        answer = get(f"http://{running.address}/{html.unescape(link[2])}", timeout=20).json()
     finally:
         running.stop()
-    assert told[3] == "the API lists them all, with those of dead and suspect topics"
-    assert (listed["total"], {one["topic"] for one in listed["items"]}) == (58, {"wide", "gone"})
+    assert link[3] == "the API lists them all, with those of dead and suspect topics"
+    assert (answer["total"], {one["topic"] for one in answer["items"]}) == (58, {"wide", "gone"})

@@ -53,7 +53,7 @@ def test_a_quiet_partition_costs_few_look_ups() -> None:
     """One record in eight weeks costs a few look-ups, not one for each of 1,344 hours."""
     source = Logs({KEY: Log([NOW - 500 * HOUR])}, moment=2000 * HOUR)
     run(source, 1344)
-    assert source.asked <= 4
+    assert source.lookup_count <= 4
 
 
 def test_a_future_record_hides_the_hours_after_it() -> None:
@@ -129,8 +129,8 @@ def test_a_partition_that_fails_costs_only_itself() -> None:
 def test_finite_retention_shortens_the_horizon_of_its_topic() -> None:
     """Nothing is asked from before retention, unless the topic is only compacted."""
     times = [300 * HOUR, 499 * HOUR]
-    kept = TopicConfig("CreateTime", "delete", 24 * HOUR, remote_storage=False)
-    assert [w.window_start / HOUR for w in run(Logs({KEY: Log(times)}, kept)).windows] == [499]
+    deleted = TopicConfig("CreateTime", "delete", 24 * HOUR, remote_storage=False)
+    assert [w.window_start / HOUR for w in run(Logs({KEY: Log(times)}, deleted)).windows] == [499]
     compacted = TopicConfig("CreateTime", "compact", 24 * HOUR, remote_storage=False)
     assert [w.window_start / HOUR for w in run(Logs({KEY: Log(times)}, compacted)).windows] == [300, 499]
 
@@ -172,9 +172,9 @@ def test_runs_at_any_times_write_each_record_once(
     earliest = min(
         math.floor((moment - hours * HOUR) / HOUR) * HOUR for moment, hours in zip(moments, horizons, strict=False)
     )
-    kept = [time for time in times if max(0.0, earliest) <= time <= moments[-1]]
-    assert sum(window.records or 0 for window in windows) == len(kept)
-    assert all(window.first_advance in kept for window in windows)
+    expected = [time for time in times if max(0.0, earliest) <= time <= moments[-1]]
+    assert sum(window.records or 0 for window in windows) == len(expected)
+    assert all(window.first_advance in expected for window in windows)
     (after,) = written.values()
     assert (after.end, after.end_offset) == (moments[-1], len([time for time in times if time <= moments[-1]]))
 
@@ -189,7 +189,7 @@ def test_a_second_run_continues_where_the_first_one_stopped() -> None:
     second, _, result = run(later, written=written)
     assert slots_of(second) == [(500.25, 501, 1), (502, 503, 1)]
     assert (second[0].first_advance, second[0].start_offset) == (500.7 * HOUR, 2)
-    assert later.asked < 6
+    assert later.lookup_count < 6
     assert result.partition_weeks * 168 == 3.25
 
 
@@ -201,7 +201,7 @@ def test_nothing_is_missing_once_polls_cover_the_rest() -> None:
     assert len(run(end_at(NOW, times), 200, starts, written).windows) == 2
     again = end_at(NOW + 90 * HOUR, [*times, 495 * HOUR])
     windows, inventory, result = run(again, 200, starts, written)
-    assert (windows, again.asked, result.coverage, inventory, result.already_written) == ([], 0, None, [], 1)
+    assert (windows, again.lookup_count, result.coverage, inventory, result.already_written) == ([], 0, None, [], 1)
     assert slots_of(run(again, 450, starts, written).windows) == [(100, 101, 1)]
 
 
@@ -294,7 +294,7 @@ def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
     result = run(source, 150_000).result
     assert set(result.failed.values()) == {Reason.LEADER_UNREACHABLE}
     assert len(result.failed) == 100
-    assert source.asked == 2
+    assert source.lookup_count == 2
 
 
 def test_a_topic_without_a_known_id_is_not_written() -> None:

@@ -61,21 +61,21 @@ def compare(made: Baselines, streams: Sequence[SlowStream], weeks: Sequence[int]
     rows = found(made)
     for number, stream in enumerate(streams):
         for week in weeks:
-            row, told = rows.get((number, week)), stream.baseline(week)
+            row, expected = rows.get((number, week)), stream.baseline(week)
             if row is None:
-                assert told.mean is None
-                assert told.longest is None
+                assert expected.mean is None
+                assert expected.longest is None
                 continue
-            np.testing.assert_allclose(made.profile[row], told.profile, rtol=1e-9)
-            assert made.step[row] == pytest.approx(told.step, rel=1e-9)
-            assert np.isnan(made.mean[row]) == (told.mean is None)
-            if told.mean is not None:
-                assert made.mean[row] == pytest.approx(told.mean, rel=near, abs=near)
-                assert made.spread[row] == pytest.approx(told.spread, rel=near)
-            longest = np.nan if told.longest is None else told.longest
+            np.testing.assert_allclose(made.profile[row], expected.profile, rtol=1e-9)
+            assert made.step[row] == pytest.approx(expected.step, rel=1e-9)
+            assert np.isnan(made.mean[row]) == (expected.mean is None)
+            if expected.mean is not None:
+                assert made.mean[row] == pytest.approx(expected.mean, rel=near, abs=near)
+                assert made.spread[row] == pytest.approx(expected.spread, rel=near)
+            longest = np.nan if expected.longest is None else expected.longest
             assert made.max_silence[row] / 3600.0 == pytest.approx(longest, rel=1e-6, nan_ok=True)
             scores = made.weekly_scores[row]
-            np.testing.assert_allclose(scores[~np.isnan(scores)], told.weekly_scores, rtol=near, atol=near)
+            np.testing.assert_allclose(scores[~np.isnan(scores)], expected.weekly_scores, rtol=near, atol=near)
 
 
 def test_every_baseline_is_that_of_its_definition(made: Baselines, slowly: Sequence[SlowStream]) -> None:
@@ -176,13 +176,13 @@ def test_a_silence_in_slots_of_five_minutes_is_scored_so_for_the_thresholds(
     in_fives: Baselines, slowly_in_fives: Sequence[SlowStream]
 ) -> None:
     """The largest score of each week is that of the definition, be its silence inside an hour or across hours."""
-    told = maxima(hours_of(FINE_STREAMS), in_fives, [FIRST + week for week in FINE_WEEKS])
-    check_maxima(told, slowly_in_fives, FINE_WEEKS)
+    measured = maxima(hours_of(FINE_STREAMS), in_fives, [FIRST + week for week in FINE_WEEKS])
+    check_maxima(measured, slowly_in_fives, FINE_WEEKS)
 
 
-def check_maxima(told: Maxima, streams: Sequence[SlowStream], weeks: Sequence[int]) -> None:
+def check_maxima(measured: Maxima, streams: Sequence[SlowStream], weeks: Sequence[int]) -> None:
     """Compare with the definition the largest scores of silences that began and ended in some weeks."""
-    columns = (told.stream, told.week - FIRST, told.week_ended - FIRST)
+    columns = (measured.stream, measured.week - FIRST, measured.week_ended - FIRST)
     keys = zip(*(column.tolist() for column in columns), strict=True)
     rows = {key: row for row, key in enumerate(keys)}
     wanted: dict[tuple[int, int, int], float] = {}
@@ -198,9 +198,9 @@ def check_maxima(told: Maxima, streams: Sequence[SlowStream], weeks: Sequence[in
                 wanted[key] = max(wanted.get(key, -np.inf), of_weeks[week].score(silence))
     assert set(rows) == set(wanted)
     for key, score in wanted.items():
-        one = told.score[rows[key]]
+        one = measured.score[rows[key]]
         assert np.isnan(one) if score == -np.inf else one == pytest.approx(score, rel=1e-4, abs=1e-4)
-        assert (not np.isnan(told.overdue[rows[key]])) == (score > 2.0)
+        assert (not np.isnan(measured.overdue[rows[key]])) == (score > 2.0)
 
 
 def test_the_weeks_with_baselines_are_those_after_a_week_of_activity() -> None:
@@ -237,8 +237,8 @@ def test_the_longest_silence_is_exact(steps: list[float]) -> None:
     hours = Hours(np.zeros(len(hour), np.intp), hour, micros[place], last, nothing, nothing.astype(np.int16))
     (found,) = baselines(hours, [2906])
     longest = np.diff(at).max()
-    told = float(found.largest_silence[0])
-    assert told == pytest.approx(longest) or max(told, longest) < 3600.0
+    largest = float(found.largest_silence[0])
+    assert largest == pytest.approx(longest) or max(largest, longest) < 3600.0
     assert found.observed[0] == 6 * WEEK - 3600.0 * (hour[0] - begin // 3600)
 
 

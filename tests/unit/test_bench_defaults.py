@@ -35,7 +35,7 @@ def test_streams_of_one_kind_are_held_against_the_best_simple_rule() -> None:
     assert all(oracle - 0.1 <= own < 1.0 for own, oracle in zip(shares[0], shares[2], strict=True))
 
 
-def test_who_accepts_more_false_alarms_is_told_sooner() -> None:
+def test_who_accepts_more_false_alarms_is_alerted_sooner() -> None:
     """A row for each fleet and rate, by the same streams: the threshold and the delay fall."""
     rows = accepted_table([13], [5], [False], [1.0, 10.0], lambda _: None)
     assert [cells[:2] for cells in rows[1:]] == [("13 topics, no outages", "1"), ("13 topics, no outages", "10")]

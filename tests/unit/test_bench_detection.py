@@ -92,7 +92,7 @@ def test_any_csv_becomes_a_fleet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a,b\n1,2\n", "line 1: must be a record, as `orders,1704067200`, or name the columns stream_id,unix_ts"),
         ("x;1700000000\n", "line 1: must be a record.*Separate columns by commas"),
@@ -113,24 +113,24 @@ def test_any_csv_becomes_a_fleet(tmp_path: Path) -> None:
         ('x,1700000000\n"x,1700000000\n', "line 2: is no CSV"),
     ],
 )
-def test_a_csv_that_cannot_be_judged_by_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_csv_that_cannot_be_judged_by_is_refused(tmp_path: Path, text: str, message: str) -> None:
     """The error names the file, the place, the rule and the next step."""
     path = tmp_path / "mine.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(EventsError, match=said) as refused:
+    with pytest.raises(EventsError, match=message) as refused:
         events(path)
     assert str(path) in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.csv.gz"])
 def test_a_csv_needs_no_header_and_may_be_compressed(tmp_path: Path, name: str) -> None:
-    """Without a header the columns are stream and moment; a record twice at one moment counts once, and is told."""
-    path, said = tmp_path / name, list[str]()
+    """Without a header the columns are stream and moment; a record twice at one moment counts once, and is reported."""
+    path, messages = tmp_path / name, list[str]()
     text = "".join(f"b,{1_704_067_200 + week * 604_800}.5\n" for week in (*range(13), 12)).encode()
     path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    fleet = events(path, said.append)
+    fleet = events(path, messages.append)
     assert (fleet.name, len(fleet.streams[0].times)) == ("mine", 13)
-    assert "14 records of 1 streams in 13 weeks; 1 at the same moment" in said[0]
+    assert "14 records of 1 streams in 13 weeks; 1 at the same moment" in messages[0]
 
 
 def test_a_torn_archive_is_refused(tmp_path: Path) -> None:
@@ -290,8 +290,8 @@ def test_the_score_counts_missed_slots_as_its_definition_does(small: Trial, slot
         if np.isnan(made.mean[row]) or made.slot_seconds[row] != slot * 3600.0 or end - start < 2.0:
             continue
         begin = (np.floor(start / slot) + 1.0) * slot
-        told = missed(made.profile[row].tolist(), begin, end)
-        wanted = (np.log(told + made.step[row]) - made.mean[row]) / made.spread[row]
+        missed_slots = missed(made.profile[row].tolist(), begin, end)
+        wanted = (np.log(missed_slots + made.step[row]) - made.mean[row]) / made.spread[row]
         assert score == pytest.approx(wanted, abs=1e-6) or score == min(wanted, 2.0)
         compared += 1
     assert compared > 50
@@ -299,12 +299,12 @@ def test_the_score_counts_missed_slots_as_its_definition_does(small: Trial, slot
 
 def test_a_promise_is_told_apart_from_weeks_without_one(small: Trial) -> None:
     """Each topic-week counts once, in the row of its standing, by the threshold that was in force in its week."""
-    kept = {one.promised: one for one in account(small, published(small, {8: 1e6, 12: 0.0})).results}
-    assert set(kept) == {None, 5.0}
-    assert kept[None].false.weeks + kept[5.0].false.weeks == small.eligible.sum()
-    assert kept[None].cuts + kept[5.0].cuts == len(small.cuts)
-    assert kept[None].false.count == 0 < kept[5.0].false.count <= kept[5.0].false.weeks
-    assert (kept[None].weeks, kept[5.0].weeks) == (4, 4)
+    by_promise = {one.promised: one for one in account(small, published(small, {8: 1e6, 12: 0.0})).results}
+    assert set(by_promise) == {None, 5.0}
+    assert by_promise[None].false.weeks + by_promise[5.0].false.weeks == small.eligible.sum()
+    assert by_promise[None].cuts + by_promise[5.0].cuts == len(small.cuts)
+    assert by_promise[None].false.count == 0 < by_promise[5.0].false.count <= by_promise[5.0].false.weeks
+    assert (by_promise[None].weeks, by_promise[5.0].weeks) == (4, 4)
 
 
 def test_thresholds_of_a_week_know_nothing_later() -> None:

@@ -239,9 +239,9 @@ def test_the_interval_is_the_exact_one() -> None:
 def test_a_line_says_promise_and_count() -> None:
     """What a terminal shows of it."""
     assert str(of(TOPIC, silences([], {}))) == "topic dead past 4.35, by the prior, nothing judged yet"
-    said = str(of(TOPIC, drawn(1000, 52), 20.0))
-    assert "promised 10 per 1,000 topic-weeks, 10 a week in 1,000 topics, realised " in said
-    assert " false alarms in 26,000" in said
+    line = str(of(TOPIC, drawn(1000, 52), 20.0))
+    assert "promised 10 per 1,000 topic-weeks, 10 a week in 1,000 topics, realised " in line
+    assert " false alarms in 26,000" in line
     few = silences([], {(TOPIC, "prod", NOW - 1): 12})
     assert str(of(TOPIC, few)).endswith("realised 0 (0 to 307): 0 false alarms in 12")
 
@@ -252,12 +252,12 @@ def test_known_outages_are_counted_and_the_threshold_is_what_it_is_without_them(
     rows = [(TOPIC, "prod", 900, NOW - 3, 8.0), (TOPIC, "prod", 901, NOW - 4, 2.2), (TOPIC, "prod", 902, NOW - 5, 9.0)]
     rows += [(PARTITION, "prod", 900, NOW - 3, 8.0), (PARTITION, "prod", 903, NOW - 3, 8.5)]
     labels = np.repeat([False, True], [len(fleet.kind), len(rows)])
-    told = replace(joined(fleet, silences(rows, {})), labelled=labels)
-    before, after = of(TOPIC, fleet), of(TOPIC, told)
+    with_outages = replace(joined(fleet, silences(rows, {})), labelled=labels)
+    before, after = of(TOPIC, fleet), of(TOPIC, with_outages)
     assert after.threshold == before.threshold
     assert (after.false_alarms, after.judged_topic_weeks) == (before.false_alarms, before.judged_topic_weeks)
     assert (after.outages - before.outages, after.outages_alarmed - before.outages_alarmed) == (3, 2)
     assert before.alarms_a_week is not None and after.alarms_a_week is not None
     assert after.alarms_a_week == pytest.approx(before.alarms_a_week + 2 / 26)
-    partitions = of(PARTITION, told)
+    partitions = of(PARTITION, with_outages)
     assert (partitions.outages, partitions.outages_alarmed, partitions.outages_seen) == (1, 1, 1.0)

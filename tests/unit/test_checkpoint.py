@@ -48,12 +48,12 @@ def test_the_next_run_reads_the_checkpoint(tmp_path: Path) -> None:
     """StreamRows and spans come back exactly, also one whose topic has no id and one without windows."""
     spool = Spool(tmp_path, "here")
     nameless = Stream(TopicPartition("ä", 3), None)
-    with Checkpoint(tmp_path, spool, "prod") as kept:
-        kept.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
-        kept.keep(AT, [columns_of([window(1)])], written_streams({nameless: Written(0.1, 0.3, 0, polled=True)}))
-        kept.keep(AT, [], written_streams({stream(0): span(AT + 0.123456)}))
-    with Checkpoint(tmp_path, spool, "prod") as kept:
-        assert written_by_stream(kept.written) == {
+    with Checkpoint(tmp_path, spool, "prod") as checkpoint:
+        checkpoint.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
+        checkpoint.keep(AT, [columns_of([window(1)])], written_streams({nameless: Written(0.1, 0.3, 0, polled=True)}))
+        checkpoint.keep(AT, [], written_streams({stream(0): span(AT + 0.123456)}))
+    with Checkpoint(tmp_path, spool, "prod") as checkpoint:
+        assert written_by_stream(checkpoint.written) == {
             stream(0): span(AT + 0.123456),
             nameless: Written(0.1, 0.3, 0, polled=True),
         }
@@ -64,14 +64,14 @@ def test_the_next_run_reads_the_checkpoint(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_no_claim(tmp_path: Path) -> None:
     """A run that ends between the announcement and the file leaves neither windows nor a claim."""
-    with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
-        kept.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
-    with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
+    with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as checkpoint:
+        checkpoint.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
+    with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as checkpoint:
         shutil.rmtree(tmp_path / "spool" / "windows")
         with pytest.raises(FileNotFoundError):
-            kept.keep(AT + 1, [columns_of([window(1)])], written_streams({stream(1): span()}))
-    with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
-        assert set(written_by_stream(kept.written)) == {stream(0)}
+            checkpoint.keep(AT + 1, [columns_of([window(1)])], written_streams({stream(1): span()}))
+    with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as checkpoint:
+        assert set(written_by_stream(checkpoint.written)) == {stream(0)}
 
 
 @given(st.data())
@@ -82,16 +82,16 @@ def test_a_checkpoint_cut_off_anywhere_agrees_with_the_spool(
     """A crash may cut the checkpoint anywhere: all that it claims has its windows in the spool."""
     folder = tmp_path_factory.mktemp("history")
     spool = Spool(folder, "here")
-    with Checkpoint(folder, spool, "prod") as kept:
+    with Checkpoint(folder, spool, "prod") as checkpoint:
         for number in range(3):
-            kept.keep(AT + number, [columns_of([window(number)])], written_streams({stream(number): span()}))
+            checkpoint.keep(AT + number, [columns_of([window(number)])], written_streams({stream(number): span()}))
     path = folder / "backfill" / "prod.jsonl"
     whole = path.read_bytes()
     first = whole.index(b"\n") + 1
     cut = data.draw(st.integers(first, len(whole)))
     path.write_bytes(whole[:cut])
-    with Checkpoint(folder, spool, "prod") as kept:
-        claimed = {stream.partition.partition for stream in written_by_stream(kept.written)}
+    with Checkpoint(folder, spool, "prod") as checkpoint:
+        claimed = {stream.partition.partition for stream in written_by_stream(checkpoint.written)}
     announced = {number for number in range(3) if f'"orders", {number}, '.encode() in whole[:cut].rpartition(b"\n")[0]}
     assert claimed == announced
     assert claimed <= set(windows(folder))
@@ -100,12 +100,12 @@ def test_a_checkpoint_cut_off_anywhere_agrees_with_the_spool(
 def test_an_expired_spool_file_stays_in_the_checkpoint(tmp_path: Path) -> None:
     """A written span stays written when the spool deletes its files."""
     spool = Spool(tmp_path, "here")
-    with Checkpoint(tmp_path, spool, "prod") as kept:
-        kept.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
+    with Checkpoint(tmp_path, spool, "prod") as checkpoint:
+        checkpoint.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
     for _, path, _ in finished_files(spool.folder):
         delete(path)
-    with Checkpoint(tmp_path, spool, "prod") as kept:
-        assert set(written_by_stream(kept.written)) == {stream(0)}
+    with Checkpoint(tmp_path, spool, "prod") as checkpoint:
+        assert set(written_by_stream(checkpoint.written)) == {stream(0)}
 
 
 def test_a_cluster_has_one_backfill_at_a_time(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_an_unknown_file_is_refused(tmp_path: Path, lines: list[str], message: s
 
 def polled(number: int, topic_id: str | None, at: float, offset: int | None, source: Source = Source.POLL) -> Inventory:
     """A partition as an exporter or a backfill listed it."""
-    standing = (number, None, 0, offset, None, State.OBSERVED, None, None, None, None, None)
-    return Inventory("prod", "orders", topic_id, number, "here", source, at, *standing[1:], deleted=False)
+    columns = (number, None, 0, offset, None, State.OBSERVED, None, None, None, None, None)
+    return Inventory("prod", "orders", topic_id, number, "here", source, at, *columns[1:], deleted=False)
 
 
 def test_the_first_poll_of_each_life_of_a_topic_is_found(tmp_path: Path) -> None:

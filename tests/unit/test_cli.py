@@ -40,8 +40,8 @@ Error: 2 problems in the configuration:
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of the tests without settings, and with this checkout first."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOPIC_LIVENESS_")}
-    return {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOPIC_LIVENESS_")}
+    return {**inherited, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
 
 
 def cli(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -176,7 +176,7 @@ def test_misuse_ends_with_2_and_a_message(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What cannot be started is told in one message on standard error, with exit code 2 and no traceback."""
+    """What cannot be started is reported in one message on standard error, with exit code 2 and no traceback."""
     monkeypatch.chdir(tmp_path)
     assert run(arguments) == 2
     shown = capfd.readouterr()

@@ -158,15 +158,15 @@ def twins(bad_id: str | None, bad_topic: str) -> Pair:
     return pair
 
 
-def test_one_cluster_under_two_names_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_cluster_under_two_names_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """Each of the two names the other and the next step, once in the log and on every page."""
     pair = twins("abc", "orders")
-    said = [record.getMessage() for record in caplog.records]
-    assert [line.split(" (")[0] for line in said] == [
+    messages = [record.getMessage() for record in caplog.records]
+    assert [line.split(" (")[0] for line in messages] == [
         "cluster bad: this is the same Kafka cluster as good",
         "cluster good: this is the same Kafka cluster as bad",
     ]
-    assert all("1 topics are watched twice" in line and "remove one of the two" in line for line in said)
+    assert all("1 topics are watched twice" in line and "remove one of the two" in line for line in messages)
     assert "same Kafka cluster as good" in (pair.monitor.status().clusters[0].warning or "")
     assert "good: up; this is the same Kafka cluster as bad" in pair.monitor.ready()[1]
     text = pair.monitor.metrics().decode()
@@ -187,8 +187,8 @@ def test_what_history_promises_of_a_topic_holds_in_its_cluster_only() -> None:
     """Topics of one name in two clusters: the one with an expectation is dead, the other goes on learning."""
     pair = Pair(NamedSource({ORDERS: (0, 7, 1e6)}))
     now = pair.clock.now()
-    told: dict[str, object] = {"cluster": "bad", "as_of": now, "end_offset": 7, "verdict": "dead"}
-    rows = [by_wall(partition=number, last_advance=now - 6 * HOUR, **told) for number in (0, None)]
+    common: dict[str, object] = {"cluster": "bad", "as_of": now, "end_offset": 7, "verdict": "dead"}
+    rows = [by_wall(partition=number, last_advance=now - 6 * HOUR, **common) for number in (0, None)]
     pair.monitor.take_expectations(Published(now, now, {"topic": 2.0}, {}, table_of(rows)), None)
     pair.poll()
     verdicts = {line for cluster in pair.sources for line in pair.series(cluster) if "kafka_topic_verdict" in line}
@@ -210,7 +210,7 @@ def closed(count: int, tmp_path: Path) -> Settings:
 
 
 def test_once_waits_for_the_slowest_cluster_and_not_for_the_sum(tmp_path: Path) -> None:
-    """Twelve clusters that are not there are told of together, and the exit code is 1."""
+    """Twelve clusters that are not there are reported together, and the exit code is 1."""
     out = io.StringIO()
     began = time.monotonic()
     assert once(closed(12, tmp_path), out) == 1
@@ -219,10 +219,10 @@ def test_once_waits_for_the_slowest_cluster_and_not_for_the_sum(tmp_path: Path) 
 
 
 def test_a_backfill_that_cannot_begin_for_one_cluster_goes_on_to_the_next(tmp_path: Path) -> None:
-    """The first is being filled by another process, which is said; the second is asked all the same; the code is 2."""
+    """Another process fills the first one, which is reported; the second is asked all the same; the code is 2."""
     settings, out = closed(2, tmp_path), io.StringIO()
     with Checkpoint(tmp_path, Spool(tmp_path, "other"), "c-0"):
         assert backfill(settings, None, out) == 2
-    said = out.getvalue().splitlines()
-    assert "a backfill of cluster c-0" in said[0]
-    assert said[1].startswith("Error: cluster c-1: cluster-unreachable")
+    lines = out.getvalue().splitlines()
+    assert "a backfill of cluster c-0" in lines[0]
+    assert lines[1].startswith("Error: cluster c-1: cluster-unreachable")

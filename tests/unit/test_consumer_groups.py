@@ -37,8 +37,8 @@ class Cluster:
     all_visible: bool | None = True
     error: SourceError | None = None
     seconds: float = 0.0
-    asked: list[str] = field(default_factory=list)
-    ends_asked: int = 0
+    requests: list[str] = field(default_factory=list)
+    ends_requested: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -56,11 +56,11 @@ class Cluster:
         return {name: each for name, each in known.items() if name not in self.gone}
 
     def committed(self, names: Iterable[str]) -> Committed:
-        asked = list(names)
-        self.counts["offsets"] += len(asked)
-        self.asked += asked
-        self.clock.time += self.seconds * len(asked)
-        offsets = {name: self.offsets[name] for name in asked}
+        wanted = list(names)
+        self.counts["offsets"] += len(wanted)
+        self.requests += wanted
+        self.clock.time += self.seconds * len(wanted)
+        offsets = {name: self.offsets[name] for name in wanted}
         return Committed.of(
             {
                 name: each if isinstance(each, Reason) else [(*key, offset) for key, offset in each.items()]
@@ -68,24 +68,24 @@ class Cluster:
             }
         )
 
-    def starts(self, asked: Membership) -> Answers:
-        self.asked.append("earliest")
-        return Answers.of(self.log_starts.get(key, Answer(0)) for key in asked.layout)
+    def starts(self, membership: Membership) -> Answers:
+        self.requests.append("earliest")
+        return Answers.of(self.log_starts.get(key, Answer(0)) for key in membership.layout)
 
-    def ends(self, asked: Membership) -> Answers:
-        self.asked.append("latest")
-        self.ends_asked += len(asked.layout)
-        return Answers.of(self.log_ends.get(key, Answer(100)) for key in asked.layout)
+    def ends(self, membership: Membership) -> Answers:
+        self.requests.append("latest")
+        self.ends_requested += len(membership.layout)
+        return Answers.of(self.log_ends.get(key, Answer(100)) for key in membership.layout)
 
     def lookups(self) -> Mapping[str, int]:
-        return {"latest": self.asked.count("latest")}
+        return {"latest": self.requests.count("latest")}
 
     def close(self) -> None:
         pass
 
 
 def watch_of(cluster: Cluster, table: TableSource | None = None, **settings: object) -> GroupWatch:
-    """Watch that cluster's groups; a poll has told that it has the topics a and b, with 100 records each."""
+    """Watch that cluster's groups; a poll has found that it has the topics a and b, with 100 records each."""
     watch = GroupWatch("prod", cluster.clock, cluster, interval=INTERVAL, **settings)  # type: ignore[arg-type]
     assert watch.waiting
     Poller("prod", table or TableSource({A: (0, 100, None), B: (0, 100, None)}), [watch], cluster.clock).poll()
@@ -105,9 +105,9 @@ def lags(sweep: GroupSweep) -> dict[str, dict[TopicPartition, int | None]]:
 
 
 def test_committed_offsets_come_before_the_ends_of_logs(cluster: Cluster) -> None:
-    """So lag is the distance to an end seen later, and what a sweep asked for is told."""
+    """So lag is the distance to an end seen later, and what a sweep asked for is counted."""
     sweep = watch_of(cluster).sweep()
-    assert cluster.asked == ["g", "latest"]
+    assert cluster.requests == ["g", "latest"]
     assert sweep.groups == {"g": Group(GroupState.STABLE, 1, {A: GroupPartition(60, lag=40, lost=0)}, frozenset("a"))}
     assert (sweep.read, sweep.complete, sweep.requests) == (1, True, {"list": 1, "offsets": 1})
     assert (sweep.partitions, sweep.lookups) == ({"ok": 1}, {"latest": 1})
@@ -117,7 +117,7 @@ def test_ends_are_asked_for_soon_after_the_offsets_they_are_held_against(cluster
     """Of many groups a few are read at a time: what is written meanwhile is not their lag."""
     cluster.offsets = {f"g{number:03}": {A: 100} for number in range(3 * GROUPS_AT_A_TIME)}
     watch_of(cluster).sweep()
-    places = [place for place, asked in enumerate(cluster.asked) if asked == "latest"]
+    places = [place for place, request in enumerate(cluster.requests) if request == "latest"]
     assert len(places) == 3
     assert places[0] == GROUPS_AT_A_TIME
 
@@ -143,19 +143,19 @@ def test_lost_records_are_proved_by_a_log_start_on_both_sides_of_the_commit(
     """A log start seen only after the commit proves nothing, nor does one that is no longer there."""
     cluster.log_starts[A] = Answer(now)
     sweep = watch_of(cluster, TableSource({A: (polled, 100, None)})).sweep()
-    assert ("earliest" in cluster.asked) == (polled > 60), "nobody is asked where nothing can be lost"
+    assert ("earliest" in cluster.requests) == (polled > 60), "nobody is asked where nothing can be lost"
     assert sweep.groups["g"].partitions[A] == GroupPartition(60, lag=40, lost=lost)
 
 
 def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it saw may have become so after the offset was committed, and the group may have read on."""
     watch = watch_of(cluster)
-    asked = cluster.committed
+    committed = cluster.committed
 
     def meanwhile(names: Iterable[str]) -> Committed:
         cluster.log_starts[A] = Answer(80)
         Poller("prod", TableSource({A: (80, 100, None)}), [watch], cluster.clock).poll()
-        return asked(names)
+        return committed(names)
 
     monkeypatch.setattr(cluster, "committed", meanwhile)
     assert [watch.sweep().groups["g"].partitions[A].lost for _ in range(2)] == [0, 20]
@@ -208,9 +208,9 @@ def test_a_leader_that_gives_no_answer_is_waited_for_once_in_a_sweep(cluster: Cl
     cluster.offsets = {f"g{number}": {A: 60} for number in range(2 * GROUPS_AT_A_TIME)}
     cluster.log_ends[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
     watch = watch_of(cluster)
-    for asked in (1, 2):
+    for requests in (1, 2):
         sweep = watch.sweep()
-        assert cluster.ends_asked == asked
+        assert cluster.ends_requested == requests
         assert sweep.partitions == {Reason.LEADER_UNREACHABLE: 2 * GROUPS_AT_A_TIME}
 
 
@@ -265,7 +265,7 @@ def test_a_sweep_of_a_cluster_that_is_down_says_why(cluster: Cluster) -> None:
 
 
 def test_members_that_cannot_be_learnt_leave_lag_known(cluster: Cluster) -> None:
-    """State and members stay unknown with a reason, committed offsets and lag are told."""
+    """State and members stay unknown with a reason, committed offsets and lag are shown."""
     cluster.described["g"] = Reason.UNAUTHORIZED
     group = watch_of(cluster).sweep().groups["g"]
     assert (group.state, group.members, group.reason) == (None, None, Reason.UNAUTHORIZED)
@@ -277,9 +277,9 @@ def test_a_silent_coordinator_is_not_waited_for_twice(cluster: Cluster) -> None:
     watch = watch_of(cluster)
     watch.sweep()
     cluster.described["g"] = Reason.TIMED_OUT
-    cluster.asked.clear()
+    cluster.requests.clear()
     sweep = watch.sweep()
-    assert "g" not in cluster.asked
+    assert "g" not in cluster.requests
     assert (lags(sweep), sweep.failures) == ({"g": {A: 40}}, {Reason.TIMED_OUT: 1})
 
 
@@ -297,7 +297,7 @@ def test_patterns_say_which_groups_are_asked_for() -> None:
         "orders",
         "re\nport",
     ]
-    assert "orders-test" not in cluster.asked
+    assert "orders-test" not in cluster.requests
 
 
 def test_a_sweep_takes_no_longer_than_its_interval_and_the_next_makes_up_for_it(cluster: Cluster) -> None:
@@ -307,17 +307,17 @@ def test_a_sweep_takes_no_longer_than_its_interval_and_the_next_makes_up_for_it(
     watch = watch_of(cluster)
     watch.sweep()
     cluster.seconds = INTERVAL / GROUPS_AT_A_TIME
-    cluster.asked.clear()
+    cluster.requests.clear()
     cut = watch.sweep()
     assert cut.failures == {Reason.TIMED_OUT: GROUPS_AT_A_TIME}
     assert len(cut.groups) == len(names)
-    first = cluster.asked[0]
-    cluster.asked.clear()
+    first = cluster.requests[0]
+    cluster.requests.clear()
     watch.sweep()
-    assert (first, cluster.asked[0]) == (names[0], names[GROUPS_AT_A_TIME])
+    assert (first, cluster.requests[0]) == (names[0], names[GROUPS_AT_A_TIME])
 
 
-def test_that_nobody_reads_a_topic_is_said_only_where_no_group_can_be_hidden(cluster: Cluster) -> None:
+def test_that_nobody_reads_a_topic_is_shown_only_where_no_group_can_be_hidden(cluster: Cluster) -> None:
     """Brokers leave out groups without a word; a sweep that missed one proves nothing either."""
     watch = watch_of(cluster)
     assert watch.sweep().readers("ab") == {"a": 1, "b": 0}
@@ -331,7 +331,7 @@ def test_that_nobody_reads_a_topic_is_said_only_where_no_group_can_be_hidden(clu
     assert watch.sweep().readers("ab") == {}
 
 
-def test_that_nobody_reads_a_topic_is_not_said_where_patterns_leave_groups_out(cluster: Cluster) -> None:
+def test_that_nobody_reads_a_topic_is_not_shown_where_patterns_leave_groups_out(cluster: Cluster) -> None:
     """Those left out may read it; a pattern that leaves out nobody takes nothing away."""
     assert watch_of(cluster, exclude=["h"]).sweep().readers("ab") == {"a": 1, "b": 0}
     cluster.offsets["h"] = {}

@@ -115,9 +115,9 @@ def test_a_password_is_what_stands_before_the_end_of_the_line(secret: Path) -> N
 
 
 def test_what_only_looks_like_a_secret_by_its_name_is_not_redacted() -> None:
-    """Addresses, ids, claims, algorithms and paths of OAuth stay readable in what is told; the secrets are hidden."""
+    """Addresses, ids, claims, algorithms and paths of OAuth stay readable in what is shown; the secrets are hidden."""
     oauth = "sasl.oauthbearer"
-    told: dict[str, Property | Path] = {
+    harmless: dict[str, Property | Path] = {
         f"{oauth}.token.endpoint.url": "https://idp/token",
         f"{oauth}.client.credentials.client.id": "liveness",
         f"{oauth}.assertion.claim.exp.seconds": 60,
@@ -129,9 +129,9 @@ def test_what_only_looks_like_a_secret_by_its_name_is_not_redacted() -> None:
         f"{oauth}.assertion.private.key.passphrase": "phrase",
         f"{oauth}.config": "principal=x",
     }
-    said = f"broker-60:9093 refused {' '.join(map(str, told.values()))}: "
-    credentials = Credentials({**told, **hidden})
-    assert credentials.redact(said + " ".join(hidden.values())) == said + "*** *** ***"
+    message = f"broker-60:9093 refused {' '.join(map(str, harmless.values()))}: "
+    credentials = Credentials({**harmless, **hidden})
+    assert credentials.redact(message + " ".join(hidden.values())) == message + "*** *** ***"
     proxied = Credentials({f"{oauth}.token.endpoint.url": f"https://me:{SECRET}@idp/token"})
     assert proxied.redact(f"no answer from https://me:{SECRET}@idp/token") == "no answer from https://***@idp/token"
 
@@ -229,13 +229,13 @@ def test_check_config_warns_of_a_password_in_a_configuration_that_everybody_may_
     assert SECRET not in checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize(("mode", "told"), [(0o440, ""), (0o644, "Warning: cluster prod: sasl.password: ")])
-def test_check_config_reads_secret_files_and_shows_none(secret: Path, mode: int, told: str) -> None:
+@pytest.mark.parametrize(("mode", "warning"), [(0o440, ""), (0o644, "Warning: cluster prod: sasl.password: ")])
+def test_check_config_reads_secret_files_and_shows_none(secret: Path, mode: int, warning: str) -> None:
     """It warns of one that everybody may read, and ends with 0; the secret is in neither output."""
     secret.chmod(mode)
     checked = check_config(configuration(secret.parent, f"{{file: '{secret}'}}"))
     assert checked.returncode == 0, checked.stderr
-    assert checked.stderr.startswith(told) and bool(checked.stderr) == bool(told)
+    assert checked.stderr.startswith(warning) and bool(checked.stderr) == bool(warning)
     assert f"sasl.password:\n      file: {secret}\n" in checked.stdout
     assert SECRET not in checked.stdout + checked.stderr
 

@@ -115,17 +115,17 @@ def test_the_report_names_its_dead(tmp_path: Path) -> None:
     assert reported_dead(report) == {("orders", 7), ("payments-legacy", None)}
 
 
-def test_failure_is_said_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_is_reported_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong verdict stands marked in its line, with its cause below and FAIL at the end."""
     published, shown, dead = honest()
     Screen().comparison(compare(published | {("orders", 3): Verdict.DEAD}, shown, dead))
-    said = capsys.readouterr().out
-    assert "orders/3: published as dead, not as one of: live, quiet" in said
-    assert said.rstrip().endswith(f"FAIL: 1 of {len(TOPICS) + 3} lines are wrong")
-    assert "PASS" not in said
+    output = capsys.readouterr().out
+    assert "orders/3: published as dead, not as one of: live, quiet" in output
+    assert output.rstrip().endswith(f"FAIL: 1 of {len(TOPICS) + 3} lines are wrong")
+    assert "PASS" not in output
 
 
-def test_success_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_success_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Where all fits the last line says PASS and how much was judged."""
     Screen().comparison(compare(*honest()))
     last = capsys.readouterr().out.rstrip().splitlines()[-1]

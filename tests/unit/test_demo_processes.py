@@ -76,10 +76,10 @@ def test_a_running_demo_is_refused_by_its_process_id(tmp_path: Path) -> None:
     """While one demo holds the folder a second is refused, is told by whom, and removes nothing."""
     first = claimed(tmp_path / "demo")
     first.config.write_text("mine")
-    second = DemoFolder(tmp_path / "demo")
+    other = DemoFolder(tmp_path / "demo")
     with pytest.raises(DemoError, match=rf"runs in .* already \(process {os.getpid()}\)"):
-        second.claim()
-    second.release()
+        other.claim()
+    other.release()
     assert first.config.read_text() == "mine"
     first.release()
 
@@ -150,7 +150,7 @@ def test_handlers_of_before_come_back() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_missing_java_is_said_with_the_next_step(tmp_path: Path) -> None:
+def test_missing_java_is_reported_with_the_next_step(tmp_path: Path) -> None:
     """Without Java the demo ends with 2 before it has made anything, and says what to install."""
     run = "import sys; from exporter.demo.run import demo; sys.exit(demo(True, None))"
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": environment({})["PYTHONPATH"]}

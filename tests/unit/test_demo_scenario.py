@@ -176,11 +176,11 @@ def test_live_spans_join_without_loss_or_double() -> None:
     for topic, partition in partitions():
         whole = topic.live(partition, started, started + 60, started)
         middle = started + 17.3
-        parts = [
+        halves = [
             *topic.live(partition, started, middle, started),
             *topic.live(partition, middle, started + 60, started),
         ]
-        assert parts == whole
+        assert halves == whole
 
 
 def test_every_sensor_has_a_broken_clock_only_lately() -> None:

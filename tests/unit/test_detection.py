@@ -51,7 +51,7 @@ def test_a_proved_silence_is_judged_by_the_promise(until: float, expected: Verdi
     [(29, Verdict.SUSPECT), (30.1, Verdict.DEAD), (36.9, Verdict.DEAD), (37, Verdict.RETIRED)],
 )
 def test_what_dies_later_than_28_days_is_dead_for_a_week(days: float, expected: Verdict) -> None:
-    """However late the limit, death is told before it is old news."""
+    """However late the limit, a death is reported before it is old news."""
     late = by_wall(max_silence_seconds=30 * DAY, suspect_silence_seconds=25 * DAY)
     judgement = judge(Silence(0.0, days * DAY, known=True), late, now=days * DAY)
     assert (judgement.verdict, judgement.expected_by) == (expected, 30 * DAY)

@@ -207,14 +207,14 @@ delivery:
 """
     )
 
-    def told() -> list[tuple[str, str]]:
+    def findings() -> list[tuple[str, str]]:
         found = list(delivery(load_settings(config, None, {}), At()))
         assert secret not in repr(found)
         return [(finding.severity, finding.what) for finding in found]
 
     url.write_text(secret)
     url.chmod(0o644)
-    assert told() == [
+    assert findings() == [
         ("warning", f"the file {password} does not exist"),
         ("warning", f"{url} holds no URL that begins with https:// or http://"),
         ("note", f"{url} can be read by every user of this host (mode 0644)"),
@@ -223,7 +223,7 @@ delivery:
     password.write_text(secret)
     for path in (url, password):
         path.chmod(0o600)
-    assert told() == [("ok", "2 recipients, 2 secret files can be read")]
+    assert findings() == [("ok", "2 recipients, 2 secret files can be read")]
 
 
 def test_the_alertmanager_of_the_rollup_is_asked(tmp_path: Path) -> None:
@@ -233,28 +233,28 @@ def test_the_alertmanager_of_the_rollup_is_asked(tmp_path: Path) -> None:
     secret.write_text("Bearer sesame\n")
     secret.chmod(0o644)
 
-    def told(url: str) -> list[tuple[str, str]]:
+    def findings(url: str) -> list[tuple[str, str]]:
         more = {"rollup__alertmanager__url": url, "rollup__alertmanager__authorization__file": str(secret)}
         found = list(alertmanager(settings(tmp_path, **more), At()))
         assert "sesame" not in repr(found)
         return [(finding.severity, finding.what) for finding in found]
 
     open_to_all = ("note", f"{secret} can be read by every user of this host (mode 0644)")
-    [first, (severity, what)] = told("http://127.0.0.1:1")
+    [first, (severity, what)] = findings("http://127.0.0.1:1")
     assert (first, severity) == (open_to_all, "warning")
     assert what.startswith("http://127.0.0.1:1 cannot be asked: ")
     secret.chmod(0o600)
     with answering(200, b"[]") as (url, _):
-        assert told(url) == [("ok", f"{url} answers, with 0 acknowledged alerts")]
+        assert findings(url) == [("ok", f"{url} answers, with 0 acknowledged alerts")]
     with answering(403, b"") as (url, _):
-        assert told(url) == [("warning", f"{url} answered 403 Forbidden for its silences")]
+        assert findings(url) == [("warning", f"{url} answered 403 Forbidden for its silences")]
     times = '"startsAt": "2026-03-01T00:00:00Z", "endsAt": "2026-03-02T00:00:00Z"'
     alert = '{"name": "alertname", "value": "TopicLivenessTopicDead", "isRegex": false}'
     with answering(200, f'[{{"id": "1", "comment": "ACK!", "matchers": [{alert}], {times}}}]'.encode()) as (url, _):
-        [(severity, what)] = told(url)
+        [(severity, what)] = findings(url)
     assert severity == "note" and "1 name topics by no matcher" in what
     secret.unlink()
-    assert told(url) == [("warning", f"rollup.alertmanager: the file {secret} does not exist")]
+    assert findings(url) == [("warning", f"rollup.alertmanager: the file {secret} does not exist")]
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:
@@ -309,16 +309,16 @@ class Passing:
     """A clock on which each look begins at a whole second and takes half of one."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
 
     def now(self) -> float:
         """Begin, end, begin, end."""
-        self.asked += 1
-        return NOW + (self.asked - 1) // 2 + (0.5 if self.asked % 2 == 0 else 0.0)
+        self.calls += 1
+        return NOW + (self.calls - 1) // 2 + (0.5 if self.calls % 2 == 0 else 0.0)
 
     def monotonic(self) -> float:
         """As long as looks were asked for."""
-        return self.asked / 2
+        return self.calls / 2
 
 
 def looks(

@@ -21,7 +21,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     largest: int = 3,
     slots: int = 900,
     span: timedelta = 56 * DAY,
-    looked: timedelta = timedelta(),
+    look_age: timedelta = timedelta(),
     unreadable: timedelta | None = None,
     state: State = State.OBSERVED,
     reason: str | None = None,
@@ -31,15 +31,15 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     observed: timedelta | None = None,
     schedule: Schedule | None = None,
 ) -> EvidenceFacts:
-    """One verdict row: so long silent at the last look, which was ``looked`` ago; (all, live, learning)."""
-    until = AS_OF - looked
+    """One verdict row: so long silent at the last look, which was ``look_age`` ago; (all, live, learning)."""
+    until = AS_OF - look_age
     last = None if silent is None else until - silent
     judged = verdict != Verdict.LEARNING and last is not None
     weeks = int(span / WEEK)
     # The Monday before the last advance: so far the baseline goes.
     monday = None if last is None else datetime(last.year, last.month, last.day, tzinfo=UTC) - last.weekday() * DAY
 
-    def told(at: datetime | None) -> float | None:
+    def timestamp(at: datetime | None) -> float | None:
         return None if at is None else at.timestamp()
 
     return EvidenceFacts(
@@ -49,21 +49,21 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
         verdict=verdict,
         state=state,
         reason=reason,
-        last_advance=told(last),
-        observed_until=told(until),
-        unreadable_since=None if unreadable is None else told(AS_OF - unreadable),
+        last_advance=timestamp(last),
+        observed_until=timestamp(until),
+        unreadable_since=None if unreadable is None else timestamp(AS_OF - unreadable),
         silence_seconds=None if silent is None else silent.total_seconds(),
         active_slots=slots,
-        history_start=None if monday is None else told(monday - span),
+        history_start=None if monday is None else timestamp(monday - span),
         weeks=weeks,
         observed_seconds=None if observed is None else observed.total_seconds(),
         largest_silence=largest * 3600.0 if judged else None,
-        largest_silence_end=told(monday - 2 * DAY) if judged and monday and largest else None,
+        largest_silence_end=timestamp(monday - 2 * DAY) if judged and monday and largest else None,
         missed_slots=None if silent is None or not judged or period else silent / HOUR * 0.9,
         largest_missed=None if period else most,
         max_silence_seconds=period.total_seconds() if period else None,
-        suspect_from=told(last + (period or 5 * HOUR) * 0.8) if judged and last else None,
-        expected_by=told(last + (period or 7 * HOUR)) if judged and last else None,
+        suspect_from=timestamp(last + (period or 5 * HOUR) * 0.8) if judged and last else None,
+        expected_by=timestamp(last + (period or 7 * HOUR)) if judged and last else None,
         partitions=partitions[0],
         partitions_live=partitions[1],
         partitions_learning=partitions[2],
@@ -103,15 +103,20 @@ ROWS: dict[str, EvidenceFacts] = {
     "dead and emptied": row(Verdict.DEAD, silent=8 * DAY, largest=0, state=State.EMPTY),
     "dead, hardly observed": row(Verdict.DEAD, silent=8 * HOUR, observed=25 * HOUR),
     "retired": row(Verdict.RETIRED, silent=30 * DAY),
-    "not looked at": row(Verdict.LIVE, silent=HOUR / 2, looked=5 * HOUR),
+    "not looked at": row(Verdict.LIVE, silent=HOUR / 2, look_age=5 * HOUR),
     "unreadable": row(
-        Verdict.QUIET, silent=2 * HOUR, looked=8 * HOUR, unreadable=8 * HOUR, state=State.UNREADABLE, reason="no-leader"
+        Verdict.QUIET,
+        silent=2 * HOUR,
+        look_age=8 * HOUR,
+        unreadable=8 * HOUR,
+        state=State.UNREADABLE,
+        reason="no-leader",
     ),
     "too few": row(Verdict.LEARNING, silent=5 * DAY, slots=4),
     "just one": row(Verdict.LEARNING, silent=5 * DAY, slots=1, state=State.EMPTY),
     "too young": row(Verdict.LEARNING, span=9 * DAY, slots=40, partitions=(3, 0, 3)),
     "held": row(Verdict.HELD, silent=9 * HOUR),
-    "held, unproved": row(Verdict.HELD, silent=HOUR / 2, looked=9 * HOUR, partitions=(2, 1, 0)),
+    "held, unproved": row(Verdict.HELD, silent=HOUR / 2, look_age=9 * HOUR, partitions=(2, 1, 0)),
     "dead by period": row(Verdict.DEAD, silent=13 * DAY, largest=167, slots=8, period=12 * DAY),
     "live by period": row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY),
     "quiet by schedule": row(Verdict.QUIET, silent=9 * HOUR, schedule=NIGHTLY),

@@ -33,8 +33,8 @@ def line(row: Expectation | None, silence: Silence, now: float, seen: SubjectNow
     return evidence_now(JudgedSubject(judge(silence, row, now), row, seen=replace(seen, silence=silence)), now)
 
 
-def test_a_death_between_rollups_is_told_with_all_that_it_rests_on() -> None:
-    """The longest silence, the missed hours, the limit and the siblings, as a rollup would tell them."""
+def test_a_death_between_rollups_is_explained_with_all_that_it_rests_on() -> None:
+    """The longest silence, the missed hours, the limit and the siblings, as a rollup would show them."""
     seen = SubjectNow(topic="orders", partitions=(3, 1, 0), readers=2)
     assert line(BUSY, Silence(LAST, LAST + 9 * HOUR, known=True), LAST + 9 * HOUR, seen) == (
         f"silent 9 h (since Tue 2026-03-03 10:00 UTC); {BASELINE}, missed 8.0 active hours, before at most 1.5; "
@@ -60,22 +60,22 @@ def test_groups_without_a_member_are_no_readers(readers: int | None, without_mem
 def test_a_living_topic_has_its_limit_ahead_whenever_it_was_published() -> None:
     """A day after the rollup too: the limit follows its own last advance."""
     now = LAST + DAY
-    told = line(BUSY, Silence(now - 60, now, known=True), now)
-    assert told == f"silent 1 min (since Wed 2026-03-04 09:59 UTC); {BASELINE}; dead from Wed 2026-03-04 17:23 UTC"
+    text = line(BUSY, Silence(now - 60, now, known=True), now)
+    assert text == f"silent 1 min (since Wed 2026-03-04 09:59 UTC); {BASELINE}; dead from Wed 2026-03-04 17:23 UTC"
 
 
 def test_a_topic_that_died_again_does_not_show_its_previous_death() -> None:
     """The published verdict is the same, the silence is not: what was said of a replica then is left out too."""
     row = replace(BUSY, verdict="dead", evidence="silent 40 h", last_advance=LAST - 2 * DAY, replication="in step")
     now = LAST + 9 * HOUR
-    told = line(row, Silence(LAST, now, known=True), now)
-    assert told.startswith("silent 9 h (since Tue 2026-03-03 10:00 UTC)") and "in step" not in told
+    text = line(row, Silence(LAST, now, known=True), now)
+    assert text.startswith("silent 9 h (since Tue 2026-03-03 10:00 UTC)") and "in step" not in text
     still = replace(row, last_advance=LAST)
     assert line(still, Silence(LAST, now, known=True), now).endswith("; in step")
 
 
 @pytest.mark.parametrize(
-    ("silence", "state", "said"),
+    ("silence", "state", "beginning"),
     [
         (
             Silence(LAST, LAST + HOUR, known=False, not_before=LAST - 11 * 60),
@@ -94,13 +94,15 @@ def test_a_topic_that_died_again_does_not_show_its_previous_death() -> None:
         (Silence(LAST, LAST + HOUR, known=False, advanced=False), State.NEVER_WRITTEN, "learning: never written"),
     ],
 )
-def test_an_unknown_last_advance_is_told_by_what_is_known_of_it(silence: Silence, state: State, said: str) -> None:
+def test_an_unknown_last_advance_is_described_by_what_is_known_of_it(
+    silence: Silence, state: State, beginning: str
+) -> None:
     """Between two looks, before the first one, or never."""
-    assert line(None, silence, LAST + HOUR, SubjectNow(state=state)).startswith(said)
+    assert line(None, silence, LAST + HOUR, SubjectNow(state=state)).startswith(beginning)
 
 
 @pytest.mark.parametrize(
-    ("silence", "said"),
+    ("silence", "cause"),
     [
         (
             Silence(LAST, LAST + 9 * HOUR, known=True, settling=True, polls_good=1),
@@ -119,11 +121,11 @@ def test_an_unknown_last_advance_is_told_by_what_is_known_of_it(silence: Silence
         ),
     ],
 )
-def test_what_is_held_without_an_incident_says_why(silence: Silence, said: str) -> None:
+def test_what_is_held_without_an_incident_says_why(silence: Silence, cause: str) -> None:
     """Too few polls since the start, too few good ones, or none of late."""
     judgement = Judgement(judge(silence, BUSY, LAST + 9 * HOUR).verdict, LAST)
     held = judgement._replace(verdict=type(judgement.verdict).HELD)
-    assert said in evidence_now(JudgedSubject(held, BUSY, seen=SubjectNow(silence=silence)), LAST + 9 * HOUR)
+    assert cause in evidence_now(JudgedSubject(held, BUSY, seen=SubjectNow(silence=silence)), LAST + 9 * HOUR)
 
 
 def test_what_an_incident_holds_says_which() -> None:
@@ -132,15 +134,15 @@ def test_what_an_incident_holds_says_which() -> None:
     silence = Silence(LAST, now, known=True)
     incident = Incident(("bills", "orders"), 30, LAST, LAST + HOUR)
     held = judge(silence, BUSY, now)._replace(verdict=judge(silence, BUSY, now).verdict.HELD)
-    told = evidence_now(JudgedSubject(held, BUSY, incident, SubjectNow(silence=silence)), now)
-    assert "; suspect since 13:43 UTC; held: 2 of 30 topics fell silent together between " in told
+    text = evidence_now(JudgedSubject(held, BUSY, incident, SubjectNow(silence=silence)), now)
+    assert "; suspect since 13:43 UTC; held: 2 of 30 topics fell silent together between " in text
 
 
 def test_where_nothing_is_in_force_the_line_says_so() -> None:
     """A verdict without expectations is learning, and not for want of history."""
     silence = Silence(LAST, LAST + HOUR, known=True)
-    said = "silent 1 h (since Tue 2026-03-03 10:00 UTC); learning: no expectation of it is in force"
-    assert line(None, silence, LAST + HOUR) == said
+    expected = "silent 1 h (since Tue 2026-03-03 10:00 UTC); learning: no expectation of it is in force"
+    assert line(None, silence, LAST + HOUR) == expected
     broken = replace(BUSY, log_spread=-1.0)
     assert line(broken, silence, LAST + HOUR).endswith("; learning: what is published of it cannot be used")
 
@@ -156,12 +158,12 @@ def test_a_young_topic_says_what_it_lacks_whenever_it_last_advanced() -> None:
 def test_the_configuration_is_named_where_it_decides() -> None:
     """With its limit, in place of what was learned."""
     silence, override = Silence(LAST, LAST + 3 * HOUR, known=True), TopicOverride("orders", max_silence_seconds=HOUR)
-    told = line(BUSY, silence, LAST + 3 * HOUR, SubjectNow(override=override))
-    assert told == "silent 3 h (since Tue 2026-03-03 10:00 UTC); dead past 1 h, as the configuration says of orders"
+    text = line(BUSY, silence, LAST + 3 * HOUR, SubjectNow(override=override))
+    assert text == "silent 3 h (since Tue 2026-03-03 10:00 UTC); dead past 1 h, as the configuration says of orders"
 
 
 def test_a_page_of_lines_says_of_each_what_it_says_alone() -> None:
-    """Of two clusters, in any order: by the clock, by the wall, without a promise, and as a rollup told of it."""
+    """Of two clusters, in any order: by the clock, by the wall, without a promise, and as a rollup described it."""
     now = LAST + 9 * HOUR
     silent, busy = Silence(LAST, now, known=True), Silence(now - 60, now, known=True)
     rows = [

@@ -49,11 +49,11 @@ def test_help_names_exit_codes_that_exist(command: str) -> None:
     """Each lists those of the enum that it ends with, 130 wherever it waits; 2 is always that it did not start."""
     text = re.sub(r"\s+", " ", help_of(command).partition("Exit codes: ")[2].partition(" Options:")[0])
     plain = text.partition(" With --format nagios")[0]
-    told = {int(code): meaning for code, meaning in re.findall(r"(?:^|[,;] )(\d+) ([^,;]+)", plain)}
-    assert {0} < set(told) <= set(map(int, ExitCode))
-    assert (ExitCode.INTERRUPTED in told) == (command not in ("serve", "check-config", "status"))
+    meanings = {int(code): meaning for code, meaning in re.findall(r"(?:^|[,;] )(\d+) ([^,;]+)", plain)}
+    assert {0} < set(meanings) <= set(map(int, ExitCode))
+    assert (ExitCode.INTERRUPTED in meanings) == (command not in ("serve", "check-config", "status"))
     assert re.match(
-        r"could not start|not\.|nothing could be asked|the configuration cannot be used", told.get(2, "not.")
+        r"could not start|not\.|nothing could be asked|the configuration cannot be used", meanings.get(2, "not.")
     )
 
 
@@ -139,15 +139,15 @@ def test_help_lists_what_the_spark_job_takes(verb: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "completed"),
+    ("typed", "completed"),
     [("topic-liveness expl", "plain,explain\n"), ("topic-liveness serve --boot", "plain,--bootstrap-server\n")],
 )
-def test_commands_are_completed(words: str, completed: str) -> None:
+def test_commands_are_completed(typed: str, completed: str) -> None:
     """The variable that --help names completes a command and an option."""
-    position = str(len(words.split()) - 1)
-    asked = environment(_TOPIC_LIVENESS_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=position)
+    position = str(len(typed.split()) - 1)
+    variables = environment(_TOPIC_LIVENESS_COMPLETE="bash_complete", COMP_WORDS=typed, COMP_CWORD=position)
     script = Path(sys.executable).with_name("topic-liveness")
-    done = subprocess.run([script], check=False, env=asked, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([script], check=False, env=variables, capture_output=True, text=True, timeout=60)
     assert done.stdout == completed
 
 

@@ -90,16 +90,16 @@ def test_a_topic_and_a_partition_are_explained_whole(tmp_path: Path, golden: Cal
     """Every section of the text, for a topic that lives and a partition of it that is dead."""
     rows = [office(None, 4), office(0, 4), office(1, 26), office(2, 200, verdict="dead")]
     publish(tmp_path, *rows, weekly_scores=WEEKS)
-    past = {"false_alarms": 6, "topic_weeks": 24_000, "outages": 40, "outages_alarmed": 25}
+    counts = {"false_alarms": 6, "topic_weeks": 24_000, "outages": 40, "outages_alarmed": 25}
     point_to(
         tmp_path / "published" / "expectations-1",
         NOW - 1200,
         false_alarms={"topic": {"promised": 1.0}},
-        counted={"topic": {**past, "alarms_a_week": 1.24, "outages_seen": 0.61, "topics": 923}},
+        counted={"topic": {**counts, "alarms_a_week": 1.24, "outages_seen": 0.61, "topics": 923}},
     )
     owners = [{"topics": "orders|refunds", "owner": "team-shop"}]
-    told = [explained(tmp_path, subject, owners=owners) for subject in ("orders", "orders:2")]
-    golden("explain.txt", "\n".join(told))
+    texts = [explained(tmp_path, subject, owners=owners) for subject in ("orders", "orders:2")]
+    golden("explain.txt", "\n".join(texts))
 
 
 def test_a_terminal_gets_colours_and_a_file_does_not() -> None:
@@ -131,7 +131,7 @@ def test_a_topic_that_cannot_be_described_is_explained_with_the_reason(
 def test_a_partition_that_cannot_be_read_is_explained_with_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a leader that gives no answer the id is told."""
+    """Of a leader that gives no answer the id is shown."""
     key = TopicPartition("orders", 0)
     broker = TableSource({key: (0, 0, None)}, failures={key: Answer(reason=Reason.TIMED_OUT)})
     monkeypatch.setattr("exporter.factory.clusters.make_poll_source", lambda *_, **__: broker)
@@ -219,17 +219,17 @@ def test_the_time_of_death_is_expected_by() -> None:
     assert f"  - silence past {datetime.fromtimestamp(dead, UTC):%a %Y-%m-%d %H:%M} UTC: dead" in lines
 
 
-def test_what_the_threshold_gives_in_the_fleet_is_said_beside_the_score() -> None:
+def test_what_the_threshold_gives_in_the_fleet_is_shown_beside_the_score() -> None:
     """Alarms a week to expect, and how many past outages were dead and would be now; nothing where unknown."""
     silence = Silence(NOW - 4 * HOUR, NOW, True)
     case = ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)
     assert not [line for line in explain(case) if line.startswith("alarms")]
-    told = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61))))
-    assert "alarms        about 1.2 a week in the whole fleet past a score of 4.5" in told
+    lines = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61))))
+    assert "alarms        about 1.2 a week in the whole fleet past a score of 4.5" in lines
     alarmed = "25 of 40 repaired outages in the whole fleet were called dead"
-    assert f"outages       {alarmed}; 61% would be past a score of 4.5" in told
+    assert f"outages       {alarmed}; 61% would be past a score of 4.5" in lines
     assert f"outages       {alarmed}" in list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25))))
-    assert not [line for line in told if line.startswith("promised")], "by the prior"
+    assert not [line for line in lines if line.startswith("promised")], "by the prior"
     promise = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, topics=923, promised=1.0))))
     assert "promised      false alarms: 1 per 1,000 topic-weeks, 0.92 a week in 923 topics" in promise
     assert record(case)["past_alarms"] is None, "unknown is not 0"
@@ -241,21 +241,21 @@ def test_what_the_threshold_gives_in_the_fleet_is_said_beside_the_score() -> Non
     }  # fmt: skip
 
 
-def test_the_fleet_is_told_of_whatever_its_thresholds_judge() -> None:
+def test_alarms_of_the_fleet_are_shown_for_whatever_its_thresholds_judge() -> None:
     """Also while the silence is unknown; not where a limit of its own or of the configuration decides."""
-    past = PastAlarms(6, 24_000, 40, 25, 1.24, 0.61, topics=923, promised=1.0)
-    case = ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), past_alarms=past)
+    alarms = PastAlarms(6, 24_000, 40, 25, 1.24, 0.61, topics=923, promised=1.0)
+    case = ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), past_alarms=alarms)
 
-    def told(subject: ExplainedSubject) -> list[str]:
+    def labels_of(subject: ExplainedSubject) -> list[str]:
         labels = {line.partition(" ")[0] for line in explain(subject)}
         return sorted(labels & {"promised", "alarms", "outages", "score"})
 
-    assert told(case) == ["alarms", "outages", "promised"]
+    assert labels_of(case) == ["alarms", "outages", "promised"]
     silence = Silence(NOW - 4 * HOUR, NOW, True)
-    assert told(replace(case, silence=silence)) == ["alarms", "outages", "promised", "score"]
-    assert told(replace(case, silence=silence, expectation=by_wall(as_of=NOW))) == ["score"], "the rule period"
-    assert told(replace(case, silence=silence, stale=True)) == []
-    assert told(replace(case, silence=silence, override=TopicOverride("orders", max_silence_seconds=HOUR))) == []
+    assert labels_of(replace(case, silence=silence)) == ["alarms", "outages", "promised", "score"]
+    assert labels_of(replace(case, silence=silence, expectation=by_wall(as_of=NOW))) == ["score"], "the rule period"
+    assert labels_of(replace(case, silence=silence, stale=True)) == []
+    assert labels_of(replace(case, silence=silence, override=TopicOverride("orders", max_silence_seconds=HOUR))) == []
 
 
 def test_what_an_incident_holds_is_held_and_not_dead() -> None:
@@ -393,8 +393,8 @@ def test_producers_and_size_are_shown() -> None:
         "prod", "orders", None, NOW, silence=silence, inspected=Inspected(producers, 3 * 2**20, 9 * 2**20)
     )
     lines = list(explain(case))
-    told = [line for line in lines if line.startswith(("producers", "size", "inspection"))]
-    assert told == [
+    shown = [line for line in lines if line.startswith(("producers", "size", "inspection"))]
+    assert shown == [
         "producers     2 idempotent, remembered by brokers, last batch Mon 2026-03-02 12:00 UTC, 1 in a transaction",
         "size          3.0 MiB in one copy, 9.0 MiB with all replicas",
     ]
@@ -415,7 +415,7 @@ SEEN = {"etl": group(1, 7, 5), "billing": group(0, 1000, 234), "odd": group(None
 
 
 @pytest.mark.parametrize(
-    ("groups", "further", "told"),
+    ("groups", "further", "expected"),
     [
         (
             SEEN,
@@ -465,14 +465,14 @@ SEEN = {"etl": group(1, 7, 5), "billing": group(0, 1000, 234), "odd": group(None
     ],
 )
 def test_the_consumer_groups_of_a_topic_are_named(
-    groups: dict[str, Group], further: dict[str, Any], told: list[str]
+    groups: dict[str, Group], further: dict[str, Any], expected: list[str]
 ) -> None:
     """Those furthest behind come first; "no consumer group" is shown only where none can be missing."""
     sweep = GroupSweep("prod", NOW, 1.0, {**groups, "elsewhere": replace(SEEN["etl"], topics=frozenset())}, **further)
     lines = list(explain(ExplainedSubject("prod", "orders", None, NOW, sweep=sweep)))
     begin = next(number for number, line in enumerate(lines) if line.startswith("read by"))
-    assert lines[begin : begin + len(told)] == told
-    assert not lines[begin + len(told)].startswith(("read by", "committed", " "))
+    assert lines[begin : begin + len(expected)] == expected
+    assert not lines[begin + len(expected)].startswith(("read by", "committed", " "))
 
 
 def test_the_lag_of_a_partition_is_its_own() -> None:
@@ -492,13 +492,13 @@ def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
     }
     sweep = GroupSweep("prod", NOW, 1.0, {"etl": Group(GroupState.STABLE, 1, places, frozenset({"orders"}))})
 
-    def told(partition: int | None) -> str:
+    def group_line(partition: int | None) -> str:
         lines = explain(ExplainedSubject("prod", "orders", partition, NOW, sweep=sweep))
         return next(line for line in lines if line.startswith("read by")).partition("etl ")[2]
 
-    assert told(None) == "(1 member, lag 12, the oldest 3 h old)"
-    assert told(0) == "(1 member, lag 5, the oldest 3 h old)"
-    assert [told(1), told(2)] == ["(1 member, lag 7)", "(1 member, lag 0)"]
+    assert group_line(None) == "(1 member, lag 12, the oldest 3 h old)"
+    assert group_line(0) == "(1 member, lag 5, the oldest 3 h old)"
+    assert [group_line(1), group_line(2)] == ["(1 member, lag 7)", "(1 member, lag 0)"]
 
 
 BEHIND = ReplicaReading(ReplicaState.BEHIND, lag_seconds=3 * HOUR, at_least=1200, at_most=1300)
@@ -507,7 +507,7 @@ UNKNOWN = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIM
 
 
 @pytest.mark.parametrize(
-    ("copy", "silent", "told"),
+    ("copy", "silent", "expected"),
     [
         (
             ReplicaNow("east/orders", [BEHIND, IN_STEP, BEHIND], 300.0),
@@ -530,20 +530,20 @@ UNKNOWN = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIM
         (ReplicaNow("east", problem="timed-out: no answer"), 4 * HOUR, "east: not compared: timed-out: no answer"),
     ],
 )
-def test_a_replica_is_compared_with_its_source(copy: ReplicaNow, silent: float | None, told: str) -> None:
+def test_a_replica_is_compared_with_its_source(copy: ReplicaNow, silent: float | None, expected: str) -> None:
     """A replica that lacks records and is silent has stopped; one that lacks nothing, or is not comparable, has not."""
     silence = None if silent is None else Silence(NOW - silent, NOW, True)
     lines = list(explain(ExplainedSubject("west", "east.orders", None, NOW, silence=silence, copies=[copy])))
-    assert [line for line in lines if line.startswith("replica of")] == [f"replica of    {told}"]
+    assert [line for line in lines if line.startswith("replica of")] == [f"replica of    {expected}"]
 
 
 def test_what_was_held_as_of_the_rollup_is_not_dead_while_no_broker_is_asked(tmp_path: Path) -> None:
     """Nobody knows whether the incident goes on: verdict and line are those of the rollup, of partitions too."""
-    said = "silent 26 h; held: 12 of 40 topics fell silent together about Mon 2026-03-02 10:00 UTC"
-    rows = [office(number, 26, verdict="held", evidence=said) for number in (None, 0)]
+    evidence = "silent 26 h; held: 12 of 40 topics fell silent together about Mon 2026-03-02 10:00 UTC"
+    rows = [office(number, 26, verdict="held", evidence=evidence) for number in (None, 0)]
     publish(tmp_path, *rows)
     text = explained(tmp_path, "orders")
-    assert "verdict       held" in text and f"evidence      {said}" in text
+    assert "verdict       held" in text and f"evidence      {evidence}" in text
     assert "partitions    1 held" in text
     assert "  - a look at the brokers: what held it as of the rollup may be over" in text
     assert "verdict       held" in explained(tmp_path, "orders:0")
@@ -557,8 +557,8 @@ def test_what_is_dead_may_be_held_where_other_topics_cannot_be_read(
     answers = TableSource({key: (0, 10, NOW - 26 * HOUR)})
     fails = TableSource(error=SourceError(Reason.TIMED_OUT, "no answer"))
 
-    def source(asked: ClusterSettings, *_: object, **__: object) -> TableSource:
-        return answers if asked.topics.include == ("orders",) else fails
+    def source(cluster: ClusterSettings, *_: object, **__: object) -> TableSource:
+        return answers if cluster.topics.include == ("orders",) else fails
 
     monkeypatch.setattr("exporter.factory.clusters.make_poll_source", source)
     publish(tmp_path, *(office(number, 26, end_offset=10) for number in (None, 0)))

@@ -98,16 +98,16 @@ def test_both_say_by_which_incident_a_topic_and_its_partitions_are_held(
     """
     others = {f"bills-{number}": (6, 6) if number < 19 else (0.5, 0.5) for number in range(29)}
     whole, one = alike(*scene(tmp_path, {"orders": (6, 90), **others}, monkeypatch))
-    told = [whole, one, *whole["partitions"]]
-    assert {each["verdict"] for each in told} == {"held"}
-    assert len({each["incident"] for each in told} - {None}) == 1
-    assert all("held: 20 of 30 topics fell silent together" in each["evidence"] for each in told)
+    explanations = [whole, one, *whole["partitions"]]
+    assert {each["verdict"] for each in explanations} == {"held"}
+    assert len({each["incident"] for each in explanations} - {None}) == 1
+    assert all("held: 20 of 30 topics fell silent together" in each["evidence"] for each in explanations)
 
 
 def test_both_say_which_partitions_of_a_live_topic_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broker 1 takes no records: each topic lives elsewhere, and its partition there is held; the text says so, too."""
-    parts = scene(tmp_path, dict.fromkeys(("orders", *(f"bills-{one}" for one in range(11))), (0.5, 6)), monkeypatch)
-    whole, one = alike(*parts)
+    exporter = scene(tmp_path, dict.fromkeys(("orders", *(f"bills-{one}" for one in range(11))), (0.5, 6)), monkeypatch)
+    whole, one = alike(*exporter)
     assert (whole["verdict"], whole["incident"]) == ("live", None)
     first, second = whole["partitions"]
     assert (first["verdict"], first["incident"]) == ("live", None)
@@ -115,5 +115,5 @@ def test_both_say_which_partitions_of_a_live_topic_are_held(tmp_path: Path, monk
     assert second["incident"] == one["incident"]
     assert second["incident"].endswith("-broker-1")
     out = io.StringIO()
-    explain_to(out, parts[0], Subject("orders"), "prod", parts[2])
+    explain_to(out, exporter[0], Subject("orders"), "prod", exporter[2])
     assert "  held        1\n  held by     12 of 12 topics led by broker 1 fell silent together" in out.getvalue()

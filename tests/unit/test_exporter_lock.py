@@ -25,7 +25,7 @@ def polls(exporter: Exporter) -> float:
     return sum(one.value for one in exporter.samples() if one.name == "topic_liveness_polls_total")
 
 
-def test_a_second_serve_of_one_name_is_refused_and_a_killed_one_is_told_of(tmp_path: Path) -> None:
+def test_a_second_serve_of_one_name_is_refused_and_a_killed_one_is_reported(tmp_path: Path) -> None:
     """It names the other process. Killed, that one lost what lies between its start and its last poll; then nothing.
 
     A start in between that found its port taken has not used up what the killed one left.
@@ -39,9 +39,9 @@ def test_a_second_serve_of_one_name_is_refused_and_a_killed_one_is_told_of(tmp_p
         folder.mkdir()
         with Exporter(folder, NOWHERE, TOPIC_LIVENESS_HISTORY__FOLDER=str(first.history)) as second:
             assert second.process.wait(120) == 2
-        said = second.log.read_text()
-        assert "is written by another `serve` under the exporter name" in said
-        assert f"(process {first.process.pid} on host " in said
+        log = second.log.read_text()
+        assert "is written by another `serve` under the exporter name" in log
+        assert f"(process {first.process.pid} on host " in log
         with Exporter(
             folder, NOWHERE, TOPIC_LIVENESS_HISTORY__FOLDER=str(first.history), TOPIC_LIVENESS_EXPORTER="other"
         ) as other:

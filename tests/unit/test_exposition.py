@@ -46,8 +46,8 @@ def test_openmetrics_says_what_the_text_format_says() -> None:
     whole = b"".join(monitor.scrape(openmetrics=True)).decode()
     strict = list(parse_openmetrics(whole))  # type: ignore[no-untyped-call]
     assert samples(strict) == samples(text)
-    told = {family.name: (family.type, family.documentation) for family in strict}
-    assert told == {family.name: (family.type, family.documentation) for family in text}
+    descriptions = {family.name: (family.type, family.documentation) for family in strict}
+    assert descriptions == {family.name: (family.type, family.documentation) for family in text}
 
 
 def test_openmetrics_names_units_and_ends() -> None:
@@ -97,8 +97,8 @@ def test_within_a_second_it_is_made_once() -> None:
     clock = ManualClock()
     exposition = made(clock, [Block(b"lines 1\n")])
 
-    def gathered(**asked: bool) -> bytes:
-        return b"".join(exposition.pieces(**asked))
+    def gathered(**form: bool) -> bytes:
+        return b"".join(exposition.pieces(**form))
 
     assert b"gathered_total 1.0" in gathered()
     clock.time += 0.9

@@ -102,10 +102,10 @@ def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
     assert incident.name.startswith("drop-")
     judgement = found.topics["silent-003"].judgement
     assert judgement.verdict is Verdict.HELD
-    told = of_judged([JudgedSubject(judgement, incident=incident)], NOW)[0]
-    assert told["incident"] == incident.name
-    assert "12 of 40 topics that usually write then were silent or nearly so" in told["evidence"]
-    assert "; without it dead since " in told["evidence"]
+    record = of_judged([JudgedSubject(judgement, incident=incident)], NOW)[0]
+    assert record["incident"] == incident.name
+    assert "12 of 40 topics that usually write then were silent or nearly so" in record["evidence"]
+    assert "; without it dead since " in record["evidence"]
 
 
 def test_one_topic_that_died_before_the_drop_stays_dead() -> None:

@@ -131,7 +131,7 @@ def test_how_many_groups_read_a_topic_is_known_of_whole_sweeps_only(changes: dic
     assert "lag" in found
 
 
-STANDING = GroupPartition(7, 3, 0, time_lag=TimeLag(20.0, 0.5, stalled=True))
+STALLED = GroupPartition(7, 3, 0, time_lag=TimeLag(20.0, 0.5, stalled=True))
 BILLING = SWEEP.groups["billing"]
 
 
@@ -141,20 +141,20 @@ BILLING = SWEEP.groups["billing"]
         {"billing": BILLING, "late": BILLING},
         {"late": replace(BILLING, members=None)},
         {"billing": replace(BILLING, partitions={B: GroupPartition(9, 1, 2)}), "late": BILLING},
-        {"billing": replace(BILLING, partitions={A: STANDING}, read_at=1_000_060.0)},
-        {"billing": replace(BILLING, partitions={A: replace(STANDING, time_lag=TimeLag(30.0, 0.5))}, read_at=1e6)},
+        {"billing": replace(BILLING, partitions={A: STALLED}, read_at=1_000_060.0)},
+        {"billing": replace(BILLING, partitions={A: replace(STALLED, time_lag=TimeLag(30.0, 0.5))}, read_at=1e6)},
         {},
     ],
 )
 def test_what_is_kept_from_earlier_sweeps_is_never_seen(groups: dict[str, Group]) -> None:
     """After any sweeps the text is that of series which saw the last one alone."""
-    standing = replace(BILLING, partitions={A: STANDING}, read_at=1_000_000.0)
-    for earlier in ({"billing": BILLING}, {"billing": standing}, {"billing": BILLING, "gone": BILLING}):
-        kept, fresh = GroupSeries("prod"), GroupSeries("prod")
-        kept.update(replace(SWEEP, groups=earlier), ["orders"])
-        kept.update(replace(SWEEP, groups=groups), ["orders", "unread"])
+    stalled = replace(BILLING, partitions={A: STALLED}, read_at=1_000_000.0)
+    for earlier in ({"billing": BILLING}, {"billing": stalled}, {"billing": BILLING, "gone": BILLING}):
+        reused, fresh = GroupSeries("prod"), GroupSeries("prod")
+        reused.update(replace(SWEEP, groups=earlier), ["orders"])
+        reused.update(replace(SWEEP, groups=groups), ["orders", "unread"])
         fresh.update(replace(SWEEP, groups=groups), ["orders", "unread"])
-        shown_, wanted = (exposed({"prod": one}, 1_000_090.0, GROUP_METRICS) for one in (kept, fresh))
+        shown_, wanted = (exposed({"prod": one}, 1_000_090.0, GROUP_METRICS) for one in (reused, fresh))
         assert shown_ == wanted
 
 
@@ -199,9 +199,9 @@ def test_sweeps_that_never_end_well_are_counted_as_none() -> None:
 
 def test_partitions_without_a_leader_are_not_called_brokers() -> None:
     """The doctor names the topic whose partitions these are, and how many."""
-    told = [finding.what for finding in judge(replace(SWEEP, unlisted=UNLISTED))]
-    assert "17 partitions of __consumer_offsets without a leader: no broker lists their groups" in told
-    assert "1 broker did not list the groups that they coordinate: timed-out" in told
+    messages = [finding.what for finding in judge(replace(SWEEP, unlisted=UNLISTED))]
+    assert "17 partitions of __consumer_offsets without a leader: no broker lists their groups" in messages
+    assert "1 broker did not list the groups that they coordinate: timed-out" in messages
 
 
 def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixture) -> None:

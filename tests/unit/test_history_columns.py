@@ -149,11 +149,11 @@ def test_polls_folded_in_columns_are_windows_merged_one_by_one(polls: Polls) -> 
                 windows[key, unit.topic_id] = unit if before is None else before.merge(unit)
     expected = []
     for (key, _), one in sorted(windows.items(), key=lambda item: (item[0][0], item[0][1] or "")):
-        polls_ok = max(0, window.polls_ok - failures.get(key, 0))
+        polls_ok = max(0, len(polls) - failures.get(key, 0))
         seconds = polls_ok / len(polls) * (END - START)
         expected.append(replace(one, polls_ok=polls_ok, observed_seconds=seconds))
     found = window.rows("c", "e", END)
-    assert written(found) == listed(expected)
+    assert written(found) == as_dicts(expected)
 
 
 def unit_of(snapshot: Snapshot, key: TopicPartition, moved: float) -> Window | None:
@@ -191,28 +191,28 @@ def unit_of(snapshot: Snapshot, key: TopicPartition, moved: float) -> Window | N
 def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(polls: Polls) -> None:
     """A state that passes is no change; a topic that cannot be described is not gone, nor are its partitions."""
     inventory, known = InventoryRows("c", "e"), dict[TopicPartition, Inventory]()
-    standings = dict[TopicPartition, object]()
+    known_facts = dict[TopicPartition, object]()
     passing = {State.PENDING, State.FUTURE, State.PRESERVED, State.UNREADABLE}
     for snapshot in snapshots(polls):
         at, topics, rows = snapshot.taken_at, snapshot.metadata.topics, list[Inventory]()
         for key, reading in snapshot.readings.items():
             topic = topics[key.topic]
             state = State.OBSERVED if reading.state in passing else reading.state
-            standing = (topic.topic_id, topic.config, topic.owner, state)
+            facts = (topic.topic_id, topic.config, topic.owner, state)
             before = known.get(key)
             if (
                 before is None
                 or not 0 <= at - before.observed_at < DAY
-                or standings[key] != standing
+                or known_facts[key] != facts
                 or (before.latest_offset is None and reading.latest is not None)
             ):
-                known[key], standings[key] = row_of(snapshot, key), standing
+                known[key], known_facts[key] = row_of(snapshot, key), facts
                 rows.append(known[key])
         for key in sorted(known.keys() - snapshot.readings.keys()):
             if key.topic not in topics or topics[key.topic].reason is None:
                 rows.append(replace(known.pop(key), observed_at=at, deleted=True))
         found = inventory.due(snapshot)
-        assert written(found) == listed(rows)
+        assert written(found) == as_dicts(rows)
 
 
 def row_of(snapshot: Snapshot, key: TopicPartition) -> Inventory:
@@ -247,7 +247,7 @@ def written(rows: list[Columns]) -> list[dict[str, object]] | None:
     return None if found is None else found.to_pylist()
 
 
-def listed(rows: list[Window] | list[Inventory]) -> list[dict[str, object]] | None:
+def as_dicts(rows: list[Window] | list[Inventory]) -> list[dict[str, object]] | None:
     """Rows as they come out of a file; None for none."""
     found: pa.Table | None = to_table(rows) if rows else None
     return None if found is None else found.to_pylist()

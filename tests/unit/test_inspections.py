@@ -48,12 +48,12 @@ def test_columns_tell_of_partitions_and_topics_what_objects_do(seed: int) -> Non
     for number, topic in enumerate(columns.layout.topics):
         whole = Inspected.together(each for key, each in found.items() if key.topic == topic)
         producers = whole.producers
-        told = [
+        values = [
             int(counts.value[number]) if counts.known[number] else None
             for counts in (of.log_bytes, of.disk_bytes, of.producers, of.open_transactions)
         ]
         counted = (None, None) if producers is None else (len(producers.ids), len(producers.open_transactions))
-        assert told == [whole.log_bytes, whole.disk_bytes, *counted]
+        assert values == [whole.log_bytes, whole.disk_bytes, *counted]
         moments = [None if np.isnan(at[number]) else float(at[number]) for at in (of.last_write, of.open_since)]
         assert moments == ([None, None] if producers is None else [producers.last_write, producers.open_since])
 

@@ -37,13 +37,13 @@ class Connection:
 
     answers: dict[str, object] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
-    listed: object = None
+    listing: object = None
     leaders: tuple[int, ...] = (1, 2)
     """Of the partitions of __consumer_offsets."""
-    asked_for: list[str | None] = field(default_factory=list)
+    topics_requested: list[str | None] = field(default_factory=list)
     """Topics, by name; None for all."""
     reconnected: int = 0
-    said: list[tuple[str, int]] = field(default_factory=list)
+    unexplained_answers: list[tuple[str, int]] = field(default_factory=list)
     request_timeout: float = 1.0
     patience: float = 0.2
 
@@ -60,29 +60,29 @@ class Connection:
     def reconnect(self) -> None:
         self.reconnected += 1
 
-    def unexplained(self, asked: str, said: BaseException) -> None:
-        self.said.append((asked, said.args[0].code()))
+    def unexplained(self, request: str, answer: BaseException) -> None:
+        self.unexplained_answers.append((request, answer.args[0].code()))
 
     def topics(self, only: str | None = None) -> object:
-        self.asked_for.append(only)
+        self.topics_requested.append(only)
         partitions = {number: SimpleNamespace(leader=leader) for number, leader in enumerate(self.leaders)}
         offsets = {"__consumer_offsets": SimpleNamespace(partitions=partitions, error=None)} if partitions else {}
         return SimpleNamespace(brokers={1: None, 2: None}, topics=offsets)
 
     def list_consumer_groups(self, **_: object) -> Future[Any]:
-        return self._answer(self.listed)
+        return self._answer(self.listing)
 
     def describe_consumer_groups(self, names: list[str], **_: object) -> dict[str, Future[Any]]:
-        return {name: self._told(name) for name in names}
+        return {name: self._future(name) for name in names}
 
     def list_consumer_group_offsets(
-        self, asked: list[ConsumerGroupTopicPartitions], **_: object
+        self, requests: list[ConsumerGroupTopicPartitions], **_: object
     ) -> dict[str, Future[Any]]:
-        if not all(one.group_id for one in asked):
+        if not all(one.group_id for one in requests):
             raise ValueError("'group_id' cannot be empty")
-        return {one.group_id: self._told(one.group_id) for one in asked}
+        return {one.group_id: self._future(one.group_id) for one in requests}
 
-    def _told(self, name: str) -> Future[Any]:
+    def _future(self, name: str) -> Future[Any]:
         if name in self.silent:
             return Future()
         return self._answer(self.answers.get(name, failed(KafkaError.GROUP_ID_NOT_FOUND)))
@@ -102,7 +102,7 @@ def reader_of(connection: Connection) -> GroupReader:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("answer", "expected"),
     [
         (described(ConsumerGroupState.STABLE, CLASSIC, "a", "b"), Description(GroupState.STABLE, 2, frozenset("ab"))),
         (described(ConsumerGroupState.EMPTY), Description(GroupState.EMPTY, 0, frozenset())),
@@ -118,10 +118,10 @@ def reader_of(connection: Connection) -> GroupReader:
     ],
 )
 def test_each_answer_about_a_group_is_a_description_a_reason_or_nothing(
-    told: object, expected: Description | Reason | None
+    answer: object, expected: Description | Reason | None
 ) -> None:
     """A group that is gone is left out; one whose state has no word for the client has none."""
-    assert reader_of(Connection({"g": told})).describe(["g"]) == ({} if expected is None else {"g": expected})
+    assert reader_of(Connection({"g": answer})).describe(["g"]) == ({} if expected is None else {"g": expected})
 
 
 def committed(reader: GroupReader, *names: str) -> dict[str, dict[TopicPartition, int] | Reason]:
@@ -131,19 +131,23 @@ def committed(reader: GroupReader, *names: str) -> dict[str, dict[TopicPartition
 
 def test_an_error_that_no_reason_stands_for_is_handed_to_the_log() -> None:
     """``other-error`` is all that the counts tell: the code and the kind of the request are said beside it."""
-    connection = Connection({"g": failed(999)}, listed=SimpleNamespace(valid=[], errors=[failed(998)]))
+    connection = Connection({"g": failed(999)}, listing=SimpleNamespace(valid=[], errors=[failed(998)]))
     reader = reader_of(connection)
     assert reader.list_groups().unlisted == {Reason.OTHER: 1}
     assert reader.describe(["g"]) == committed(reader, "g") == {"g": Reason.OTHER}
-    asked = "consumer groups, request"
-    assert connection.said == [(f"{asked} list", 998), (f"{asked} describe", 999), (f"{asked} offsets", 999)]
+    request = "consumer groups, request"
+    assert connection.unexplained_answers == [
+        (f"{request} list", 998),
+        (f"{request} describe", 999),
+        (f"{request} offsets", 999),
+    ]
 
 
-def test_only_partitions_with_a_committed_offset_are_told() -> None:
+def test_only_partitions_with_a_committed_offset_are_reported() -> None:
     """librdkafka says -1001 for none; a group that has committed nothing at all is a good answer."""
-    told = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7), Raw("a", 1, -1001)])
+    offsets = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7), Raw("a", 1, -1001)])
     empty = ConsumerGroupTopicPartitions("empty", [])
-    assert committed(reader_of(Connection({"g": told, "empty": empty})), "g", "empty") == {
+    assert committed(reader_of(Connection({"g": offsets, "empty": empty})), "g", "empty") == {
         "g": {TopicPartition("a", 0): 7},
         "empty": {},
     }
@@ -151,19 +155,19 @@ def test_only_partitions_with_a_committed_offset_are_told() -> None:
 
 def test_a_group_that_the_client_refuses_to_ask_for_costs_itself() -> None:
     """Brokers keep offsets of a group without a name for old clients; confluent-kafka cannot ask for them."""
-    told = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7)])
-    answers = committed(reader_of(Connection({"g": told})), "", "g", "")
+    offsets = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7)])
+    answers = committed(reader_of(Connection({"g": offsets})), "", "g", "")
     assert answers == {"": Reason.INVALID_REQUEST, "g": {TopicPartition("a", 0): 7}}
     assert committed(reader_of(Connection()), "") == {"": Reason.INVALID_REQUEST}
 
 
 def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:
-    """It is timed out, all others are told, and the next list is asked for over a new connection."""
+    """It is timed out, all others are answered, and the next list is asked for over a new connection."""
     names = [f"g{number}" for number in range(10)]
     connection = Connection(
         {name: described(ConsumerGroupState.STABLE) for name in names},
         silent={"g3"},
-        listed=SimpleNamespace(valid=[], errors=[]),
+        listing=SimpleNamespace(valid=[], errors=[]),
     )
     reader = reader_of(connection)
     answers = reader.describe(names)
@@ -190,15 +194,15 @@ def test_a_group_that_nobody_has_tells_whether_all_are_visible(probe: object, vi
         valid=[SimpleNamespace(group_id="g")],
         errors=[failed(KafkaError._TRANSPORT)],  # noqa: SLF001 - its name
     )
-    told = reader_of(Connection({NOBODYS: probe}, listed=listing)).list_groups()
-    assert told.names == {"g"}
-    assert told.unlisted == {Reason.LEADER_UNREACHABLE: 1}
-    assert told.all_visible is visible
+    groups = reader_of(Connection({NOBODYS: probe}, listing=listing)).list_groups()
+    assert groups.names == {"g"}
+    assert groups.unlisted == {Reason.LEADER_UNREACHABLE: 1}
+    assert groups.all_visible is visible
 
 
 def test_a_cluster_without_groups_is_asked_for_none() -> None:
     """A broker would make the topic of their offsets for whoever asks who coordinates one."""
-    connection = Connection(listed=SimpleNamespace(valid=[], errors=[]), leaders=())
+    connection = Connection(listing=SimpleNamespace(valid=[], errors=[]), leaders=())
     assert reader_of(connection).list_groups().all_visible is None
 
 
@@ -206,7 +210,7 @@ def test_a_right_that_is_there_is_not_asked_for_at_each_sweep() -> None:
     """One that is missing is, and so is taken up once it is granted."""
     listing = SimpleNamespace(valid=[SimpleNamespace(group_id="g")], errors=[])
     refused, missing = failed(KafkaError.GROUP_AUTHORIZATION_FAILED), failed(KafkaError.GROUP_ID_NOT_FOUND)
-    connection = Connection({NOBODYS: refused}, listed=listing)
+    connection = Connection({NOBODYS: refused}, listing=listing)
     reader = reader_of(connection)
     assert [reader.list_groups().all_visible for _ in range(2)] == [False, False]
     connection.answers[NOBODYS] = missing
@@ -216,23 +220,23 @@ def test_a_right_that_is_there_is_not_asked_for_at_each_sweep() -> None:
 
 def test_a_list_that_fails_as_a_whole_lacks_every_broker() -> None:
     """Nothing is known of any group then, and none is taken for gone."""
-    told = reader_of(Connection(listed=failed(KafkaError._TIMED_OUT))).list_groups()  # noqa: SLF001 - its name
-    assert (told.names, told.unlisted, told.all_visible) == (frozenset(), {Reason.TIMED_OUT: 2}, None)
+    groups = reader_of(Connection(listing=failed(KafkaError._TIMED_OUT))).list_groups()  # noqa: SLF001 - its name
+    assert (groups.names, groups.unlisted, groups.all_visible) == (frozenset(), {Reason.TIMED_OUT: 2}, None)
 
 
 def test_groups_whose_partition_nobody_leads_may_be_missing() -> None:
-    """Every broker that is there may tell its groups, and those of the one that died are told by none."""
-    connection = Connection(listed=SimpleNamespace(valid=[], errors=[]), leaders=(1, -1, 2, -1))
+    """Every broker that is there may list its groups, and those of the one that died are listed by none."""
+    connection = Connection(listing=SimpleNamespace(valid=[], errors=[]), leaders=(1, -1, 2, -1))
     assert reader_of(connection).list_groups().unlisted == {Reason.NO_COORDINATOR: 2}
 
 
-@pytest.mark.parametrize(("leaders", "asked_for"), [((1, 2), [None, OFFSETS_TOPIC]), ((), [None, None])])
+@pytest.mark.parametrize(("leaders", "topics_requested"), [((1, 2), [None, OFFSETS_TOPIC]), ((), [None, None])])
 def test_the_offsets_topic_is_asked_for_by_name_where_it_was_listed(
-    leaders: tuple[int, ...], asked_for: list[str | None]
+    leaders: tuple[int, ...], topics_requested: list[str | None]
 ) -> None:
     """All topics of a large cluster cost as much as the rest of a sweep; a topic that is not there is not named."""
     listing = SimpleNamespace(valid=[], errors=[])
-    connection = Connection({NOBODYS: described(ConsumerGroupState.DEAD)}, listed=listing, leaders=leaders)
+    connection = Connection({NOBODYS: described(ConsumerGroupState.DEAD)}, listing=listing, leaders=leaders)
     reader = reader_of(connection)
     assert [reader.list_groups().unlisted for _ in range(2)] == [{}, {}]
-    assert connection.asked_for == asked_for
+    assert connection.topics_requested == topics_requested

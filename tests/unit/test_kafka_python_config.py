@@ -61,7 +61,7 @@ def test_a_mechanism_without_a_counterpart_is_refused(mechanism: str | None) -> 
 
 @pytest.mark.parametrize("name", ["ssl.keystore.location", "ssl.key.pem", "ssl.engine.location", "ssl.sigalgs.list"])
 def test_protection_without_a_counterpart_is_refused(name: str) -> None:
-    """The second client never connects with less than was asked for; the value is not told."""
+    """The second client never connects with less than was asked for; the value is not shown."""
     with pytest.raises(TranslationError, match=name.replace(".", r"\.")) as refused:
         translate({**SERVERS, "security.protocol": "SSL", name: "not-to-be-told"})
     assert "not-to-be-told" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""An exporter that starts goes on from what its last life told, where offsets prove that nothing came since."""
+"""An exporter that starts goes on from what its last life recorded, where offsets prove that nothing came since."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def test_a_silence_that_began_after_the_rollup_outlives_the_exporter(first: Life
         seen.append(again.verdict())
     assert seen == [Verdict.HELD, Verdict.HELD, Verdict.DEAD]
     advance = 'last_advance_timestamp_seconds{kafka_cluster="prod",topic="orders",partition="0"}'
-    told = [re.search(rf"{re.escape(advance)} (\S+)", one.metrics()) for one in (first, again)]
-    assert told[0] is not None and told[1] is not None
-    assert float(told[0][1]) == float(told[1][1]) == MONDAY + 2 * HOUR + 240
+    matches = [re.search(rf"{re.escape(advance)} (\S+)", one.metrics()) for one in (first, again)]
+    assert matches[0] is not None and matches[1] is not None
+    assert float(matches[0][1]) == float(matches[1][1]) == MONDAY + 2 * HOUR + 240
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_files_too_many_to_be_read_at_a_start_are_left_out_oldest_first(
 
 
 def test_a_record_written_between_two_lives_ends_the_silence(first: Life, tmp_path: Path) -> None:
-    """The end offset is past what was told: when it moved is not known, and the silence counts from the first poll."""
+    """The end offset is past the recorded one: when it moved is unknown, and the silence counts from the first poll."""
     first.polls(3)
     first.polls(310, gained=1, busy=1)
     again = restarted(first, tmp_path)
@@ -162,7 +162,7 @@ def test_a_record_written_between_two_lives_ends_the_silence(first: Life, tmp_pa
     assert again.verdict() == "nothing"
 
 
-def test_the_last_advance_of_each_stream_is_told_by_the_newest_window(first: Life, tmp_path: Path) -> None:
+def test_the_last_advance_of_each_stream_is_given_by_the_newest_window(first: Life, tmp_path: Path) -> None:
     """Of many files the last word counts; files from before the rollup are not read, and one torn costs itself."""
     began = first.clock.now()
     first.polls(1)
@@ -191,15 +191,15 @@ def test_offsets_that_fell_are_no_advance(first: Life, tmp_path: Path) -> None:
 
 def test_advances_are_given_for_the_partitions_of_the_same_life_of_a_topic() -> None:
     """A row has one where the topic's id is the same or not known; what went, came or was made again has none."""
-    told = {
+    recorded = {
         ("prod", "orders", 0): Advance("id-1", 10, 1.0),
         ("prod", "orders", 2): Advance("id-2", 12, 2.0),
         ("prod", "orders", 7): Advance("id-1", 17, 3.0),
         ("prod", "older", 0): Advance(None, 20, 4.0),
         ("dr", "orders", 0): Advance("id-1", 30, 5.0),
     }
-    advances = LastAdvances.of(told)
-    assert advances == told
+    advances = LastAdvances.of(recorded)
+    assert advances == recorded
     layout = Layout.of({"older": [0], "orders": [0, 1, 2, 3], "other": [0]})
 
     def given(*topic_ids: str | None, cluster: str = "prod") -> dict[TopicPartition, tuple[int, float]]:
@@ -207,9 +207,9 @@ def test_advances_are_given_for_the_partitions_of_the_same_life_of_a_topic() -> 
         assert [row for row, one in enumerate(at) if not math.isnan(one)] == known.nonzero()[0].tolist()
         return {key: (int(end_offset[row]), float(at[row])) for row, key in enumerate(layout) if known[row]}
 
-    older, second = TopicPartition("older", 0), TopicPartition("orders", 2)
+    older, orders_2 = TopicPartition("older", 0), TopicPartition("orders", 2)
     assert given("id-9", "id-1", "id-1") == {older: (20, 4.0), ORDERS: (10, 1.0)}
-    assert given(None, None, None) == {older: (20, 4.0), ORDERS: (10, 1.0), second: (12, 2.0)}
+    assert given(None, None, None) == {older: (20, 4.0), ORDERS: (10, 1.0), orders_2: (12, 2.0)}
     assert given("id-9", "id-3", None) == {older: (20, 4.0)}
     assert given(None, "id-1", None, cluster="dr") == {ORDERS: (30, 5.0)}
     assert given(None, None, None, cluster="elsewhere") == {}

@@ -19,7 +19,7 @@ from exporter.kafka.errors import answers_of, reason_of
 from exporter.kafka.list_offsets import Lookup, Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST
 
-LISTED = SimpleNamespace(offset=7, timestamp=1500, leader_epoch=3)
+RESULT = SimpleNamespace(offset=7, timestamp=1500, leader_epoch=3)
 UNREACHED = SimpleNamespace(offset=-1001, timestamp=-1, leader_epoch=None)
 DEAD, ALIVE = 1, 2
 
@@ -44,8 +44,8 @@ class Client:
     def serve(self) -> None:
         pass
 
-    def unexplained(self, asked: str, _: object) -> None:
-        self.unexplained_answers.append(asked)
+    def unexplained(self, request: str, _: object) -> None:
+        self.unexplained_answers.append(request)
 
     def list_offsets(
         self, wanted: Mapping[confluent_kafka.TopicPartition, object], **_: object
@@ -59,7 +59,7 @@ class Client:
                 if self.broken:
                     futures[raw].set_exception(KafkaException(KafkaError(87)))
                     continue
-                futures[raw].set_result(UNREACHED if self.leaders[key] == DEAD else LISTED)
+                futures[raw].set_result(UNREACHED if self.leaders[key] == DEAD else RESULT)
         return futures
 
 
@@ -101,7 +101,7 @@ def test_no_call_spans_two_leaders_or_names_a_partition_twice() -> None:
     assert lookups.counts == {"by-time": 30}
 
 
-def test_an_answer_that_never_came_is_said() -> None:
+def test_an_answer_that_never_came_is_reported() -> None:
     """A partition left out of what the client hands back is not passed over."""
     keys = partitions(3)
     leaders = dict.fromkeys(keys, ALIVE)
@@ -124,7 +124,7 @@ def test_the_log_names_what_each_unexplained_answer_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "answer"),
+    ("result", "answer"),
     [
         ((7, 1500, 3), Answer(7, 1.5, 3)),
         ((0, 0, None), Answer(0, 0.0)),
@@ -134,9 +134,9 @@ def test_the_log_names_what_each_unexplained_answer_was_asked_for() -> None:
         ((7, 2**63 - 1, None), Answer(7, END_OF_TIME)),
     ],
 )
-def test_no_sentinel_leaves_the_kafka_rooms(listed: tuple[int, int, int | None], answer: Answer) -> None:
+def test_no_sentinel_leaves_the_kafka_rooms(result: tuple[int, int, int | None], answer: Answer) -> None:
     """-1 becomes None, -1001 a reason, milliseconds seconds, and times beyond every calendar its end."""
-    offset, timestamp, epoch = listed
+    offset, timestamp, epoch = result
     one = SimpleNamespace(offset=offset, timestamp=timestamp, leader_epoch=epoch)
     assert answers_of([one]).answer(0) == answer
     assert [answers_of([None, one, KafkaError(3)]).answer(place) for place in range(3)] == [

@@ -85,5 +85,5 @@ def test_no_secret_of_aws_is_logged_at_debug(sts: str, tmp_path: Path, role: str
     assert "DEBUG" in ended.stderr.upper()
     assert "cluster-unreachable" in ended.stderr, "the token was made, and only the broker is not there"
     canaries = [SECRET, SESSION, ROLE_SECRET, ROLE_SESSION, "X-Amz-Signature", "Signature=", "AWS4-HMAC-SHA256"]
-    said = ended.stdout + ended.stderr
-    assert [canary for canary in canaries if canary in said] == []
+    output = ended.stdout + ended.stderr
+    assert [canary for canary in canaries if canary in output] == []

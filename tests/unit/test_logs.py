@@ -19,8 +19,8 @@ def test_text_from_elsewhere_cannot_forge_an_event_or_steer_a_terminal(capsys: p
     log.warning("the broker said %s", f"no\r\x1b[2Jyes\x9b31m\x7f\u2028\u202e\udc80, über\n{forged}")
     log.error("failed", exc_info=ValueError(f"\x1b]0;title\a\n{forged}"))
     first, second, third, *traceback = capsys.readouterr().err.removesuffix("\n").split("\n")
-    said = r"the broker said no\r\x1b[2Jyes\x9b31m\x7f\u2028\u202e\udc80, über"
-    assert first.endswith(f" WARNING exporter.test: {said}")
+    escaped = r"the broker said no\r\x1b[2Jyes\x9b31m\x7f\u2028\u202e\udc80, über"
+    assert first.endswith(f" WARNING exporter.test: {escaped}")
     assert second == f"  {forged}"
     assert third.endswith(" ERROR exporter.test: failed")
     assert traceback == [r"  ValueError: \x1b]0;title\x07", f"  {forged}"]
@@ -37,7 +37,7 @@ def test_an_event_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(("level", "ours", "theirs"), [("debug", 10, 30), ("info", 20, 30), ("error", 40, 40)])
-def test_packages_of_others_are_heard_from_warning_on(
+def test_packages_of_others_are_logged_from_warning_on(
     capsys: pytest.CaptureFixture[str], level: str, ours: int, theirs: int
 ) -> None:
     """Also one that sets a level of its own; ``log.level`` is that of the exporter."""
@@ -48,13 +48,13 @@ def test_packages_of_others_are_heard_from_warning_on(
         log.log(number, "ours %d", number)
         logging.getLogger("somebody.quiet").log(number, "theirs %d", number)
         loud.log(number, "loud %d", number)
-    said = capsys.readouterr().err
-    assert [number for number in (10, 20, 30, 40) if f"ours {number}" in said] == list(range(ours, 50, 10))
-    assert [number for number in (10, 20, 30, 40) if f"theirs {number}" in said] == list(range(theirs, 50, 10))
-    assert "loud 10" not in said and "loud 20" not in said and "loud 30" in said
+    output = capsys.readouterr().err
+    assert [number for number in (10, 20, 30, 40) if f"ours {number}" in output] == list(range(ours, 50, 10))
+    assert [number for number in (10, 20, 30, 40) if f"theirs {number}" in output] == list(range(theirs, 50, 10))
+    assert "loud 10" not in output and "loud 20" not in output and "loud 30" in output
 
 
-def test_the_same_thing_is_said_once_a_minute() -> None:
+def test_the_same_thing_is_logged_once_a_minute() -> None:
     """What one line of a program says again within a minute is counted in its next one; other lines are not held."""
     limited, at = OnceAMinute(), 1_700_000_000.0
 

@@ -30,7 +30,7 @@ class Cluster:
 
     times: Mapping[TopicPartition, list[float]]
     leaders: Mapping[TopicPartition, int]
-    asked: int = 0
+    lookups: int = 0
     unread: bool = False
 
     def max_timestamp(self) -> dict[TopicPartition, Answer]:
@@ -47,7 +47,7 @@ class Cluster:
     def ask(self, wanted: Iterable[Lookup], leaders: Mapping[TopicPartition, int]) -> dict[Lookup, Answer]:
         answers = {}
         for lookup in wanted:
-            self.asked += 1
+            self.lookups += 1
             assert leaders[lookup.partition] == self.leaders[lookup.partition]
             later = [n for n, time in enumerate(self.times[lookup.partition]) if time * 1000 >= lookup.target]
             found = Answer(later[0], self.times[lookup.partition][later[0]]) if later else Answer()
@@ -68,16 +68,16 @@ def test_no_kept_answer_is_wrong(times: dict[TopicPartition, list[float]], leadi
     assert probe.supported.get(NEW) is not False
 
 
-def test_one_telling_answer_decides_a_broker() -> None:
+def test_one_conclusive_answer_decides_a_broker() -> None:
     """After a broker is decided nothing more is asked of it."""
     times = {TopicPartition("a", n): [1.0, 2.0] for n in range(100)}
     cluster = Cluster(times, dict.fromkeys(times, NEW))
     probe = MaxTimestampProbe(cluster)
     assert probe.check(cluster.max_timestamp(), cluster.extents(), set()) == set()
     assert probe.supported == {NEW: True}
-    assert cluster.asked == 40
+    assert cluster.lookups == 40
     probe.check(cluster.max_timestamp(), cluster.extents(), set())
-    assert cluster.asked == 40
+    assert cluster.lookups == 40
 
 
 def test_a_record_that_came_in_between_says_nothing_of_the_broker() -> None:
@@ -131,7 +131,7 @@ def test_an_unread_probe_decides_nothing() -> None:
     answers = {keys[0]: Answer(0, 1.0), keys[1]: Answer(reason=Reason.TIMED_OUT), keys[2]: Answer(1, END_OF_TIME)}
     assert probe.check(answers, cluster.extents(), set()) == {keys[0]}
     assert probe.supported == {}
-    assert cluster.asked == 2
+    assert cluster.lookups == 2
 
 
 def test_a_forgotten_broker_must_prove_itself_again() -> None:

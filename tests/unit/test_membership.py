@@ -20,9 +20,9 @@ TOPICS = st.dictionaries(st.sampled_from("abcdef"), st.dictionaries(st.integers(
 
 def described(topics: Topics, failed: frozenset[str] = frozenset()) -> Metadata:
     """Metadata of topics, of which some could not be described."""
-    told = {name: {} if name in failed else infos for name, infos in topics.items()}
-    infos = {name: TopicInfo(f"id-{name}", told[name], reason=failure(name in failed)) for name in told}
-    return Metadata({1: "one:9092"}, infos, given=Membership.of(told))
+    partitions = {name: {} if name in failed else infos for name, infos in topics.items()}
+    infos = {name: TopicInfo(f"id-{name}", partitions[name], reason=failure(name in failed)) for name in partitions}
+    return Metadata({1: "one:9092"}, infos, given=Membership.of(partitions))
 
 
 def failure(failed: bool) -> Reason | None:

@@ -57,7 +57,7 @@ ANY = str(2**63 - 4096)
 
 
 @pytest.mark.parametrize(
-    ("told", "files", "limit"),
+    ("cgroups", "files", "limit"),
     [
         (V2, {"kubepods/pod/it/memory.max": "max", "kubepods/pod/memory.max": f"{1024 * MIB}"}, 1024 * MIB),
         (V2, {"kubepods/pod/it/memory.max": f"{64 * MIB}", "kubepods/pod/memory.max": f"{1024 * MIB}"}, 64 * MIB),
@@ -72,18 +72,21 @@ ANY = str(2**63 - 4096)
     ],
 )
 def test_the_limit_of_the_cgroup_is_found(
-    told: str, files: Mapping[str, str], limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cgroups: str, files: Mapping[str, str], limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By both versions, by the path on the host or as a container sees it; the smallest one counts."""
     monkeypatch.setattr(memory, "ROOT", tmp_path)
     assert memory.limit() is None
-    lay_out(tmp_path, told, files)
+    lay_out(tmp_path, cgroups, files)
     assert memory.limit() == limit
 
 
-def lay_out(root: Path, told: str, files: Mapping[str, str]) -> None:
-    """Write what the kernel tells of cgroups."""
-    for name, text in (("proc/self/cgroup", told), *((f"sys/fs/cgroup/{name}", text) for name, text in files.items())):
+def lay_out(root: Path, cgroups: str, files: Mapping[str, str]) -> None:
+    """Write what the kernel says of cgroups."""
+    for name, text in (
+        ("proc/self/cgroup", cgroups),
+        *((f"sys/fs/cgroup/{name}", text) for name, text in files.items()),
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
 

@@ -45,13 +45,13 @@ class Cluster:
         """A call to the broker that was named last."""
         self.calls.append(self._named)
         self.described += cast("Any", topics).topic_names
-        return {name: self._told(name) for name in cast("Any", topics).topic_names}
+        return {name: self._future(name) for name in cast("Any", topics).topic_names}
 
     def describe_configs(self, resources: Sequence[Any], **_: Any) -> Mapping[Any, Future[Any]]:
         """Settings nobody waits for."""
-        return {resource: self._told(resource.name) for resource in resources}
+        return {resource: self._future(resource.name) for resource in resources}
 
-    def _told(self, name: str) -> Future[Any]:
+    def _future(self, name: str) -> Future[Any]:
         future: Future[Any] = Future()
         if self._named in self.hanging:
             future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))  # noqa: SLF001 - librdkafka's name

@@ -78,13 +78,13 @@ def found(source: list[int], copied: list[int], start: int = 0, *, compacted: bo
     if code != LOOK_UP:
         assert np.isnan([*times.first, *times.later]).all()
         return not_compared_of_code(code) or (0, 0, None)
-    told = answers(times.first), answers(times.later)
-    [one] = rows(missing(mine, copy.newest, *told, compacted=flags(compacted), markers=markers))
+    found_answers = answers(times.first), answers(times.later)
+    [one] = rows(missing(mine, copy.newest, *found_answers, compacted=flags(compacted), markers=markers))
     return one
 
 
 @pytest.mark.parametrize(
-    ("source", "copied", "start", "compacted", "markers", "told"),
+    ("source", "copied", "start", "compacted", "markers", "expected"),
     [
         # A time of its own for each record: both bounds are what is missing.
         ([1, 2, 3, 4, 5], [1, 2], 0, False, 1, (3, 3, 0.003)),
@@ -110,19 +110,19 @@ def found(source: list[int], copied: list[int], start: int = 0, *, compacted: bo
     ],
 )
 def test_what_a_replica_lacks(
-    source: list[int], copied: list[int], start: int, compacted: bool, markers: int, told: Found
+    source: list[int], copied: list[int], start: int, compacted: bool, markers: int, expected: Found
 ) -> None:
     """Two bounds and the time of the oldest record that is certainly missing, or why that is unknown."""
-    assert found(source, copied, start, compacted=compacted, markers=markers) == told
+    assert found(source, copied, start, compacted=compacted, markers=markers) == expected
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.data())
 def test_the_interval_holds_what_is_missing(times: list[int], data: st.DataObject) -> None:
     """Whatever the order of the times, what is really missing lies between the bounds."""
     copied = data.draw(st.integers(0, len(times)))
-    told = found(times, times[:copied])
-    assert not isinstance(told, NotCompared)
-    at_least, at_most, _ = told
+    bounds = found(times, times[:copied])
+    assert not isinstance(bounds, NotCompared)
+    at_least, at_most, _ = bounds
     assert at_least <= len(times) - copied <= at_most
     if times == sorted(set(times)) and at_most > 1:
         assert at_least == at_most
@@ -133,12 +133,12 @@ def test_each_row_is_judged_by_itself() -> None:
     readings = [log([1, 2, 3, 4])] * 6
     newest = np.array([0.002, 0.004, np.nan, 0.002, 0.002, np.nan])
     first = [Answer(1, 0.002), Answer(3, 0.004), Answer(0, 0.001), Answer(reason=Reason.TIMED_OUT), Answer(1, 0.002)]
-    second = [Answer(2, 0.003), None, None, Answer(2, 0.003), Answer(reason=Reason.NO_LEADER), None]
-    told = missing(
-        ends(*readings), newest, Answers.of([*first, Answer()]), Answers.of(second), compacted=flags(*[False] * 6)
+    later = [Answer(2, 0.003), None, None, Answer(2, 0.003), Answer(reason=Reason.NO_LEADER), None]
+    result = missing(
+        ends(*readings), newest, Answers.of([*first, Answer()]), Answers.of(later), compacted=flags(*[False] * 6)
     )
     failed = NotCompared.LOOKUP_FAILED
-    assert rows(told) == [(2, 2, 0.003), (0, 0, None), (4, 4, 0.001), failed, failed, (0, 4, None)]
+    assert rows(result) == [(2, 2, 0.003), (0, 0, None), (4, 4, 0.001), failed, failed, (0, 4, None)]
 
 
 UNREAD = Reading(State.UNREADABLE, Activity(), reason=Reason.NO_LEADER)
@@ -172,7 +172,7 @@ def test_what_follows_without_a_look_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "replica", "first", "second"),
+    ("source", "replica", "first", "later"),
     [
         (log([1000, 2000]), log([1000, 2000]), 2.0, None),
         (log([1000, 2000]), log([1000]), 1.0, 1.001),
@@ -183,12 +183,12 @@ def test_what_follows_without_a_look_up() -> None:
     ],
 )
 def test_one_look_up_is_enough_where_nothing_is_missing(
-    source: Reading, replica: Reading, first: float, second: float | None
+    source: Reading, replica: Reading, first: float, later: float | None
 ) -> None:
     """A replica as new as its source's newest record asks for one time, one that may be behind for two."""
-    told = times_to_ask(ends(source), ends(replica), flags(False))
-    assert told.first.tolist() == [first]
-    np.testing.assert_allclose(told.later, [np.nan if second is None else second])
+    times = times_to_ask(ends(source), ends(replica), flags(False))
+    assert times.first.tolist() == [first]
+    np.testing.assert_allclose(times.later, [np.nan if later is None else later])
 
 
 JUDGED: list[tuple[Found, State, bool, ReplicaState, float | None]] = [
@@ -215,9 +215,9 @@ def test_lag_is_the_age_of_the_oldest_missing_record() -> None:
             found_.at_least[row], found_.at_most[row] = each[:2]
             found_.oldest[row] = np.nan if each[2] is None else each[2]
     source = np.array([STATE_CODES[case[1]] for case in JUDGED], dtype=np.int8)
-    told = judge(found_, source, 100.0, stopped=flags(*(case[2] for case in JUDGED)), behind_after=60)
-    assert [REPLICA_STATES[code] for code in told.state] == [case[3] for case in JUDGED]
-    assert [None if np.isnan(lag) else lag for lag in told.lag_seconds] == [case[4] for case in JUDGED]
+    verdicts = judge(found_, source, 100.0, stopped=flags(*(case[2] for case in JUDGED)), behind_after=60)
+    assert [REPLICA_STATES[code] for code in verdicts.state] == [case[3] for case in JUDGED]
+    assert [None if np.isnan(lag) else lag for lag in verdicts.lag_seconds] == [case[4] for case in JUDGED]
 
 
 def follow(polls: list[tuple[int | None, int | None]], lacks: int = 0, markers: int = 1) -> list[float]:
@@ -226,17 +226,17 @@ def follow(polls: list[tuple[int | None, int | None]], lacks: int = 0, markers: 
     def read(end: int | None) -> Ends:
         return ends(UNREAD if end is None else Reading(State.OBSERVED, Activity(), 1, 0, end))
 
-    standstill, told = Standstill.begin(read(polls[0][1]), 1.0), []
+    standstill, durations = Standstill.begin(read(polls[0][1]), 1.0), []
     for number, (source, replica) in enumerate(polls):
         mine, copy = read(source), read(replica)
         standstill = standstill.update(mine, 10.0 * number, copy, 10.0 * number + 1)
         standstill = standstill.wait(mine, np.array([lacks]), 10.0 * number, mine.read & copy.read, markers=markers)
-        told.append(float(standstill.lasts(10.0 * number)[0]))
-    return told
+        durations.append(float(standstill.lasts(10.0 * number)[0]))
+    return durations
 
 
 @pytest.mark.parametrize(
-    ("polls", "lacks", "markers", "told"),
+    ("polls", "lacks", "markers", "expected"),
     [
         # Two records in the source and none in the replica begin it; a record in the replica ends it.
         ([(5, 5), (5, 5), (6, 5), (7, 5), (9, 5), (9, 6), (9, 6)], 0, 1, [0, 0, 0, 0, 10, 0, 0]),
@@ -258,7 +258,7 @@ def follow(polls: list[tuple[int | None, int | None]], lacks: int = 0, markers: 
     ],
 )
 def test_how_long_a_replica_stands_still(
-    polls: list[tuple[int | None, int | None]], lacks: int, markers: int, told: list[float]
+    polls: list[tuple[int | None, int | None]], lacks: int, markers: int, expected: list[float]
 ) -> None:
     """By the ends of both logs alone, from when there is something to copy until the replica moves."""
-    assert follow(polls, lacks, markers) == told
+    assert follow(polls, lacks, markers) == expected

@@ -42,12 +42,12 @@ def test_a_token_is_a_signed_request_to_connect_to_the_region() -> None:
     make = TokenMaker(AwsIam("eu-central-1"), secrets)
     token, expires = make()
     signed = urlsplit(urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
-    asked = {name: values[0] for name, values in parse_qs(signed.query).items()}
+    query = {name: values[0] for name, values in parse_qs(signed.query).items()}
     assert signed.netloc == "kafka.eu-central-1.amazonaws.com"
-    assert asked["Action"] == "kafka-cluster:Connect"
-    assert asked["X-Amz-Credential"].startswith(f"{KEY}/")
-    assert asked["X-Amz-Credential"].endswith("/eu-central-1/kafka-cluster/aws4_request")
-    assert asked["X-Amz-Expires"] == "900"
+    assert query["Action"] == "kafka-cluster:Connect"
+    assert query["X-Amz-Credential"].startswith(f"{KEY}/")
+    assert query["X-Amz-Credential"].endswith("/eu-central-1/kafka-cluster/aws4_request")
+    assert query["X-Amz-Expires"] == "900"
     assert 0 < expires - time.time() <= 900
     assert make() == (token, expires), "it is kept while it lasts"
     assert {SECRET, token} <= secrets, "neither is ever shown"
@@ -65,7 +65,7 @@ def test_tokens_that_are_over_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
     assert secrets == {SECRET, "token-7", "token-8"}
 
 
-def test_without_credentials_the_next_step_is_said() -> None:
+def test_without_credentials_the_next_step_is_named() -> None:
     """Where botocore finds none, the message says where they may come from."""
     with pytest.raises(ValueError, match="no AWS credentials found; next step: give the pod or instance a role, or"):
         TokenMaker(AwsIam("eu-central-1"), set())()
@@ -82,7 +82,7 @@ def test_a_role_that_cannot_be_taken_on_is_named(monkeypatch: pytest.MonkeyPatch
     assert SECRET not in str(refused.value)
 
 
-def test_without_the_extra_the_command_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings are refused before anything is connected."""
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     with pytest.raises(ValueError, match=r"not installed; next step: pip install 'topic-liveness\[msk\]'"):

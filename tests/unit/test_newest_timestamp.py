@@ -33,22 +33,22 @@ def first_since(times: Sequence[float], target_ms: int) -> Answer:
 def run(times: Sequence[float], latest: int, guess: float | None) -> tuple[float | None, int]:
     """Search a log, and return the time that was found and how many look-ups it took."""
     search = Search(latest, guess=guess, now=NOW)
-    asked = 0
+    lookups = 0
     while search.target is not None:
         search.take(first_since(times, search.target))
-        asked += 1
+        lookups += 1
     assert search.newest is not None
     assert search.offset == times.index(search.newest)
-    return search.newest, asked
+    return search.newest, lookups
 
 
 @given(st.lists(moments, min_size=1, max_size=30), st.integers(0, 3), st.none() | moments)
 def test_it_finds_the_largest_time_before_the_end_offset(times: list[float], since: int, guess: float | None) -> None:
     """Whatever the order of times, the guess, and what was written since: exact and first, in so many look-ups."""
     latest = max(1, len(times) - since)
-    newest, asked = run(times, latest, guess)
+    newest, lookups = run(times, latest, guess)
     assert newest == max(times[:latest])
-    assert asked <= LOOKUPS_OF_A_SEARCH
+    assert lookups <= LOOKUPS_OF_A_SEARCH
 
 
 def test_a_right_guess_costs_two_look_ups() -> None:
@@ -66,9 +66,9 @@ def test_a_guess_that_is_one_record_old_costs_three() -> None:
 def test_a_week_of_records_every_minute_costs_twenty_and_some() -> None:
     """Without a guess, time is halved until only the last record is left."""
     times = [NOW - 7 * DAY + i * 60 for i in range(7 * 1440)]
-    newest, asked = run(times, len(times), None)
+    newest, lookups = run(times, len(times), None)
     assert newest == times[-1]
-    assert asked <= 25
+    assert lookups <= 25
 
 
 def test_a_log_without_timestamps_has_none() -> None:
@@ -101,17 +101,17 @@ def test_what_times_out_is_asked_once_more() -> None:
 def test_whatever_a_broker_answers_a_search_ends(answers: list[Answer]) -> None:
     """After so many answers, and with a time or a reason where records were found."""
     search = Search(5, guess=None, now=NOW)
-    asked: list[int] = []
+    targets: list[int] = []
     while search.target is not None:
-        asked.append(search.target)
-        search.take(answers[len(asked) - 1])
+        targets.append(search.target)
+        search.take(answers[len(targets) - 1])
     assert search.newest is None or search.reason is None
     wrong = any(
         answer.offset is not None
         and answer.offset < 5
         and answer.timestamp is not None
         and round(answer.timestamp * 1000) < target
-        for answer, target in zip(answers, asked, strict=False)
+        for answer, target in zip(answers, targets, strict=False)
     )
     assert not wrong or (search.newest, search.reason) == (None, Reason.OTHER)
 

@@ -132,7 +132,7 @@ def rows(source: Logs, *times: Spec | float) -> list[OffsetRow]:
     return list_offsets(source, source.metadata(), times, future_after=NOON + 60)
 
 
-def told(source: Logs, time: Spec | float) -> tuple[int | None, float | None, object]:
+def only_row(source: Logs, time: Spec | float) -> tuple[int | None, float | None, object]:
     """Offset, timestamp and reason of the one partition there is."""
     (row,) = rows(source, time)
     return row.offset, row.timestamp, row.reason
@@ -140,54 +140,54 @@ def told(source: Logs, time: Spec | float) -> tuple[int | None, float | None, ob
 
 def test_a_time_without_a_record_has_a_reason() -> None:
     """Never written, emptied, nothing later, or unreadable: each has its own word."""
-    assert told(Logs({KEY: (0, 0, None)}), NOON) == (None, None, State.NEVER_WRITTEN)
-    assert told(Logs({KEY: (5, 5, None)}), NOON) == (None, None, State.EMPTY)
-    assert told(Logs({KEY: (0, 5, NOON - 1)}), NOON) == (None, None, Gap.NO_RECORD_SINCE)
+    assert only_row(Logs({KEY: (0, 0, None)}), NOON) == (None, None, State.NEVER_WRITTEN)
+    assert only_row(Logs({KEY: (5, 5, None)}), NOON) == (None, None, State.EMPTY)
+    assert only_row(Logs({KEY: (0, 5, NOON - 1)}), NOON) == (None, None, Gap.NO_RECORD_SINCE)
     broken = Logs({KEY: (0, 5, NOON)}, failures={KEY: Answer(reason=Reason.UNSUPPORTED_FORMAT)})
-    assert told(broken, NOON) == (None, None, Reason.UNSUPPORTED_FORMAT)
+    assert only_row(broken, NOON) == (None, None, Reason.UNSUPPORTED_FORMAT)
 
 
 def test_a_record_found_has_its_own_time() -> None:
     """Its timestamp is printed; a missing one and one in the future have a reason."""
-    assert told(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON - 9, 3)]}), NOON - 10) == (3, NOON - 9, None)
-    assert told(Logs({KEY: (0, 5, NOON)}, records={KEY: [(None, 3)]}), 0.0) == (3, None, State.NO_TIMESTAMP)
-    assert told(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON + 99, 3)]}), 0.0) == (3, NOON + 99, State.FUTURE)
+    assert only_row(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON - 9, 3)]}), NOON - 10) == (3, NOON - 9, None)
+    assert only_row(Logs({KEY: (0, 5, NOON)}, records={KEY: [(None, 3)]}), 0.0) == (3, None, State.NO_TIMESTAMP)
+    assert only_row(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON + 99, 3)]}), 0.0) == (3, NOON + 99, State.FUTURE)
 
 
 def test_positions_have_no_timestamp_and_no_reason() -> None:
     """LATEST and EARLIEST are printed as they are, also of an empty partition."""
-    assert told(Logs({KEY: (2, 7, NOON)}), Spec.LATEST) == (7, None, None)
-    assert told(Logs({KEY: (7, 7, None)}), Spec.EARLIEST) == (7, None, None)
+    assert only_row(Logs({KEY: (2, 7, NOON)}), Spec.LATEST) == (7, None, None)
+    assert only_row(Logs({KEY: (7, 7, None)}), Spec.EARLIEST) == (7, None, None)
     failed = Logs({KEY: (2, 7, NOON)}, failures={KEY: Answer(reason=Reason.NOT_LEADER)})
-    assert told(failed, Spec.EARLIEST) == (None, None, Reason.NOT_LEADER)
+    assert only_row(failed, Spec.EARLIEST) == (None, None, Reason.NOT_LEADER)
 
 
 def test_the_offset_of_the_largest_timestamp_is_that_of_its_record() -> None:
     """A broker 3.0 to 3.7 returns the last offset of the batch (KAFKA-16310): the right one is looked up."""
     source = Logs({KEY: (0, 9, NOON)}, records={KEY: [(NOON - 5, 0), (NOON, 4), (NOON - 3, 8)]})
     assert source.max_timestamp({KEY: None})[KEY].offset == 8  # type: ignore[dict-item]
-    assert told(source, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+    assert only_row(source, Spec.MAX_TIMESTAMP) == (4, NOON, None)
 
 
 def test_a_largest_timestamp_without_an_offset_has_a_reason() -> None:
     """Deleted below the log start, not visible yet, not known to the broker, or nothing there at all."""
-    assert told(Logs({KEY: (6, 9, NOON)}), Spec.MAX_TIMESTAMP) == (None, NOON, Gap.DELETED)
-    assert told(Logs({KEY: (0, 9, NOON)}, pending={KEY}), Spec.MAX_TIMESTAMP) == (None, None, State.PENDING)
-    assert told(Logs({KEY: (0, 9, NOON)}, unsupported=True), Spec.MAX_TIMESTAMP) == (None, None, State.UNSUPPORTED)
-    assert told(Logs({KEY: (0, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NO_TIMESTAMP)
-    assert told(Logs({KEY: (9, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.EMPTY)
-    assert told(Logs({KEY: (0, 0, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NEVER_WRITTEN)
+    assert only_row(Logs({KEY: (6, 9, NOON)}), Spec.MAX_TIMESTAMP) == (None, NOON, Gap.DELETED)
+    assert only_row(Logs({KEY: (0, 9, NOON)}, pending={KEY}), Spec.MAX_TIMESTAMP) == (None, None, State.PENDING)
+    assert only_row(Logs({KEY: (0, 9, NOON)}, unsupported=True), Spec.MAX_TIMESTAMP) == (None, None, State.UNSUPPORTED)
+    assert only_row(Logs({KEY: (0, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NO_TIMESTAMP)
+    assert only_row(Logs({KEY: (9, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.EMPTY)
+    assert only_row(Logs({KEY: (0, 0, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NEVER_WRITTEN)
 
 
 def test_the_largest_timestamp_is_looked_up_in_the_remote_tier_too() -> None:
     """MAX_TIMESTAMP sees the local disk only (KAFKA-17552): all gone from there, or older records left there."""
     records: list[tuple[float | None, int]] = [(NOON - 5, 0), (NOON, 4), (NOON, 6), (NOON - 3, 8)]
     gone = Logs({KEY: (0, 9, None)}, records={KEY: records}, pending={KEY}, remote_storage=True)
-    assert told(gone, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+    assert only_row(gone, Spec.MAX_TIMESTAMP) == (4, NOON, None)
     half = Logs({KEY: (0, 9, NOON - 3)}, records={KEY: records}, remote_storage=True)
-    assert told(half, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+    assert only_row(half, Spec.MAX_TIMESTAMP) == (4, NOON, None)
     nothing = Logs({KEY: (0, 9, None)}, pending={KEY}, remote_storage=True)
-    assert told(nothing, Spec.MAX_TIMESTAMP) == (None, None, State.IDLE_IN_TIER)
+    assert only_row(nothing, Spec.MAX_TIMESTAMP) == (None, None, State.IDLE_IN_TIER)
 
 
 @pytest.mark.parametrize("pending", [{KEY}, set()])
@@ -201,7 +201,7 @@ def test_a_search_that_fails_is_no_timestamp(pending: set[TopicPartition]) -> No
             return dict.fromkeys(wanted, Answer(reason=Reason.STORAGE_ERROR))
 
     source = Tierless({KEY: (0, 9, NOON)}, pending=pending, remote_storage=True)
-    assert told(source, Spec.MAX_TIMESTAMP) == (None, None, Reason.STORAGE_ERROR)
+    assert only_row(source, Spec.MAX_TIMESTAMP) == (None, None, Reason.STORAGE_ERROR)
 
 
 def test_one_partition_that_fails_costs_itself_only() -> None:
@@ -234,8 +234,8 @@ def written(out: io.StringIO, source: Logs, style: str | None = None) -> tuple[i
     """Return the exit code and what is written for one cluster."""
     settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
     errors = io.StringIO()
-    asked = Request([Spec.LATEST, NOON - 10], style=style)
-    code = list_to(out, errors, settings.clusters, settings, asked, lambda *_: source)
+    request = Request([Spec.LATEST, NOON - 10], style=style)
+    code = list_to(out, errors, settings.clusters, settings, request, lambda *_: source)
     assert errors.getvalue() == ""
     return code, out.getvalue()
 
@@ -294,8 +294,8 @@ def test_without_kafka_python_the_other_offsets_are_printed() -> None:
     """The rows of the tiers are not-asked, standard error says why, and the exit code is 1."""
     settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
     out, errors = io.StringIO(), io.StringIO()
-    asked = Request([Spec.LATEST, Spec.LATEST_TIERED], style="csv")
-    assert list_to(out, errors, settings.clusters, settings, asked, lambda *_: Logs({KEY: (0, 5, NOON)})) == 1
+    request = Request([Spec.LATEST, Spec.LATEST_TIERED], style="csv")
+    assert list_to(out, errors, settings.clusters, settings, request, lambda *_: Logs({KEY: (0, 5, NOON)})) == 1
     assert out.getvalue().splitlines()[1:] == ["prod,orders,0,latest,5,,,", "prod,orders,0,latest-tiered,,,,not-asked"]
     assert errors.getvalue().startswith("Error: cluster prod: kafka-python is not installed, ")
 
@@ -303,7 +303,7 @@ def test_without_kafka_python_the_other_offsets_are_printed() -> None:
 def test_no_broker_ends_with_1_and_an_empty_answer(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is written is still JSON; why it is empty is told on standard error."""
+    """What is written is still JSON; why it is empty is printed on standard error."""
     monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
     assert run(["offsets", "--bootstrap-server", "127.0.0.1:1", "--time", "latest", "--format", "json"]) == 1
     shown = capfd.readouterr()

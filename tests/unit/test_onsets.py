@@ -59,8 +59,8 @@ def test_unrelated_deaths_are_hardly_ever_a_group(
     grouped = 0
     for _ in range(1000):
         ages, wide = random.uniform(3.0, 96.0, deaths), random.choice(widths, deaths)
-        past = ages > 1.5 * wide
-        grouped += bool(groups(ages[past].tolist(), wide[past].tolist(), streams, ordinary))
+        overdue = ages > 1.5 * wide
+        grouped += bool(groups(ages[overdue].tolist(), wide[overdue].tolist(), streams, ordinary))
     assert grouped <= 2
 
 

@@ -68,16 +68,16 @@ def outage(week: int, topics: str = r"orders\..*", cluster: str | None = None, l
 def test_known_outages_are_counted_as_such_and_fit_no_threshold(maxima: pa.Table) -> None:
     """They are no false alarms, nor are their topic-weeks judged; the threshold is what it is without them.
 
-    Not told, each is an alarm, and most are taken for the outages that they were.
+    Not labelled, each is an alarm, and most are taken for the outages that they were.
     """
     as_they_were = of_topics(maxima)
     assert (as_they_were.alarms, as_they_were.judged_topic_weeks) == (WEEKS, WEEKS * TOPICS)
     assert as_they_were.outages_alarmed > 0.8 * WEEKS
-    told = of_topics(maxima, [outage(week, cluster="prod") for week in range(1, WEEKS + 1)])
-    assert (told.false_alarms, told.judged_topic_weeks) == (0, WEEKS * (TOPICS - 1))
-    assert (told.outages, told.outages_alarmed, told.outages_seen) == (WEEKS, WEEKS, 1.0)
-    assert told.alarms_a_week == 1.0
-    assert told.threshold.dead < as_they_were.threshold.dead
+    labelled = of_topics(maxima, [outage(week, cluster="prod") for week in range(1, WEEKS + 1)])
+    assert (labelled.false_alarms, labelled.judged_topic_weeks) == (0, WEEKS * (TOPICS - 1))
+    assert (labelled.outages, labelled.outages_alarmed, labelled.outages_seen) == (WEEKS, WEEKS, 1.0)
+    assert labelled.alarms_a_week == 1.0
+    assert labelled.threshold.dead < as_they_were.threshold.dead
 
 
 @pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"late": 6.0}])
@@ -92,8 +92,8 @@ def test_topics_that_the_configuration_decides_on_make_no_threshold_and_no_false
     muted = TopicOverride(rf"orders\.[0-{OUT - 3}]", "prod", muted_until=NOW.timestamp() + 1.0)
     retired = TopicOverride(rf"orders\.{OUT - 2}", retired=True)
     limited = TopicOverride(rf"orders\.{OUT - 1}", max_silence_seconds=7200.0)
-    told = of_topics(maxima, overrides=[muted, retired, limited])
-    assert (told.alarms, told.judged_topic_weeks) == (0, WEEKS * (TOPICS - OUT))
+    counted = of_topics(maxima, overrides=[muted, retired, limited])
+    assert (counted.alarms, counted.judged_topic_weeks) == (0, WEEKS * (TOPICS - OUT))
 
 
 @pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"muted_until": NOW.timestamp()}])
@@ -147,13 +147,13 @@ def test_whatever_part_of_an_incident_is_labelled_the_rest_stays_one(labelled: i
     """
     several, nobody = incident(), of_topics(incident())
     assert (nobody.alarms, nobody.outages, nobody.judged_topic_weeks) == (0, 0, WEEKS * TOPICS - TOGETHER)
-    told = of_topics(several, [outage(3, rf"orders\.{topic}") for topic in range(labelled)])
-    assert told == nobody
+    counted = of_topics(several, [outage(3, rf"orders\.{topic}") for topic in range(labelled)])
+    assert counted == nobody
 
 
 @pytest.mark.parametrize("labelled", [0, 5, 9, TOGETHER])
 def test_a_label_in_the_same_week_takes_nothing_from_an_incident(labelled: int) -> None:
     """Topics were out on Tuesday, and fell silent together on Friday: nobody labelled that, and it is one incident."""
     several = incident(also=TOGETHER)
-    told = of_topics(several, [outage(3, rf"orders\.{topic}") for topic in range(labelled)])
-    assert told == of_topics(several)
+    counted = of_topics(several, [outage(3, rf"orders\.{topic}") for topic in range(labelled)])
+    assert counted == of_topics(several)

@@ -149,12 +149,12 @@ def test_each_override_judges_the_partitions_of_its_topics_alone() -> None:
     seen = set()
     for row in range(len(judged.layout)):
         name = judged.layout.key(row).topic
-        told = judged.of_partitions.judgement(row)
+        judgement = judged.of_partitions.judgement(row)
         if name in overrides:
-            assert told == overruled(judged.silences.silence(row), overrides[name], now)
-            seen.add(told.verdict)
+            assert judgement == overruled(judged.silences.silence(row), overrides[name], now)
+            seen.add(judgement.verdict)
         else:
-            assert told == free.of_partitions.judgement(row)
+            assert judgement == free.of_partitions.judgement(row)
     for number, name in enumerate(judged.layout.topics):
         silence = judged.silence_of(number, topic=True)
         alone = overruled(silence, overrides[name], now) if name in overrides else free.of_topics.judgement(number)

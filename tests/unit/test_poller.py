@@ -65,8 +65,8 @@ def test_a_partition_that_cannot_be_read_keeps_what_it_was() -> None:
     poller.poll()
     first, *away, again = (snapshot.readings[A] for snapshot in collected.snapshots)
     assert first.before is None
-    kept = [reading.before for reading in away if reading.before is not None]
-    assert [(one.state, one.latest, one.newest) for one in kept] == [(first.state, 5, 100.0)] * 2
+    earlier = [reading.before for reading in away if reading.before is not None]
+    assert [(one.state, one.latest, one.newest) for one in earlier] == [(first.state, 5, 100.0)] * 2
     assert again.before is None
 
 
@@ -100,7 +100,7 @@ def test_a_newest_record_that_does_not_come_has_no_timestamp() -> None:
         clock.time += 30
     states = [snapshot.readings[A].state for snapshot in collected.snapshots]
     assert states == [State.PENDING] * 10 + [State.NO_TIMESTAMP] * 2
-    assert source.asked == 11
+    assert source.newest_lookups == 11
     source.offsets[A] = (0, 6, 1_000_030.0)
     source.pending.clear()
     poller.poll()
@@ -124,7 +124,7 @@ def test_a_moved_partition_whose_answer_was_left_out_is_not_observed() -> None:
 
 
 def test_a_failing_answer_about_the_newest_record_leaves_no_timestamp() -> None:
-    """What was known is that of an older record: offsets and the advance are told, the time is not."""
+    """What was known is that of an older record: offsets and the advance are shown, the time is not."""
     source = TableSource({A: (0, 5, 100.0)})
     poller, collected, _ = make(source)
     poller.poll()
@@ -144,7 +144,7 @@ def test_an_empty_partition_is_not_asked_for_its_newest_record() -> None:
     source = TableSource({A: (0, 0, None), B: (7, 7, None)})
     poller, collected, _ = make(source)
     poller.poll()
-    assert source.asked == 0
+    assert source.newest_lookups == 0
     assert [reading.state for reading in collected.snapshots[0].readings.values()] == [State.NEVER_WRITTEN, State.EMPTY]
 
 
@@ -224,16 +224,16 @@ def test_earliest_is_asked_in_turns() -> None:
     for _ in range(21):
         poller.poll()
         clock.time += 30
-    first, *later = source.asked_earliest
+    first, *later = source.earliest_requests
     assert first == keys
-    asked = {key: [number for number, turn in enumerate(later) if key in turn] for key in keys}
-    assert all(1 <= len(turns) <= 3 for turns in asked.values())
-    assert all(after - before <= 10 for turns in asked.values() for before, after in pairwise(turns))
+    turns_of = {key: [number for number, turn in enumerate(later) if key in turn] for key in keys}
+    assert all(1 <= len(turns) <= 3 for turns in turns_of.values())
+    assert all(after - before <= 10 for turns in turns_of.values() for before, after in pairwise(turns))
     assert max(map(len, later)) <= 25
-    source.asked_earliest.clear()
+    source.earliest_requests.clear()
     source.offsets[keys[7]] = (2, 3, 100.0)
     poller.poll()
-    assert any(keys[7] in turn for turn in source.asked_earliest)
+    assert any(keys[7] in turn for turn in source.earliest_requests)
     assert collected.snapshots[-1].readings[keys[7]].earliest == 2
 
 
@@ -251,8 +251,8 @@ def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() 
     poller = Poller("c", source, [collected], clock, earliest_interval=300.0)
     poller.poll()
     source.offsets[A] = (60, 100, 100.0)
-    source.asked_earliest.clear()
-    while not any(source.asked_earliest):
+    source.earliest_requests.clear()
+    while not any(source.earliest_requests):
         source.fails = True
         clock.time += 30
         poller.poll()
@@ -275,8 +275,8 @@ def test_earliest_is_asked_at_every_poll_where_a_group_is_near_the_log_start() -
     for _ in range(3):
         poller.poll()
         clock.time += 1
-    assert [B in turn for turn in source.asked_earliest] == [True] * 3
-    assert source.asked_earliest[-1] == [B]
+    assert [B in turn for turn in source.earliest_requests] == [True] * 3
+    assert source.earliest_requests[-1] == [B]
 
 
 def test_a_topic_that_is_gone_leaves_at_the_poll_that_finds_it_gone() -> None:

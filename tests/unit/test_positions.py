@@ -23,7 +23,7 @@ def table(**groups: Mapping[TopicPartition, GroupPartition]) -> Positions:
     return Positions.of({name: Group(partitions=places) for name, places in groups.items()})
 
 
-def told(positions: Positions) -> dict[str, dict[TopicPartition, GroupPartition]]:
+def as_dicts(positions: Positions) -> dict[str, dict[TopicPartition, GroupPartition]]:
     """The same as objects."""
     return {name: dict(places) for name, places in zip(positions.rows.names, positions.by_group(), strict=True)}
 
@@ -31,7 +31,7 @@ def told(positions: Positions) -> dict[str, dict[TopicPartition, GroupPartition]
 def test_a_row_as_an_object_is_what_it_was_made_from() -> None:
     """Whatever is known or unknown of it; a group without a commit has no row."""
     positions = table(h=PLACES, g={C: PLACES[C]}, empty={})
-    assert told(positions) == {"empty": {}, "g": {C: PLACES[C]}, "h": PLACES}
+    assert as_dicts(positions) == {"empty": {}, "g": {C: PLACES[C]}, "h": PLACES}
     assert outcomes(positions.no_time_lag) == {"ok": 1, Reason.NOT_LEADER: 1, NoTimeLag.FUTURE: 2}
     with pytest.raises(KeyError):
         positions.by_group()[1][A]
@@ -42,9 +42,9 @@ def test_groups_that_are_views_of_one_table_are_that_table() -> None:
     positions = table(g=PLACES, h={A: PLACES[A]})
     groups = {name: Group(partitions=places) for name, places in zip("gh", positions.by_group(), strict=True)}
     assert Positions.of(groups) is positions
-    assert told(Positions.of({"h": groups["h"]})) == {"h": {A: PLACES[A]}}
-    assert told(Positions.of({**groups, "i": Group(partitions={B: PLACES[B]})})) == {
-        **told(positions),
+    assert as_dicts(Positions.of({"h": groups["h"]})) == {"h": {A: PLACES[A]}}
+    assert as_dicts(Positions.of({**groups, "i": Group(partitions={B: PLACES[B]})})) == {
+        **as_dicts(positions),
         "i": {B: PLACES[B]},
     }
 
@@ -62,17 +62,17 @@ def test_parts_are_one_table_without_partitions_that_are_gone() -> None:
     """Each part has a layout of its own; the table has that of the last poll."""
     layout = Layout.of({"0": [0], "a": [0], "b": [0]})
     joined = Positions.joined([table(z=PLACES), table(), table(g={B: PLACES[B]})], layout)
-    assert told(joined) == {"g": {B: PLACES[B]}, "z": {A: PLACES[A], B: PLACES[B]}}
+    assert as_dicts(joined) == {"g": {B: PLACES[B]}, "z": {A: PLACES[A], B: PLACES[B]}}
     assert joined.rows.layout is layout
 
 
 def test_what_sweeps_missed_is_kept_and_counted() -> None:
     """Only the groups named; they are not fresh."""
     positions = table(g=PLACES, h={A: PLACES[A]})
-    kept = positions.missed_again(["h", "unknown"]).missed_again(["h"])
-    assert told(kept) == {"h": {A: PLACES[A]}}
-    assert kept.missed.tolist() == [2]
-    assert positions.fresh.all() and not kept.fresh.any()
+    missed = positions.missed_again(["h", "unknown"]).missed_again(["h"])
+    assert as_dicts(missed) == {"h": {A: PLACES[A]}}
+    assert missed.missed.tolist() == [2]
+    assert positions.fresh.all() and not missed.fresh.any()
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class Brokers:
     moving: dict[TopicPartition, int] = field(default_factory=dict)
     replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     """Where partitions are now, the first broker leads."""
-    asked: list[tuple[str, int, int]] = field(default_factory=list)
+    requests: list[tuple[str, int, int]] = field(default_factory=list)
     """What, the broker, and how many partitions."""
     counts: Counter[str] = field(default_factory=Counter)
     left_out: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Brokers:
         return sizes if isinstance(sizes, Reason) else Sizes(sizes, self.moving)
 
     def _note(self, what: str, broker: int, partitions: int) -> None:
-        self.asked.append((what, broker, partitions))
+        self.requests.append((what, broker, partitions))
         self.counts[what] += partitions
         self.clock.time += self.seconds
 
@@ -151,7 +151,7 @@ def test_a_leader_that_cannot_be_asked_is_not_asked_again_in_that_inspection(bro
     seen = inspector(brokers, log_sizes=False)
     seen.accept(poll(dict.fromkeys(keys, (1,)) | {A: (2,)}))
     inspection = seen.inspect()
-    assert sorted(brokers.asked) == [(PRODUCERS, 1, PARTITIONS_PER_CALL), (PRODUCERS, 2, 1)]
+    assert sorted(brokers.requests) == [(PRODUCERS, 1, PARTITIONS_PER_CALL), (PRODUCERS, 2, 1)]
     assert inspection.failures == {(PRODUCERS, Reason.UNSUPPORTED_VERSION, 1): len(keys)}
     assert of(seen, A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN))
 
@@ -162,10 +162,10 @@ def test_brokers_take_turns(brokers: Brokers) -> None:
     seen = inspector(brokers, log_sizes=False)
     seen.accept(poll({key: (1 + key.partition % 2,) for key in keys}))
     seen.inspect()
-    assert brokers.asked == [(PRODUCERS, 1, 100), (PRODUCERS, 2, 100)] * 2
+    assert brokers.requests == [(PRODUCERS, 1, 100), (PRODUCERS, 2, 100)] * 2
 
 
-def test_the_first_sight_of_a_transaction_outlives_what_cannot_be_told(brokers: Brokers) -> None:
+def test_the_first_sight_of_a_transaction_outlives_failures_and_clocks_that_were_set(brokers: Brokers) -> None:
     """It is kept over a failed inspection and over a clock that was set; another transaction begins anew."""
     seen = inspector(brokers, log_sizes=False)
 
@@ -190,7 +190,7 @@ def test_the_first_sight_of_a_transaction_outlives_what_cannot_be_told(brokers: 
 
 
 def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
-    """Under another topic id neither sizes nor producers of the old one are told."""
+    """Under another topic id neither sizes nor producers of the old one are shown."""
     seen = inspector(brokers)
     seen.accept(poll({A: (1,)}))
     seen.inspect()
@@ -199,7 +199,7 @@ def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
     assert of(seen, A, "id-2") == Inspected()
 
 
-def test_what_nobody_asked_for_long_is_told_no_more(brokers: Brokers) -> None:
+def test_what_nobody_asked_for_long_is_shown_no_more(brokers: Brokers) -> None:
     """Where inspections fail altogether, what was found goes after four intervals, not before."""
     seen = inspector(brokers)
     seen.accept(poll({A: (1,)}))
@@ -218,7 +218,7 @@ def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(broke
     seen = inspector(brokers)
     seen.accept(poll({A: (1,), B: (2,)}))
     seen.inspect()
-    assert [what for what, _, _ in brokers.asked] == [LOG_DIRS, LOG_DIRS]
+    assert [what for what, _, _ in brokers.requests] == [LOG_DIRS, LOG_DIRS]
     brokers.seconds = INTERVAL
     seen = inspector(brokers, log_sizes=False)
     seen.accept(poll({A: (1,), B: (1,), **{TopicPartition("wide", number): (1,) for number in range(99)}}))
@@ -227,7 +227,7 @@ def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(broke
     assert all(of(seen, key, "id-1") != Inspected() for key in (A, B, TopicPartition("wide", 98)))
 
 
-def test_what_is_missing_is_said_once_and_counted_always(brokers: Brokers, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_missing_is_logged_once_and_counted_always(brokers: Brokers, caplog: pytest.LogCaptureFixture) -> None:
     """One line names the brokers, the reason and the next step; that it is over is said too."""
     monitor = Monitor(
         MonitorSettings({"c": Rhythm(30.0)}, partition_switches=(), expectations_max_age_seconds=1.0),
@@ -259,17 +259,17 @@ def test_what_was_moved_is_asked_where_it_is_now_and_a_failure_counts_there(brok
     seen = inspector(brokers, producers=False)
     seen.accept(poll({A: (1,), B: (1,)}))
     inspection = seen.inspect()
-    assert brokers.asked == [(LOG_DIRS, 1, 2), (LOG_DIRS, 2, 1), (LOG_DIRS, 3, 1)]
+    assert brokers.requests == [(LOG_DIRS, 1, 2), (LOG_DIRS, 2, 1), (LOG_DIRS, 3, 1)]
     assert inspection.failures == {(LOG_DIRS, Reason.TIMED_OUT, 3): 1}
     assert (of(seen, A, "id-1").disk_bytes, of(seen, B, "id-1").log_bytes, of(seen, B, "id-1").disk_bytes) == (
         101,
         102,
         None,
     )
-    brokers.asked, brokers.sizes, brokers.replicas = [], {1: {}, 3: Reason.TIMED_OUT}, {A: (3,)}
+    brokers.requests, brokers.sizes, brokers.replicas = [], {1: {}, 3: Reason.TIMED_OUT}, {A: (3,)}
     seen.accept(poll({A: (1,), B: (3,)}))
     assert seen.inspect().failures == {(LOG_DIRS, Reason.TIMED_OUT, 3): 2}
-    assert brokers.asked == [(LOG_DIRS, 1, 1), (LOG_DIRS, 3, 1)]
+    assert brokers.requests == [(LOG_DIRS, 1, 1), (LOG_DIRS, 3, 1)]
 
 
 def test_a_leader_that_refuses_a_partition_is_no_failure_where_another_one_answers(brokers: Brokers) -> None:
@@ -284,4 +284,4 @@ def test_a_leader_that_refuses_a_partition_is_no_failure_where_another_one_answe
         (PRODUCERS, Reason.NOT_LEADER, 1): 1,
         (PRODUCERS, Reason.NOT_LEADER, 2): 1,
     }
-    assert brokers.asked == [(PRODUCERS, 1, 2), (PRODUCERS, 1, 2), (PRODUCERS, 2, 1)]
+    assert brokers.requests == [(PRODUCERS, 1, 2), (PRODUCERS, 1, 2), (PRODUCERS, 2, 1)]

@@ -41,9 +41,9 @@ def shown(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> tuple[Screen, S
 def test_a_long_stage_says_in_a_log_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line has the seconds so far; the last one says what the stage did, and nothing follows it."""
     out, errors = shown(monkeypatch, terminal=False)
-    with Progress(status_seconds=0.01).stage("baselines") as said:
+    with Progress(status_seconds=0.01).stage("baselines") as results:
         assert out.several.wait(60)
-        said.append("3 tables")
+        results.append("3 tables")
     *running, last = out.getvalue().splitlines()
     assert {re.sub(r"\d+\.\d", "N", line) for line in running} == {"baselines     N s  so far"}
     assert re.fullmatch(r"baselines +\d+\.\d s  3 tables", last)
@@ -53,8 +53,8 @@ def test_a_long_stage_says_in_a_log_that_it_goes_on(monkeypatch: pytest.MonkeyPa
 def test_a_short_stage_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it ends before the first half minute nothing else is said."""
     out, _ = shown(monkeypatch, terminal=False)
-    with Progress().stage("days") as said:
-        said.append("1 day")
+    with Progress().stage("days") as results:
+        results.append("1 day")
     assert re.fullmatch(r"days +\d+\.\d s  1 day\n", out.getvalue())
 
 
@@ -62,9 +62,9 @@ def test_a_terminal_shows_the_running_seconds(monkeypatch: pytest.MonkeyPatch) -
     """They are on standard error; standard output has the stage's own line only."""
     monkeypatch.setenv("TERM", "xterm")
     out, errors = shown(monkeypatch, terminal=True)
-    with Progress(status_seconds=0.01).stage("verdicts") as said:
+    with Progress(status_seconds=0.01).stage("verdicts") as results:
         assert errors.several.wait(60)
-        said.append("2 dead")
+        results.append("2 dead")
     assert "verdicts" in errors.getvalue()
     assert re.fullmatch(r"verdicts +\d+\.\d s  2 dead\n", out.getvalue())
 

@@ -55,7 +55,7 @@ def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -
         place = schema.get_field_index("profile")
         table = table.set_column(place, "profile", profile)
     pq.write_table(table, target / "part-0.parquet", row_group_size=2)
-    told: dict[str, object] = {
+    content: dict[str, object] = {
         "published_at": "2026-03-01T12:01:00Z",
         "thresholds": {"topic": 2.0, "partition": 2.0},
         "false_alarms": {
@@ -64,7 +64,7 @@ def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -
         },
         **pointer,
     }
-    point_to(target, MOMENT.timestamp(), **told)
+    point_to(target, MOMENT.timestamp(), **content)
 
 
 def test_nothing_published_is_not_a_problem(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
     assert expectations.published is good is not None
     assert expectations.ingested_until() is None
     assert expectations.problem is not None
-    [said] = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert expectations.problem in said
-    assert said.isprintable() and len(said) < 1_000
+    [message] = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert expectations.problem in message
+    assert message.isprintable() and len(message) < 1_000
     (tmp_path / "published" / "current.json").unlink()
     publish(tmp_path, rows=1)
     assert expectations.refresh()
@@ -187,7 +187,7 @@ def test_a_passing_problem_ends_with_the_next_good_read(tmp_path: Path) -> None:
     expectations = Expectations(tmp_path)
     expectations.refresh()
     pointer = tmp_path / "published" / "current.json"
-    kept = pointer.rename(tmp_path / "kept.json")
+    moved = pointer.rename(tmp_path / "kept.json")
     pointer.mkdir()
     assert not expectations.refresh()
     assert expectations.problem is not None
@@ -195,7 +195,7 @@ def test_a_passing_problem_ends_with_the_next_good_read(tmp_path: Path) -> None:
     pointer.rmdir()
     assert not expectations.refresh()
     assert expectations.problem == f"{pointer} is gone"
-    kept.rename(pointer)
+    moved.rename(pointer)
     assert not expectations.refresh()
     assert expectations.problem is None
     assert expectations.published is not None
@@ -266,7 +266,7 @@ def test_no_mutation_of_what_is_published_ends_the_exporter(tmp_path: Path) -> N
 
 
 def test_the_report_of_the_newest_day_counts(tmp_path: Path) -> None:
-    """It is served, and its time is told, also where that of an earlier week was written later; a draft is none."""
+    """It is served, and its time is shown, also where that of an earlier week was written later; a draft is none."""
     expectations = Expectations(tmp_path)
     assert expectations.reported_at() is None
     for day, written in (("2026-03-02", 2000.0), ("2026-02-23", 3000.0), ("2026-03-02/.liveness.7", 4000.0)):

@@ -117,11 +117,11 @@ def test_each_life_of_a_topic_has_its_own_window(bench: Bench) -> None:
     bench.poll()
     bench.poll(gained=5)
     bench.history.flush(bench.clock.now())
-    told = [
+    windows = [
         tuple(row[name] for name in ("topic", "topic_id", "records", "start_offset", "end_offset"))
         for row in bench.rows("windows")
     ]
-    assert told == [("orders", "id-1", 7, 10, 17), ("orders", "id-2", 7, 0, 7)]
+    assert windows == [("orders", "id-1", 7, 10, 17), ("orders", "id-2", 7, 0, 7)]
 
 
 def test_coverage_counts_good_and_missed_polls(bench: Bench) -> None:
@@ -319,8 +319,8 @@ def test_a_partition_unreadable_when_listed_is_listed_again_once_read(bench: Ben
     bench.source.failures.clear()
     for _ in range(3):
         bench.poll()
-    listed = [(row["state"], row["latest_offset"]) for row in bench.rows("inventory") if row["topic"] == "idle"]
-    assert listed == [("unreadable", None), ("observed", 5)]
+    states = [(row["state"], row["latest_offset"]) for row in bench.rows("inventory") if row["topic"] == "idle"]
+    assert states == [("unreadable", None), ("observed", 5)]
 
 
 def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -390,7 +390,7 @@ def test_an_internal_error_costs_one_window(
     assert sum(row["records"] for row in bench.rows("windows")) == 17  # type: ignore[misc]
 
 
-def test_windows_lost_to_an_error_at_shutdown_are_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_lost_to_an_error_at_shutdown_are_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code of `serve` comes from it."""
     bench.poll()
     bench.poll(gained=1)
@@ -456,9 +456,11 @@ def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: B
     for row in windows:
         assert row["window_start"] <= row["first_advance"] <= row["last_advance"] <= row["window_end"]  # type: ignore[operator]
         assert row["resolution_seconds"] >= 30.0  # type: ignore[operator]
-    listed = [row["observed_at"] for row in bench.rows("inventory") if row["topic"] == "orders"]
-    assert len(listed) == 2
-    assert [row["window_start"] for row in coverage if row["window_start"] in listed] == listed[-1:], "the first only"
+    observed = [row["observed_at"] for row in bench.rows("inventory") if row["topic"] == "orders"]
+    assert len(observed) == 2
+    assert [row["window_start"] for row in coverage if row["window_start"] in observed] == observed[-1:], (
+        "the first only"
+    )
 
 
 def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path: Path) -> None:
@@ -487,8 +489,8 @@ def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path
     assert [start for start in starts if start > 1_004_700.0] == [1_005_000.0], "aligned again"
 
 
-def test_a_clock_that_was_set_is_told_of_by_the_resolution_of_the_next_advance(bench: Bench) -> None:
-    """Set forward by hours, last advances are told again too: without that Spark would see them silent for as long."""
+def test_a_clock_that_was_set_is_shown_by_the_resolution_of_the_next_advance(bench: Bench) -> None:
+    """Set forward by hours, last advances are written again too: else Spark would see them silent for as long."""
     bench.poll()
     bench.poll(gained=1)
     bench.clock.set_by = 7200.0
@@ -497,8 +499,8 @@ def test_a_clock_that_was_set_is_told_of_by_the_resolution_of_the_next_advance(b
     bench.poll(gained=1)
     bench.history.flush(bench.clock.now())
     first, moment = bench.clock.time - 90.0, partial(datetime.fromtimestamp, tz=UTC)
-    told = [(row["first_advance"], row["records"], row["resolution_seconds"]) for row in bench.rows("windows")]
-    assert told == [
+    windows = [(row["first_advance"], row["records"], row["resolution_seconds"]) for row in bench.rows("windows")]
+    assert windows == [
         (moment(first), 1, 30.0),
         (moment(first + 7200.0), 0, 7200.0),
         (moment(first + 7200.0 + 60.0), 2, 7230.0),
@@ -515,7 +517,7 @@ def test_a_changed_owner_is_a_new_row_of_the_inventory(bench: Bench) -> None:
     assert {row["owner"] for row in bench.rows("inventory") if row["topic"] == "idle"} == {None}
 
 
-def test_what_inspections_told_of_a_topic_is_kept_with_what_stands_around_it(tmp_path: Path) -> None:
+def test_what_inspections_found_of_a_topic_is_kept_with_what_stands_around_it(tmp_path: Path) -> None:
     """Its size and producers as a whole, once known of every partition; nothing of a topic that is not inspected."""
 
     class Known:
@@ -534,8 +536,8 @@ def test_what_inspections_told_of_a_topic_is_kept_with_what_stands_around_it(tmp
     again.source.offsets[more] = (0, 1, 1.0)
     Poller("c", again.source, [again.history], again.clock, inspections=Known()).poll()
     again.history.flush(again.clock.now())
-    told = {row["topic"]: (row["disk_bytes"], row["producers"]) for row in bench.rows("relations")}
-    assert told == {"orders": (60, 2), "idle": (5, 1)}
+    relations = {row["topic"]: (row["disk_bytes"], row["producers"]) for row in bench.rows("relations")}
+    assert relations == {"orders": (60, 2), "idle": (5, 1)}
 
 
 def test_who_reads_a_topic_is_kept_by_name(tmp_path: Path) -> None:
@@ -545,8 +547,8 @@ def test_who_reads_a_topic_is_kept_by_name(tmp_path: Path) -> None:
     group = Group(GroupState.EMPTY, 0, {}, frozenset({"orders"}))
     bench.history.take_sweep(GroupSweep("c", 1.0, 0.1, {"billing": group, "audit": group}, all_visible=True))
     bench.history.flush(bench.clock.now())
-    told = {row["topic"]: (row["consumer_groups"], row["readers"]) for row in bench.rows("relations")}
-    assert told == {"orders": (2, '["audit", "billing"]'), "idle": (0, "[]")}
+    relations = {row["topic"]: (row["consumer_groups"], row["readers"]) for row in bench.rows("relations")}
+    assert relations == {"orders": (2, '["audit", "billing"]'), "idle": (0, "[]")}
 
 
 def test_readers_that_nothing_observes_any_more_are_unknown_with_the_next_daily_row(bench: Bench) -> None:

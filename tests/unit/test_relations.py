@@ -58,36 +58,36 @@ def test_the_first_readers_are_named_and_all_are_counted() -> None:
     """A reader that takes the place of another is news; past 20 names the rest is only counted."""
     known = Relations("prod", "exporter-a")
 
-    def told(ago: float, *names: str) -> list[tuple[int | None, str | None]]:
+    def due_rows(ago: float, *names: str) -> list[tuple[int | None, str | None]]:
         known.readers = {"orders": names}
         rows = known.due({"orders": TopicInfo("1", {})}, NOW - ago)
         return [(row.consumer_groups, row.readers) for row in rows]
 
-    assert told(900, "audit", 'a "group"') == [(2, '["audit", "a \\"group\\""]')]
-    assert told(600, "audit", "billing") == [(2, '["audit", "billing"]')]
-    assert told(300, "audit", "billing") == []
-    [(count, names)] = told(0, *(f"group-{number:02}" for number in range(30)))
+    assert due_rows(900, "audit", 'a "group"') == [(2, '["audit", "a \\"group\\""]')]
+    assert due_rows(600, "audit", "billing") == [(2, '["audit", "billing"]')]
+    assert due_rows(300, "audit", "billing") == []
+    [(count, names)] = due_rows(0, *(f"group-{number:02}" for number in range(30)))
     assert count == 30
     assert json.loads(names or "") == [f"group-{number:02}" for number in range(20)]
 
 
-def test_a_size_is_told_where_it_was_not_known_and_then_once_a_day() -> None:
+def test_a_size_is_written_where_it_was_not_known_and_then_once_a_day() -> None:
     """It changes all the time, which is no news; a row for other news brings the present one."""
     known = Relations("prod", "exporter-a")
 
-    def told(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None, int | None]]:
+    def due_rows(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None, int | None]]:
         known.inspected = Inspections.of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
         rows = known.due({"orders": TopicInfo("1", {})}, NOW - ago)
         return [(row.disk_bytes, row.producers, row.consumer_groups) for row in rows]
 
-    assert told(2 * DAY, Inspected()) == []
-    assert told(2 * DAY - 300, Inspected(None, 10, 30)) == [(30, None, None)]
-    assert told(2 * DAY - 600, Inspected(None, 20, 60)) == []
-    assert told(2 * DAY - 900, Inspected(Producers(frozenset({7})), 20, 60)) == [(60, 1, None)]
-    assert told(2 * DAY - 1200, Inspected()) == []
+    assert due_rows(2 * DAY, Inspected()) == []
+    assert due_rows(2 * DAY - 300, Inspected(None, 10, 30)) == [(30, None, None)]
+    assert due_rows(2 * DAY - 600, Inspected(None, 20, 60)) == []
+    assert due_rows(2 * DAY - 900, Inspected(Producers(frozenset({7})), 20, 60)) == [(60, 1, None)]
+    assert due_rows(2 * DAY - 1200, Inspected()) == []
     known.readers = {"orders": "ab"}
-    assert told(2 * DAY - 1500, Inspected(Producers(), 0, 0)) == [(0, 0, 2)]
-    assert told(DAY - 1500, Inspected(Producers(), 5, 15)) == [(15, 0, 2)]
+    assert due_rows(2 * DAY - 1500, Inspected(Producers(), 0, 0)) == [(0, 0, 2)]
+    assert due_rows(DAY - 1500, Inspected(Producers(), 5, 15)) == [(15, 0, 2)]
 
 
 def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:

@@ -127,8 +127,8 @@ class Facts(NamedTuple):
 def facts(seen: TierWatch, key: TopicPartition, topic_id: str, latest: int) -> Facts:
     """Return what is known of one partition of ``tiered``."""
     metadata = poll({TopicPartition("tiered", number): reading() for number in range(4)}, topic_id).metadata
-    told = seen.facts(metadata, np.array([key.partition]), np.array([latest]))
-    columns = (told.earliest_local, told.latest_tiered, told.newest)
+    found = seen.facts(metadata, np.array([key.partition]), np.array([latest]))
+    columns = (found.earliest_local, found.latest_tiered, found.newest)
     return Facts(*(None if math.isnan(column[0]) else column[0].item() for column in columns))
 
 
@@ -139,7 +139,7 @@ def tiers() -> Tiers:
 
 
 def test_the_newest_time_is_kept_until_the_end_offset_moves(tiers: Tiers) -> None:
-    """Found once, it is told at every poll for nothing; at another end offset it is unknown again."""
+    """Found once, it is shown at every poll at no cost; at another end offset it is unknown again."""
     seen = watch(tiers)
     seen.accept(poll({A: reading()}))
     assert facts(seen, A, "id-1", 5) == Facts()
@@ -151,7 +151,7 @@ def test_the_newest_time_is_kept_until_the_end_offset_moves(tiers: Tiers) -> Non
 
 
 def test_what_a_poll_saw_is_confirmed_by_two_look_ups(tiers: Tiers) -> None:
-    """The time that MAX_TIMESTAMP told before the records left is there and is the last."""
+    """The time that MAX_TIMESTAMP returned before the records left is there and is the last."""
     seen = watch(tiers)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
     assert seen.sweep().lookups == {BY_TIME: 2}
@@ -172,7 +172,7 @@ def test_a_topic_without_remote_storage_is_not_looked_at(tiers: Tiers) -> None:
 
 
 def test_a_topic_made_again_inherits_nothing(tiers: Tiers) -> None:
-    """Under another topic id neither offsets nor times of the old one are told."""
+    """Under another topic id neither offsets nor times of the old one are shown."""
     seen = watch(tiers, specs=[EARLIEST_LOCAL, LATEST_TIERED])
     seen.accept(poll({A: reading()}))
     seen.sweep()
@@ -213,7 +213,7 @@ def test_without_kafka_python_times_are_found_all_the_same(tiers: Tiers) -> None
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
 
 
-def test_a_configuration_that_is_good_no_more_is_told(tiers: Tiers) -> None:
+def test_a_configuration_that_is_good_no_more_is_reported(tiers: Tiers) -> None:
     """A secret file is gone, say: the sweep has the client's words, for the log, and what it found before that."""
 
     def refuse() -> NoReturn:
@@ -243,16 +243,16 @@ def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
 
     class Silent(Tiers):
         def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
-            asked.set()
+            requested.set()
             assert silent.wait(30)
             return super().tier(spec, leaders)
 
-    asked = threading.Event()
+    requested = threading.Event()
     seen = watch(Silent(tiers.clock), specs=[EARLIEST_LOCAL])
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
     sweep = threading.Thread(target=seen.sweep, daemon=True)
     sweep.start()
-    assert asked.wait(30)
+    assert requested.wait(30)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST + 1, latest=6)}))
     assert facts(seen, A, "id-1", 6) == Facts(newest=NEWEST + 1)
     silent.set()
@@ -261,7 +261,7 @@ def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
     assert facts(seen, A, "id-1", 6) == Facts(5, None, NEWEST + 1)
 
 
-def test_offsets_that_nobody_looked_up_for_long_are_told_no_more(tiers: Tiers) -> None:
+def test_offsets_that_nobody_looked_up_for_long_are_shown_no_more(tiers: Tiers) -> None:
     """Where looks end, gauges go after four intervals; the newest time holds as long as nothing moves."""
     seen = watch(tiers, specs=[EARLIEST_LOCAL])
     seen.accept(poll({A: reading()}))
@@ -283,7 +283,7 @@ def test_a_deleted_topic_is_forgotten(tiers: Tiers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "known", "tier", "told"),
+    ("state", "known", "tier", "expected"),
     [
         (State.IDLE_IN_TIER, None, Facts(), (State.IDLE_IN_TIER, None)),
         (State.IDLE_IN_TIER, None, Facts(newest=90.0), (State.IDLE_IN_TIER, 90.0)),
@@ -299,17 +299,17 @@ def test_a_deleted_topic_is_forgotten(tiers: Tiers) -> None:
     ],
 )
 def test_what_the_tiers_say_of_a_reading(
-    state: State, known: float | None, tier: Facts, told: tuple[State, float | None]
+    state: State, known: float | None, tier: Facts, expected: tuple[State, float | None]
 ) -> None:
     """Both tiers outrank the local one; a time past 100 lies in the future; what has no times gets none."""
     table = poll({A: reading(state, known)}).table
     columns = TierFacts(*(np.array([math.nan if fact is None else fact]) for fact in tier))
     after = with_tiers(table, np.array([0]), columns, 100.0).reading(0)
-    assert (after.state, after.newest) == told
+    assert (after.state, after.newest) == expected
     assert (after.earliest_local, after.latest_tiered) == tier[:2]
 
 
-def test_a_broker_that_is_too_old_is_told_once(tiers: Tiers, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_is_too_old_is_reported_once(tiers: Tiers, caplog: pytest.LogCaptureFixture) -> None:
     """One line names the look-up and the versions; the count goes on; that it is over is said too."""
     monitor = Monitor(
         MonitorSettings(

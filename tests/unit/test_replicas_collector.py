@@ -50,7 +50,7 @@ class Log:
 
     def __init__(self, times: Sequence[float]) -> None:
         self.times = list(times)
-        self.asked: list[float] = []
+        self.requests: list[float] = []
         self.failing: Reason | None = None
         self.refusing = ""
         self.connected = 0
@@ -65,7 +65,7 @@ class Log:
         self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
     ) -> Mapping[tuple[TopicPartition, float], Answer]:
         assert {key for key, _ in wanted} <= leaders.keys()
-        self.asked += [time for _, time in wanted]
+        self.requests += [time for _, time in wanted]
         return {(key, time): self._first(time) for key, time in wanted}
 
     def _first(self, time: float) -> Answer:
@@ -127,7 +127,7 @@ def test_a_replica_is_held_against_what_its_source_had_before() -> None:
     assert pair.compare().readings[REPLICA] == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)
 
 
-def test_without_an_earlier_poll_of_the_source_nothing_is_said() -> None:
+def test_without_an_earlier_poll_of_the_source_nothing_is_compared() -> None:
     """The first poll of the target came before any of the source: there is no comparison yet."""
     pair = Pair([T0 - 9], copied=1)
     pair.poll("west", "east")
@@ -137,19 +137,19 @@ def test_without_an_earlier_poll_of_the_source_nothing_is_said() -> None:
 
 
 def test_a_poll_is_compared_once() -> None:
-    """Where no poll told anything new there is no comparison, and nobody is asked."""
+    """Where no poll found anything new there is no comparison, and nobody is asked."""
     pair = Pair([T0 - 9], copied=1)
     pair.reading()
-    asked = len(pair.log.asked)
+    requests = len(pair.log.requests)
     assert pair.watch.compare() is None
-    assert len(pair.log.asked) == asked
+    assert len(pair.log.requests) == requests
 
 
 def test_what_rests_is_not_asked_for_again() -> None:
     """One look-up where the replica is as new as its source, two where it lags, none while neither moves."""
     pair = Pair([T0 - 9 + number for number in range(5)], copied=5)
     pair.poll()
-    assert [pair.compare().lookups, len(pair.log.asked)] == [1, 1]
+    assert [pair.compare().lookups, len(pair.log.requests)] == [1, 1]
     pair.poll()
     assert pair.compare().lookups == 0
     pair.log.times += [T0 + 15, T0 + 16, T0 + 17]
@@ -240,7 +240,7 @@ def test_a_topic_made_again_is_a_new_one() -> None:
 
 
 def test_a_partition_that_is_gone_leaves_with_the_next_comparison() -> None:
-    """A deleted replica has no reading, and its source topic is told to have none."""
+    """A deleted replica has no reading, and its source topic is reported to have none."""
     pair = Pair([T0 - 9], copied=1)
     pair.reading()
     pair.poll("east")
@@ -251,7 +251,7 @@ def test_a_partition_that_is_gone_leaves_with_the_next_comparison() -> None:
     assert "no topic of east has its replica in west" in gone.faults[0].what
 
 
-def test_two_pairs_that_map_to_one_topic_are_both_told() -> None:
+def test_two_pairs_that_map_to_one_topic_are_both_reported() -> None:
     """Neither is compared, for the newest record may be of either."""
     pair, other = Pair([T0 - 9], copied=1), Pair([T0 - 9], copied=1)
     pair.watch.rivals, other.watch.rivals = [other.watch], [pair.watch]
@@ -263,7 +263,7 @@ def test_two_pairs_that_map_to_one_topic_are_both_told() -> None:
         assert found.lookups == 0
 
 
-def test_a_replica_stamped_by_its_brokers_is_told_by_its_offsets_alone() -> None:
+def test_a_replica_stamped_by_its_brokers_is_judged_by_its_offsets_alone() -> None:
     """Unknown while it moves, with a note; stopped, still without a number, once its source goes on without it."""
     pair = Pair([T0 - 9, T0 - 8], copied=2, stopped_after=30)
     described = pair.west.described
@@ -369,15 +369,15 @@ def test_while_one_cluster_is_not_read_nothing_is_known_of_its_replicas(polled: 
     shown = watched.monitor.metrics().decode()
     assert f'kafka_replica_state{{{PLACE},state="unknown",reason="{reason}"}} 1' in shown
     assert "kafka_replica_lag" not in shown
-    kept = watched.monitor.take_comparison(compared(ReplicaState.STOPPED))
-    assert set(kept.readings.values()) == {ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared(reason))}
+    comparison = watched.monitor.take_comparison(compared(ReplicaState.STOPPED))
+    assert set(comparison.readings.values()) == {ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared(reason))}
     assert f'kafka_replica_state{{{PLACE},state="unknown",reason="{reason}"}} 1' in watched.monitor.metrics().decode()
     watched.clock.time += 2
     watched.poll("east", "west")
     assert f"kafka_replica_lag_seconds{{{PLACE}}} 90.0" in watched.monitor.metrics().decode()
 
 
-def test_a_fault_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """A mapping that matches nothing is logged when it is found, not at each comparison, and counted."""
     caplog.set_level(logging.WARNING)
     pair = Pair([T0 - 9], copied=1)
@@ -407,14 +407,14 @@ def test_a_dead_source_excuses_a_replica_in_step_only(tmp_path: Path) -> None:
     monitor = make_monitor(made, clock, Expectations(tmp_path))  # type: ignore[arg-type]
     for name, key in (("east", ORDERS), ("west", COPY)):
         Poller(name, TableSource({key: (0, 5, T0)}), [monitor], clock).poll()
-    for state, told in (
+    for state, shown in (
         (ReplicaState.IN_STEP, "source-dead-too"),
         (ReplicaState.STOPPED, "stopped"),
         (ReplicaState.BEHIND, "behind"),
     ):
         clock.time += 2
         monitor.take_comparison(compared(state))
-        assert f'kafka_replica_state{{{PLACE},state="{told}",reason=""}} 1' in monitor.metrics().decode()
+        assert f'kafka_replica_state{{{PLACE},state="{shown}",reason=""}} 1' in monitor.metrics().decode()
 
 
 def topics(**partitions: int) -> dict[str, TopicInfo]:

@@ -49,7 +49,7 @@ def test_what_mirrormaker_keeps_for_itself_is_no_replica(topic: str) -> None:
 
 
 def test_only_what_exists_on_both_sides_is_compared() -> None:
-    """A topic without a replica is told by name; a topic of the target that nobody maps to is not looked at."""
+    """A topic without a replica is named; a topic of the target that nobody maps to is not looked at."""
     matching = default("e").match({"a", "b"}, {"e.a", "local"})
     assert (matching.replicas, matching.without_replica, matching.contested) == ({"a": "e.a"}, ["b"], {})
 
@@ -67,7 +67,7 @@ def info(partitions: int) -> TopicInfo:
 
 
 def test_faults_name_the_topics_and_the_next_step() -> None:
-    """No match, two sources and unequal partitions are told, each with what to do; a good pair tells nothing."""
+    """No match, two sources and unequal partitions are reported, each with what to do; of a good pair nothing is."""
     naming = default("e")
     [none] = faults("east", "west", naming.match({"a"}, {"x"}), {"a": info(1)}, {"x": info(1)})
     assert none.what == "replicas: no topic of east has its replica in west: 1 are expected with names such as 'e.a'"
@@ -88,7 +88,7 @@ def test_partitions_of_the_same_number_are_paired() -> None:
     matching = Matching({"b": "x.b", "a": "e.a"}, contested={"m": ["m-1", "m-2"]})
     paired = Pairing.of(matching, source, target)
     targets = dict(zip(paired.layout.topics, paired.targets, strict=True))
-    told = [
+    pairs = [
         (
             key,
             None if mine < 0 else source.key(mine),
@@ -103,7 +103,7 @@ def test_partitions_of_the_same_number_are_paired() -> None:
             strict=True,
         )
     ]
-    assert told == [
+    assert pairs == [
         (("a", 0), ("a", 0), ("e.a", ("e.a", 0)), None),
         (("a", 1), ("a", 1), ("e.a", ("e.a", 1)), None),
         (("b", 0), ("b", 0), ("x.b", ("x.b", 0)), None),
@@ -141,8 +141,8 @@ def test_a_dead_source_excuses_only_what_is_in_step() -> None:
         Replica(topic, "copy", number): ReplicaReading(before) for (topic, number), (_, before, _) in states.items()
     }
     compared = Comparison("east", "west", 0.0, Matching({}), replica_table(readings))
-    told = with_verdicts(compared, assessment).readings
-    assert {key: told[Replica(key[0], "copy", key[1])].state for key in states} == {
+    excused = with_verdicts(compared, assessment).readings
+    assert {key: excused[Replica(key[0], "copy", key[1])].state for key in states} == {
         key: after for key, (_, _, after) in states.items()
     }
     assert with_verdicts(compared, None) is compared

@@ -92,9 +92,9 @@ def facts(rows: list[JudgedStream], **changes: object) -> Facts:
 
 def plain(report: Report) -> Any:
     """The JSON of a report, which keeps to its schema."""
-    told = json.loads("\n".join(to_json(report)))
-    SCHEMA.validate(told)
-    return told
+    document = json.loads("\n".join(to_json(report)))
+    SCHEMA.validate(document)
+    return document
 
 
 def places(report: Report) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
@@ -243,7 +243,7 @@ def test_a_revived_topic_that_is_silent_again_is_suspect() -> None:
     assert {key: len(entries) for key, entries in places(report).items()} == {"suspect": 1, "revived": 1}
 
 
-def test_partitions_with_the_same_story_are_told_once() -> None:
+def test_partitions_with_the_same_story_are_shown_once() -> None:
     """Lines that read alike are one, naming their partitions; past three the rest is counted."""
     alike = [replace(finding(n, "dead"), evidence="silent since the restart") for n in (0, 1, 4)]
     others = [finding(n, "dead", dead_for=n * HOUR) for n in (5, 6, 7, 8)]
@@ -286,9 +286,9 @@ def test_ten_thousand_deaths_stay_readable_and_are_complete_in_the_json() -> Non
     assert "and 4,991 more" in markdown
     section = plain(report)["sections"][0]
     assert (section["topic_count"], section["partition_count"]) == (5000, 5000)
-    listed = [each for entry in section["entries"] for each in entry["findings"]]
-    assert len(listed) == 10_000
-    assert all(each["evidence"] for each in listed)
+    findings = [each for entry in section["entries"] for each in entry["findings"]]
+    assert len(findings) == 10_000
+    assert all(each["evidence"] for each in findings)
     assert sum(1 for _ in LISTS["action.csv"](report)) == 10_001
 
 
@@ -307,7 +307,7 @@ def test_no_evidence_can_inject_markup_into_the_page() -> None:
     assert "&lt;img src=x onerror=alert(1)&gt;&#34;&#39;&lt;/style&gt;&lt;script&gt;&amp;lt;" in html
 
 
-def test_blindness_is_said_at_the_top_of_all_three_forms() -> None:
+def test_blindness_is_stated_at_the_top_of_all_three_forms() -> None:
     """Without coverage no silence is proved: a cluster never polled, one gone dark, and one full of gaps."""
     gap = Gap(AS_OF - 7 * DAY, AS_OF - 6 * DAY)
     coverage = (
@@ -351,26 +351,28 @@ def test_drops_and_contradictions_are_lines_above_and_lists_of_their_own_in_the_
     )
     wrong = Contradiction(CALENDARS, "DE-BY, Epiphany", "prod", "orders", 86_400.0, 172_800.0, 8, 8.0)
     report = build_report(facts(judged(finding(None, "live")), drops=(drop,), contradictions=(wrong,)))
-    told = plain(report)
-    assert told["notes"][-2].startswith("prod: from 2026-03-04 (UTC), 9 of 20 topics")
-    assert told["notes"][-1].startswith("calendars: DE-BY, Epiphany: orders of prod wrote in 8 hours of it")
-    assert told["drops"][0]["earlier"] == {"day": "2026-01-06", "days": 2, "topics": 7}
-    (found,) = told["contradictions"]
+    document = plain(report)
+    assert document["notes"][-2].startswith("prod: from 2026-03-04 (UTC), 9 of 20 topics")
+    assert document["notes"][-1].startswith("calendars: DE-BY, Epiphany: orders of prod wrote in 8 hours of it")
+    assert document["drops"][0]["earlier"] == {"day": "2026-01-06", "days": 2, "topics": 7}
+    (found,) = document["contradictions"]
     assert (found["topic"], found["since"], found["limit"]) == ("orders", "1970-01-02T00:00:00.000Z", None)
     part = part_of(report, report.owners[0])
     assert (part.drops, part.contradictions) == ((), ())
 
 
-def test_what_was_held_or_unreadable_is_told_in_plain_words_above_its_folded_evidence() -> None:
+def test_what_was_held_or_unreadable_is_described_in_plain_words_above_its_folded_evidence() -> None:
     """The sentence is read at once, the exact line after a click."""
     rows = judged(replace(finding(None, "live", state="unreadable"), evidence="silent 8 h; unreadable"), partitions=1)
     held = Incident("prod", "i", AS_OF, AS_OF, True, ("a",), 0, "silent 4 h; held", "Nothing was written for 4 h.")
     html = to_html(build_report(facts(rows, incidents=(held,))))
-    for told, exact in (
+    for sentence, exact in (
         ("The last poll could not read it (no-leader). Nothing was written for 8 h.", "silent 8 h; unreadable"),
         ("Incident i. One of them then: Nothing was written for 4 h.", "silent 4 h; held"),
     ):
-        assert f'<summary>Evidence</summary>\n<p class="evidence fine"><bdi>{exact}</bdi>' in html.partition(told)[2]
+        assert (
+            f'<summary>Evidence</summary>\n<p class="evidence fine"><bdi>{exact}</bdi>' in html.partition(sentence)[2]
+        )
 
 
 def test_the_three_forms_tell_the_same() -> None:
@@ -381,13 +383,13 @@ def test_the_three_forms_tell_the_same() -> None:
         *judged(finding(None, "learning", state="never-written"), key=TopicKey("prod", "flags", None)),
     ]
     report = build_report(facts(rows))
-    html, markdown, told = to_html(report), to_markdown(report), plain(report)
-    assert told["summary"] == report.summary
+    html, markdown, document = to_html(report), to_markdown(report), plain(report)
+    assert document["summary"] == report.summary
     assert report.summary in html
     assert report.summary in markdown
-    assert told["counts"]["died"] == {"topics": 1, "partitions": 0}
-    assert told["counts"]["suspect"] == {"topics": 0, "partitions": 1}
-    for section in told["sections"][:3]:
+    assert document["counts"]["died"] == {"topics": 1, "partitions": 0}
+    assert document["counts"]["suspect"] == {"topics": 0, "partitions": 1}
+    for section in document["sections"][:3]:
         for entry in section["entries"]:
             assert f"`{entry['topic']}`" in markdown
             assert entry["findings"][0]["evidence"] in html
@@ -441,17 +443,17 @@ def test_an_owner_has_a_page_with_nothing_of_others() -> None:
         row for name in "abc" for row in judged(finding(None, "dead"), key=TopicKey("prod", name, None), partitions=1)
     ]
     report = build_report(facts(rows, owners=owners))
-    parts = {part.owner: part for part in report.owners}
-    assert parts["team-a"].html == "owners/team-a.html"
+    by_owner = {part.owner: part for part in report.owners}
+    assert by_owner["team-a"].html == "owners/team-a.html"
     pages = [part.html for part in report.owners]
     assert len({str(page).lower() for page in pages}) == 3
     assert all(re.fullmatch(r"owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.html", page or "") for page in pages)
-    mine = part_of(report, parts["team-a"])
+    mine = part_of(report, by_owner["team-a"])
     assert places(mine) == {"newly-dead": [("topic", ())]}
     assert mine.summary == "team-a: 1 topic died."
     assert [topic.topic for topic in mine.topics] == ["a"]
     assert "passwd" not in to_html(mine)
-    assert parts["../../etc/passwd"].summary in to_html(report)
+    assert by_owner["../../etc/passwd"].summary in to_html(report)
 
 
 def test_the_page_of_an_owner_compares_with_a_week_ago() -> None:
@@ -484,11 +486,11 @@ def test_who_reads_a_topic_is_named_in_all_forms() -> None:
     names = tuple(f"group-{number}" for number in range(7))
     around = {KEY: Relations(12, readers=names)}
     report = build_report(facts(judged(finding(None, "dead"), partitions=1), relations=around, owners={KEY[:2]: "me"}))
-    told = "12 consumer groups still read it: group-0, group-1, group-2, group-3, group-4 and 7 more"
+    sentence = "12 consumer groups still read it: group-0, group-1, group-2, group-3, group-4 and 7 more"
     mine = part_of(report, report.owners[0])
-    assert all(told in form for one in (report, mine) for form in (to_html(one), to_markdown(one)))
+    assert all(sentence in form for one in (report, mine) for form in (to_html(one), to_markdown(one)))
     relations = plain(report)["sections"][0]["entries"][0]["relations"]
-    assert (relations["told"], relations["readers"]) == (told, list(names))
+    assert (relations["told"], relations["readers"]) == (sentence, list(names))
     for list_of in ("action.csv", "topics.csv"):
         assert "; ".join(names) in "\n".join(LISTS[list_of](report))
 
@@ -510,28 +512,28 @@ def test_every_list_that_is_cut_says_so() -> None:
     assert "data-cut>" not in to_html(part_of(report, report.owners[0]))
 
 
-def test_moments_are_told_in_the_zone_that_was_asked_for() -> None:
+def test_moments_are_shown_in_the_zone_that_was_asked_for() -> None:
     """Pages name the zone with each moment; the JSON stays in UTC."""
     report = build_report(facts(judged(finding(None, "dead"))), zone=ZoneInfo("Asia/Kolkata"))
     html = to_html(report)
     assert "Tue 2026-03-03 17:30 IST" in html
     assert "times in Asia/Kolkata" in html
-    told = plain(report)
-    assert told["as_of"] == "2026-03-03T12:00:00.000Z"
-    assert told["zone"] == "Asia/Kolkata"
+    document = plain(report)
+    assert document["as_of"] == "2026-03-03T12:00:00.000Z"
+    assert document["zone"] == "Asia/Kolkata"
 
 
 @pytest.mark.parametrize(
-    ("zone", "told", "active"),
+    ("zone", "caption", "active"),
     [("Europe/Berlin", "CET", 1), ("America/New_York", "EST", 19), ("Asia/Kolkata", "UTC", 0)],
 )
-def test_the_hours_of_a_week_are_those_of_the_zone(zone: str, told: str, active: int) -> None:
+def test_the_hours_of_a_week_are_those_of_the_zone(zone: str, caption: str, active: int) -> None:
     """Or of UTC where the zone is no whole number of hours ahead of it; the caption says which."""
     week = (True, *[False] * 167)
     chart = Chart((Day(AS_OF.date(), 1, 1),), tuple(map(float, week)), week)
     report = build_report(facts(judged(replace(finding(None, "dead"), chart=chart))), zone=ZoneInfo(zone))
     html = to_html(report)
-    assert f"A usual week, by {told} hour" in html and f"The last 7 days, by {told} hour" in html
+    assert f"A usual week, by {caption} hour" in html and f"The last 7 days, by {caption} hour" in html
     row = 60 if zone == "America/New_York" else 0
     assert html.count(f'<path class="level-4" d="M{active * 10} {row}h9v9h-9z"/>') == 2
 

@@ -48,10 +48,10 @@ FINDING = Finding(
 )
 
 
-@pytest.mark.parametrize(("part", "said"), [(None, "unknown"), (1.0, "100 %"), (0.99999, "99.9 %"), (0.0, "0 %")])
-def test_a_share_of_100_per_cent_means_all(part: float | None, said: str) -> None:
+@pytest.mark.parametrize(("part", "text"), [(None, "unknown"), (1.0, "100 %"), (0.99999, "99.9 %"), (0.0, "0 %")])
+def test_a_share_of_100_per_cent_means_all(part: float | None, text: str) -> None:
     """Shares are rounded down, so that a missing poll never reads as none missing."""
-    assert share(part) == said
+    assert share(part) == text
 
 
 @given(st.sets(st.integers(0, 400)).map(sorted))
@@ -97,18 +97,18 @@ def test_text_that_hides_or_reorders_is_made_visible() -> None:
     assert visible("a\x00b\u202ec\x1b[31md\ne\tf") == "a\ufffdb\ufffdc\ufffd[31md e f"
 
 
-def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
+def test_a_rule_is_described_with_its_thresholds_and_what_they_promise() -> None:
     """Whoever reads a verdict learns what the score means, the promised rate, and what was counted."""
     given = [
         Promise("topic", 3.217, 0.5, 2, 21_000, 0.095, 0.012, 0.34, 30, 21, 1.24, 0.7),
         Promise("partition", 4.5, None, 0, 0, None, None, None),
     ]
-    told = promise_lines([RuleInForce("traffic-clock", 3600.0)], given)[0]
-    assert "in slots of 1 h" in told[0]
-    assert told[1] == (
+    lines = promise_lines([RuleInForce("traffic-clock", 3600.0)], given)[0]
+    assert "in slots of 1 h" in lines[0]
+    assert lines[1] == (
         "A topic is dead past a score of 3.22: false alarms promised are at most 0.5 per 1,000 topic-weeks."
     )
-    assert told[2].startswith("A partition is dead past a score of 4.5: the threshold rests on the prior")
+    assert lines[2].startswith("A partition is dead past a score of 4.5: the threshold rests on the prior")
     assert alarms(given[0]) == (
         "Topics: 2 false alarms in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence); "
         "promised are at most 0.5 per 1,000 topic-weeks; 21 of 30 repaired outages were called dead; "
@@ -119,7 +119,7 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "sentence"),
     [
         (
             {},
@@ -151,13 +151,13 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
         ({"verdict": "live", "revival": Revival(None, None, None)}, "It was dead, and is written again, last 2 d ago."),
     ],
 )
-def test_a_verdict_is_told_in_plain_words(changes: dict[str, Any], told: str) -> None:
+def test_a_verdict_is_described_in_plain_words(changes: dict[str, Any], sentence: str) -> None:
     """With how much of the past was observed where that is not all, and what the last poll met."""
-    assert told in in_plain_words(replace(FINDING, **changes))
+    assert sentence in in_plain_words(replace(FINDING, **changes))
 
 
 @pytest.mark.parametrize(
-    ("relations", "told"),
+    ("relations", "sentence"),
     [
         (Relations(), "readers not known"),
         (Relations(0), "no consumer group reads it"),
@@ -173,9 +173,9 @@ def test_a_verdict_is_told_in_plain_words(changes: dict[str, Any], told: str) ->
         ),
     ],
 )
-def test_a_group_without_a_member_is_no_reader(relations: Relations, told: str) -> None:
+def test_a_group_without_a_member_is_no_reader(relations: Relations, sentence: str) -> None:
     """It may have committed once and never again; the evidence line counts it apart, too."""
-    assert readers(relations) == told
+    assert readers(relations) == sentence
 
 
 def test_a_rule_not_known_here_is_named() -> None:
@@ -217,8 +217,8 @@ def test_only_a_name_that_kafka_allows_is_put_into_a_command() -> None:
 def test_a_schedule_has_no_missed_hours() -> None:
     """Its clock counts how unlikely a missing run is, and no hours."""
     finding = replace(FINDING, missed_slots=9.0, dead_score=4.5)
-    told = {name for name, _, _ in figures(finding)}
-    assert "Missed active hours" in told
-    told_of = {name: said for name, _, said in figures(replace(finding, rule="schedule"))}
-    assert "Missed active hours" not in told_of
-    assert told_of["Silence score"] == "How unlikely it is that no run came for so long, by its schedule."
+    names = {name for name, _, _ in figures(finding)}
+    assert "Missed active hours" in names
+    meanings = {name: meaning for name, _, meaning in figures(replace(finding, rule="schedule"))}
+    assert "Missed active hours" not in meanings
+    assert meanings["Silence score"] == "How unlikely it is that no run came for so long, by its schedule."

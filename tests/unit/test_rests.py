@@ -169,7 +169,7 @@ def test_topics_that_die_one_by_one_are_no_drop_however_many_they_become() -> No
     assert set(off.tolist()) <= set(found[73])
 
 
-def test_what_days_before_told_does_not_depend_on_where_one_begins_to_look() -> None:
+def test_what_earlier_days_showed_does_not_depend_on_where_one_begins_to_look() -> None:
     """A drop of four days: looked at from each of its days on, the others are the same."""
     active = fleet()
     active[1:60:3, 70:74] = 0
@@ -193,10 +193,10 @@ def test_a_day_that_was_not_observed_is_no_drop() -> None:
 
 def test_a_drop_is_followed_for_two_weeks_also_once_its_topics_were_silent_for_one() -> None:
     """Ten days are ten days; of longer ones no more is known than that they are longer."""
-    for days, told in ((10, 10), (LONGEST_DAYS, LONGEST_DAYS), (30, LONGEST_DAYS + 1)):
+    for days, known_days in ((10, 10), (LONGEST_DAYS, LONGEST_DAYS), (30, LONGEST_DAYS + 1)):
         active = fleet(days=112)
         off = np.r_[0:60:3]
         active[off, 70 : 70 + days] = 0
         found = found_in(active)
-        assert list(found) == list(range(70, 70 + told))
+        assert list(found) == list(range(70, 70 + known_days))
         assert all(set(off.tolist()) <= set(topics) for topics in found.values())

@@ -254,7 +254,7 @@ def test_a_nightly_job_is_late_within_two_hours_and_dead_by_the_second_missed_ru
 
 
 @pytest.mark.parametrize(
-    ("active", "said"),
+    ("active", "beginning"),
     [
         (nightly, "daily run at 02:"),
         (weekday, "weekday run at 02:"),
@@ -262,10 +262,10 @@ def test_a_nightly_job_is_late_within_two_hours_and_dead_by_the_second_missed_ru
         (lambda hour: hour % 168 in (30, 78), "run on Tue, Thu at 06:"),
     ],
 )
-def test_schedules_are_named_as_people_name_them(active: Active, said: str) -> None:
+def test_schedules_are_named_as_people_name_them(active: Active, beginning: str) -> None:
     """Which days, at what time, and the latest that the run ever came."""
     schedule = known(records(active, 9), 8).schedule(8)
-    assert str(schedule).startswith(said)
+    assert str(schedule).startswith(beginning)
     assert schedule is not None
     last = START + 8 * WEEK + 2 * HOUR
     assert schedule.not_come(last, last + 2 * DAY).endswith(" in 8 weeks) has not come since Mon")
@@ -331,9 +331,9 @@ def test_the_exporter_judges_by_the_schedule_that_the_rollup_published(tmp_path:
     assert expectations.published is not None
     (row,) = expectations.published.rows.values()
     for now, verdict in ((due - HOUR, Verdict.QUIET), (due + 3 * HOUR, Verdict.LATE), (due + 27 * HOUR, Verdict.DEAD)):
-        told = judge(Silence(last, now, known=True), row, now)
-        assert told.verdict is verdict
-        line = evidence_now(JudgedSubject(told, row), now)
+        judgement = judge(Silence(last, now, known=True), row, now)
+        assert judgement.verdict is verdict
+        line = evidence_now(JudgedSubject(judgement, row), now)
         assert ("has not come since Wed" in line) == (verdict is not Verdict.QUIET)
 
 

@@ -226,12 +226,12 @@ def test_the_evidence_says_that_it_is_the_configuration(rows: tuple[Streams, Ver
     """Silence as it is, then what the configuration says; nothing of what was learned is left."""
     each, found = rows
     chosen = np.flatnonzero((each.partition == 4) & (each.cluster == "prod"))
-    said = {each.name[row]: found.evidence[row] for row in chosen}
+    evidence = {each.name[row]: found.evidence[row] for row in chosen}
     silent = "silent 2 h 30 min (since Mon 2026-03-02 09:30 UTC); "
-    assert said["billing.eu"] == rf"{silent}dead past 2 h, as the configuration says of billing\..*"
-    assert said["x-test"] == f"{silent}muted until Mon 2026-03-02 12:00 UTC, as the configuration says of .*-test"
-    assert said["Legacy"] == f"{silent}retired, as the configuration says of (?i)LEGACY[a-z_.-]{{0,9}}"
-    assert "configuration" not in said["free"]
+    assert evidence["billing.eu"] == rf"{silent}dead past 2 h, as the configuration says of billing\..*"
+    assert evidence["x-test"] == f"{silent}muted until Mon 2026-03-02 12:00 UTC, as the configuration says of .*-test"
+    assert evidence["Legacy"] == f"{silent}retired, as the configuration says of (?i)LEGACY[a-z_.-]{{0,9}}"
+    assert "configuration" not in evidence["free"]
 
 
 def test_the_living_are_counted_after_the_overrides(rows: tuple[Streams, Verdicts]) -> None:
@@ -274,13 +274,13 @@ def test_a_topic_has_the_state_of_all_its_partitions() -> None:
         "mirror": [State.PRESERVED],
         "mixed": [State.FUTURE, State.OBSERVED],
     }
-    told = [(name, number, state) for name, found in states.items() for number, state in enumerate(found)]
+    partitions = [(name, number, state) for name, found in states.items() for number, state in enumerate(found)]
     each = streams(
-        [("prod", name) for name, _, _ in told],
-        [number for _, number, _ in told],
-        [NOW] * len(told),
-        [NOW] * len(told),
-        [state for _, _, state in told],
+        [("prod", name) for name, _, _ in partitions],
+        [number for _, number, _ in partitions],
+        [NOW] * len(partitions),
+        [NOW] * len(partitions),
+        [state for _, _, state in partitions],
     )
     assert dict(zip(each.name[each.whole], each.state[each.whole], strict=True)) == {
         "ahead": State.FUTURE,

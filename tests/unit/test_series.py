@@ -185,9 +185,11 @@ def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
     for (name, labels), value in samples(exposed({"prod": series}, snapshot.taken_at)).items():
         found.setdefault(dict(labels).get("topic", ""), {})[name] = value
     names = {metric.name for metric in TOPIC_METRICS if metric.help.endswith(INSPECTED)}
-    told = {topic: {name: row[name] for name in sorted(names & row.keys())} for topic, row in found.items() if topic}
+    by_topic = {
+        topic: {name: row[name] for name in sorted(names & row.keys())} for topic, row in found.items() if topic
+    }
     opened = "kafka_topic_open_transaction_timestamp_seconds"
-    assert told == {
+    assert by_topic == {
         "whole": {
             "kafka_topic_disk_size_bytes": 45,
             "kafka_topic_log_size_bytes": 15,
@@ -234,16 +236,16 @@ def test_what_is_kept_from_earlier_polls_is_never_seen(
 ) -> None:
     """After any polls the text is that of series which saw the last one alone, but for what they counted."""
     with patch.object(lines, "CHUNK_ROWS", chunk):
-        kept = ClusterSeries("prod", partition_switches=ALL)
+        reused = ClusterSeries("prod", partition_switches=ALL)
         for snapshot, assessment in seen:
-            kept.update(snapshot, assessment)
+            reused.update(snapshot, assessment)
             if zipped:
-                for _, blocks in families(PARTITION_METRICS + TOPIC_METRICS, {"prod": kept}, snapshot.taken_at):
+                for _, blocks in families(PARTITION_METRICS + TOPIC_METRICS, {"prod": reused}, snapshot.taken_at):
                     assert all(block.deflated() for block in blocks)
         fresh = ClusterSeries("prod", partition_switches=ALL)
         fresh.update(*seen[-1])
         metrics = [each for each in PARTITION_METRICS + TOPIC_METRICS if each.type != "counter"]
-        assert exposed({"prod": kept}, NOW, metrics) == exposed({"prod": fresh}, NOW, metrics)
+        assert exposed({"prod": reused}, NOW, metrics) == exposed({"prod": fresh}, NOW, metrics)
 
 
 def test_owners_that_come_and_go_are_shown_right_and_not_kept() -> None:
@@ -251,7 +253,7 @@ def test_owners_that_come_and_go_are_shown_right_and_not_kept() -> None:
     clock, collected = ManualClock(), Collected()
     source = TableSource({TopicPartition(f"t{number}", 0): (0, 5, 1.0) for number in range(5)})
     poller = Poller("prod", source, [collected], clock)
-    kept = ClusterSeries("prod", partition_switches=[])
+    reused = ClusterSeries("prod", partition_switches=[])
     shown_by = [metric for metric in TOPIC_METRICS if metric.name == "kafka_topic_info"]
     drawn = random.Random(17)
     for number in range(50):
@@ -259,10 +261,10 @@ def test_owners_that_come_and_go_are_shown_right_and_not_kept() -> None:
         clock.time += 30
         poller.poll()
         snapshot, fresh = collected.snapshots[-1], ClusterSeries("prod", partition_switches=[])
-        for series in (kept, fresh):
+        for series in (reused, fresh):
             series.update(snapshot, Detector().assess(snapshot, clock.now()))
-        assert exposed({"prod": kept}, clock.now(), shown_by) == exposed({"prod": fresh}, clock.now(), shown_by)
-    assert len(kept._topics._settings._tails) <= 10  # noqa: SLF001
+        assert exposed({"prod": reused}, clock.now(), shown_by) == exposed({"prod": fresh}, clock.now(), shown_by)
+    assert len(reused._topics._settings._tails) <= 10  # noqa: SLF001
 
 
 def test_what_did_not_change_is_not_rendered_anew() -> None:

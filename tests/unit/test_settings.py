@@ -172,8 +172,8 @@ def test_every_setting_is_read() -> None:
     assert (backfill.slot, backfill.lookups_per_second, backfill.calls_in_flight) == (900.0, 500, 1)
     assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
     assert false_alarms(settings) == ["--false-alarms=2.5"]
-    kept = retention(settings)
-    assert [kept[0], kept[5], *kept[-2:]] == [
+    options = retention(settings)
+    assert [options[0], options[5], *options[-2:]] == [
         "--keep=windows=28",
         "--keep=daily=3650",
         "--keep=calibration=730",

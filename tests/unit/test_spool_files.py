@@ -26,7 +26,7 @@ ROWS = [
     for at in range(1, 200)
 ]
 NOT_KNOWN = (None, None, None, None)
-LISTED = Inventory(
+INVENTORY_ROW = Inventory(
     "c", "orders", "id", 0, "e", "poll", 5.0, 1, 0, 10, None, "observed", *NOT_KNOWN, None, deleted=False
 )
 
@@ -36,7 +36,7 @@ def spool(tmp_path: Path) -> Spool:
     """A spool with one good file of each table that is read at a start."""
     spool = Spool(tmp_path, "e")
     spool.write("c", 1.0, ROWS)
-    spool.write("c", 1.0, [LISTED])
+    spool.write("c", 1.0, [INVENTORY_ROW])
     return spool
 
 
@@ -75,14 +75,14 @@ def test_columns_of_another_type_cost_their_file_only(
     spool: Spool, caplog: pytest.LogCaptureFixture, column: str, values: pa.Array | None
 ) -> None:
     """The file and the column are named, and what the good files tell is known."""
-    row = ROWS[0] if column in spool_schema(Window).names else LISTED
+    row = ROWS[0] if column in spool_schema(Window).names else INVENTORY_ROW
     table = "windows" if row is ROWS[0] else "inventory"
     pq.write_table(changed(row, column, values), spool.folder / table / f"{table}-foreign.parquet")
     assert started(spool) == (len(ROWS), 1)
     assert f"{table}-foreign.parquet cannot be read (column {column} must be " in caplog.text
 
 
-def test_what_is_no_regular_file_keeps_nobody_waiting_and_is_said_once(
+def test_what_is_no_regular_file_keeps_nobody_waiting_and_is_logged_once(
     spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Pipes, sockets, devices, folders and links that lead nowhere are left out, and each is named in the log."""
@@ -116,7 +116,7 @@ def test_more_rows_than_any_exporter_writes_are_refused_by_the_footer(
 
 
 @pytest.mark.parametrize(
-    ("write", "told"),
+    ("write", "message"),
     [
         (with_huge_texts, f"a file holds at most {FILE_BYTES} bytes, got "),
         (with_shared_text, f"a file holds at most {FILE_BYTES} bytes of text, got 630"),
@@ -128,7 +128,7 @@ def test_more_bytes_than_any_exporter_writes_are_refused_before_they_cost_memory
     caplog: pytest.LogCaptureFixture,
     memory: pa.MemoryPool,
     write: Callable[[Path, pa.Table], None],
-    told: str,
+    message: str,
 ) -> None:
     """A small file can hold gigantic texts, or a large one that many rows share."""
     path = tmp_path / "spool" / "windows" / "windows-huge.parquet"
@@ -137,7 +137,7 @@ def test_more_bytes_than_any_exporter_writes_are_refused_before_they_cost_memory
     pa.set_memory_pool(memory)
     assert started(spool) == (len(ROWS), 1)
     assert memory.max_memory() < 16 * 2**20
-    assert told in caplog.text
+    assert message in caplog.text
 
 
 @pytest.mark.usefixtures("spool")

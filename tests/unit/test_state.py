@@ -151,8 +151,8 @@ def test_the_whole_exposition_is_a_golden_file(golden: Callable[[str, str], None
     poller.poll()
     monitor.take_sweep(SWEEP)
     text = monitor.metrics().decode()
-    kept = [line for line in text.splitlines() if not re.match(r"(# (HELP|TYPE) )?(process_|python_)", line)]
-    golden("exposition.txt", "\n".join(kept) + "\n")
+    lines = [line for line in text.splitlines() if not re.match(r"(# (HELP|TYPE) )?(process_|python_)", line)]
+    golden("exposition.txt", "\n".join(lines) + "\n")
 
 
 def test_what_was_never_published_has_no_time() -> None:
@@ -170,7 +170,7 @@ def test_what_was_never_published_has_no_time() -> None:
     assert "topic_liveness_last_successful_poll_timestamp_seconds{" not in text
 
 
-def test_a_dead_partition_is_told_from_its_live_topic() -> None:
+def test_a_dead_partition_is_told_apart_from_its_live_topic() -> None:
     """One partition is past its limit while its sibling advanced: the partition is dead, the topic is not."""
     monitor, poller, _, _ = scene()
     poller.poll()
@@ -323,13 +323,13 @@ def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
     )
     poller = Poller("prod", source, [monitor], clock)
     poller.poll()
-    said = (
+    warning = (
         "unreadable: leader-unreachable or timed-out at broker 1, no-leader 8 at broker 1 (b, c, d and 1 more), "
         "unauthorized 1 (secret); next step: grant DESCRIBE on these topics"
     )
-    assert [record.getMessage() for record in caplog.records] == [f"cluster prod: {said}"]
-    assert monitor.ready()[1] == f"ready\nprod: up; {said}"
-    assert monitor.status().clusters[0].warning == said
+    assert [record.getMessage() for record in caplog.records] == [f"cluster prod: {warning}"]
+    assert monitor.ready()[1] == f"ready\nprod: up; {warning}"
+    assert monitor.status().clusters[0].warning == warning
 
     source.failures[TopicPartition("away", 0)] = Answer(reason=Reason.LEADER_UNREACHABLE)
     source.failures[TopicPartition("good", 1)] = Answer(reason=Reason.TIMED_OUT)
@@ -338,15 +338,15 @@ def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unmatched", "only_internal", "said"),
+    ("unmatched", "only_internal", "message"),
     [
         (("ordres",), (), "'ordres' matches no visible topic: check the spelling, and the DESCRIBE right"),
         (("__.*",), ("__.*",), "'__.*' matches internal topics only: set topics.internal: true to watch them"),
         (("a", "__.*"), ("__.*",), "DESCRIBE right; topics.include '__.*' matches internal topics only"),
     ],
 )
-def test_a_pattern_that_matches_nothing_is_said_with_the_next_step(
-    unmatched: tuple[str, ...], only_internal: tuple[str, ...], said: str, caplog: pytest.LogCaptureFixture
+def test_a_pattern_that_matches_nothing_is_named_with_the_next_step(
+    unmatched: tuple[str, ...], only_internal: tuple[str, ...], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A typing error and a pattern for internal topics, which are off, need different steps."""
 
@@ -364,7 +364,7 @@ def test_a_pattern_that_matches_nothing_is_said_with_the_next_step(
     poller.poll()
     poller.poll()
     assert len(caplog.messages) == 1, "said once, not at every poll"
-    assert said in caplog.messages[0]
+    assert message in caplog.messages[0]
     assert f'patterns_unmatched{{kafka_cluster="prod"}} {len(unmatched)}.0' in monitor.metrics().decode()
 
 

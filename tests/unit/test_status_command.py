@@ -48,9 +48,9 @@ def test_a_running_exporter_is_asked(url: str, capsys: pytest.CaptureFixture[str
 def test_json_and_the_line_for_monitoring_say_the_same(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Counts in both; only the line for monitoring has the exit code of a plug-in."""
     assert run(["status", "--url", url, "--format", "json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["counts"] == {"dead": 1, "suspect": 0, "incident": 0, "unreadable": 1}
-    assert told["items"][0]["topic"] == "orders" and told["items"][0]["partition"] == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["counts"] == {"dead": 1, "suspect": 0, "incident": 0, "unreadable": 1}
+    assert answer["items"][0]["topic"] == "orders" and answer["items"][0]["partition"] == 1
     assert run(["status", "--url", url, "--format", "nagios"]) == 2
     line = capsys.readouterr().out
     assert line == (
@@ -70,9 +70,9 @@ def test_published_files_are_read_where_no_exporter_is_named(
     ]
     publish(tmp_path, *rows)
     assert run(["status", "--history", str(tmp_path)]) == 1
-    said = capsys.readouterr().out.splitlines()
-    assert [row.split()[1:3] for row in said[3:]] == [["orders", "dead"], ["refunds:3", "suspect"]]
-    assert "silent 9 h" in said[3]
+    lines = capsys.readouterr().out.splitlines()
+    assert [row.split()[1:3] for row in lines[3:]] == [["orders", "dead"], ["refunds:3", "suspect"]]
+    assert "silent 9 h" in lines[3]
 
 
 def test_a_mass_death_is_no_health(
@@ -133,7 +133,7 @@ def test_verdicts_of_long_ago_are_not_taken_for_health(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (["--url", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked: [Errno 111] Connection refused"),
         (["--url", "http://user:hidden@127.0.0.1:1/"], "http://127.0.0.1:1/ cannot be asked"),
@@ -143,11 +143,11 @@ def test_verdicts_of_long_ago_are_not_taken_for_health(
         (["--history", "/nowhere"], "/nowhere: nothing is published: run `topic-liveness rollup`"),
     ],
 )
-def test_what_cannot_be_asked_is_unknown(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_asked_is_unknown(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2 with the reason and no password; 3, unknown, with the line for monitoring."""
     assert run(["status", *given]) == 2
     error = capsys.readouterr().err
-    assert said in error and "hidden" not in error
+    assert message in error and "hidden" not in error
     assert run(["status", *given, "--format", "nagios"]) == 3
     assert capsys.readouterr().out.startswith("UNKNOWN: ")
 
@@ -228,7 +228,7 @@ def test_a_protected_exporter_is_asked(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ([*PAIR, *USER], "Give --ca-file, the CA that signed its certificate"),
         ([*CA, *USER], "It may ask for a client certificate: give --cert-file and --key-file"),
@@ -244,7 +244,7 @@ def test_a_protected_exporter_is_asked(
 )
 def test_what_keeps_a_protected_exporter_from_being_asked_is_named(
     given: list[str],
-    said: str,
+    message: str,
     protected: tuple[str, Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -254,14 +254,14 @@ def test_what_keeps_a_protected_exporter_from_being_asked_is_named(
     monkeypatch.chdir(folder)
     assert run(["status", "--url", url, *given]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert "hidden" not in error
     assert run(["status", "--url", url, *given, "--format", "nagios"]) == 3
     assert capsys.readouterr().out.startswith("UNKNOWN: ")
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (["--ca-file", "ca.crt"], "--ca-file needs --url"),
         (["--url", "http://localhost:1", "--ca-file", "/dev/null"], "--ca-file and --cert-file need an address"),
@@ -269,11 +269,11 @@ def test_what_keeps_a_protected_exporter_from_being_asked_is_named(
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
-    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    given: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rather than one of them being dropped in silence."""
     assert run(["status", *given]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 class Other(BaseHTTPRequestHandler):
@@ -291,7 +291,7 @@ class Other(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("/elsewhere", "answers 302 Found for /api/v1/clusters"),
         ("/page", "cannot be asked: Expecting value"),
@@ -299,18 +299,18 @@ class Other(BaseHTTPRequestHandler):
         ("/object", "does not answer as an exporter of this version does: KeyError('clusters')"),
     ],
 )
-def test_what_is_no_exporter_is_unknown(path: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_exporter_is_unknown(path: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A redirect is not followed, as it could lead the password elsewhere; other answers are no health."""
     with HTTPServer(("127.0.0.1", 0), Other) as server:
         threading.Thread(target=server.handle_request).start()
         assert run(["status", "--url", f"http://127.0.0.1:{server.server_port}{path}"]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_explain_prints_the_record_of_the_api(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``explain --format json`` is what the OpenAPI document calls an Explanation."""
     publish(tmp_path, by_wall(topic="orders", partition=None, verdict="dead", evidence="silent 9 h"))
     assert run(["explain", "orders", "--history", str(tmp_path), "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["evidence"]
-    jsonschema_rs.validate({"$ref": "#/components/schemas/Explanation", **document()}, told)
+    explanation = json.loads(capsys.readouterr().out)
+    assert explanation["evidence"]
+    jsonschema_rs.validate({"$ref": "#/components/schemas/Explanation", **document()}, explanation)

@@ -53,14 +53,14 @@ def test_too_little_memory_is_an_error_that_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGKILL])
-def test_a_process_that_is_ended_is_told_by_its_signal(number: signal.Signals) -> None:
+def test_a_process_that_is_ended_is_reported_by_its_signal(number: signal.Signals) -> None:
     """No answer, and no end of this process."""
     with pytest.raises(EndedError) as caught:
         call("signal:raise_signal", number)
     assert caught.value.strerror == f"the process that was to do it was ended by {number.name}"
 
 
-def test_a_process_that_exits_is_told_by_its_code() -> None:
+def test_a_process_that_exits_is_reported_by_its_code() -> None:
     """As one that cannot import what it needs."""
     with pytest.raises(EndedError, match="ended with exit code 3"):
         call("os:_exit", 3)

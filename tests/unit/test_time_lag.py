@@ -20,7 +20,7 @@ DAY = 24 * HOUR
 SLACK = 60_000
 
 
-def look(
+def search_offsets(
     log: Log,
     points: Points,
     committed: Iterable[int],
@@ -98,7 +98,7 @@ def logs(draw: st.DrawFn, *, compacted: bool = False) -> Log:
 def test_what_is_found_contains_the_truth(log: Log, tolerance: int) -> None:
     """For every committed offset of any log the bracket contains T as defined, and is as narrow as asked."""
     for committed in range(log.latest):
-        search = look(log, Points(), [committed], tolerance=tolerance)[committed]
+        search = search_offsets(log, Points(), [committed], tolerance=tolerance)[committed]
         holds(log, search, committed)
 
 
@@ -106,7 +106,7 @@ def test_what_is_found_contains_the_truth(log: Log, tolerance: int) -> None:
 def test_gaps(log: Log, compacted: bool) -> None:
     """The same where offsets are missing, which a committed offset may be too."""
     for committed in range(log.latest):
-        search = look(log, Points(), [committed], compacted=compacted)[committed]
+        search = search_offsets(log, Points(), [committed], compacted=compacted)[committed]
         holds(log, search, committed)
 
 
@@ -125,7 +125,7 @@ def test_many_groups_and_many_looks(log: Log, data: st.DataObject) -> None:
         if data.draw(st.integers(0, 9)) == 0:
             grown.delete_before(data.draw(st.integers(grown.earliest, grown.latest)))
             newest = dict.fromkeys("abc", -1)
-        found = look(grown, points, committed.values())
+        found = search_offsets(grown, points, committed.values())
         for group, offset in committed.items():
             if offset in found and grown.records:
                 holds(grown, found[offset], max(offset, grown.earliest))
@@ -140,9 +140,9 @@ def test_many_groups_and_many_looks(log: Log, data: st.DataObject) -> None:
 def test_t_never_moves_back(log: Log) -> None:
     """T rises with the committed offset, whatever the order of the timestamps: both ends of its bracket do."""
     points = Points()
-    found = look(log, points, range(log.latest))
-    told = [search.found for _, search in sorted(found.items()) if isinstance(search.found, TimestampRange)]
-    assert all(one.low <= two.low for one, two in itertools.pairwise(told))
+    found = search_offsets(log, points, range(log.latest))
+    brackets = [search.found for _, search in sorted(found.items()) if isinstance(search.found, TimestampRange)]
+    assert all(one.low <= two.low for one, two in itertools.pairwise(brackets))
 
 
 @given(logs())
@@ -151,9 +151,9 @@ def test_t_never_moves_back(log: Log) -> None:
 def test_the_number_of_lookups_is_bounded(log: Log) -> None:
     """No log, however made, costs more than 40 look-ups for an offset of which nothing is known."""
     for committed in range(log.latest):
-        log.asked = 0
-        look(log, Points(), [committed])
-        assert log.asked <= 40
+        log.lookups = 0
+        search_offsets(log, Points(), [committed])
+        assert log.lookups <= 40
 
 
 def rising(records: int, seconds: float, end: int = NOW, seed: int = 1) -> Log:
@@ -168,9 +168,9 @@ def cold(log: Log, offsets: Sequence[int]) -> list[int]:
     """Look-ups for each committed offset, of which nothing is known."""
     counts = []
     for committed in offsets:
-        log.asked = 0
-        look(log, Points(), [committed])
-        counts.append(log.asked)
+        log.lookups = 0
+        search_offsets(log, Points(), [committed])
+        counts.append(log.lookups)
     return sorted(counts)
 
 
@@ -184,38 +184,38 @@ def test_a_first_look_costs_a_few_lookups() -> None:
 def test_a_group_that_keeps_up_costs_one_lookup_a_look() -> None:
     """A group 20 records behind a topic of ten records a second costs about one look-up a minute, not more."""
     log, points = rising(60_000, 0.1), Points()
-    asked = []
+    counts = []
     for end in range(30_000, log.latest, 600):
         grown = Log(log.records[:end], end)
         now = grown.records[-1][1]
-        found = look(grown, points, [end - 20], now=now, tolerance=5000)
+        found = search_offsets(grown, points, [end - 20], now=now, tolerance=5000)
         holds(grown, found[end - 20], end - 20, now=now)
-        asked.append(grown.asked)
-    assert sum(asked[1:]) <= 1.2 * len(asked)
+        counts.append(grown.lookups)
+    assert sum(counts[1:]) <= 1.2 * len(counts)
 
 
 def test_a_group_that_stopped_costs_nothing() -> None:
     """Where the committed offset has not moved its bracket is still true: nothing is asked, as the lag grows."""
     log, points = rising(10_000, 1.0), Points()
-    look(log, points, [5000])
-    asked = log.asked
+    search_offsets(log, points, [5000])
+    lookups = log.lookups
     for minutes in range(1, 60):
-        found = look(log, points, [5000], now=NOW + minutes * 60_000)
+        found = search_offsets(log, points, [5000], now=NOW + minutes * 60_000)
         holds(log, found[5000], 5000, now=NOW + minutes * 60_000)
-    assert log.asked == asked
+    assert log.lookups == lookups
 
 
 def test_the_unread_record_of_a_slow_topic_is_hit() -> None:
     """At one record an hour the timestamp of the record is found to the millisecond, not a rate guessed."""
     log = Log([(offset, NOW - 45 * 60_000 - (99 - offset) * HOUR) for offset in range(100)], 100)
-    assert look(log, Points(), [99])[99].found == TimestampRange(NOW - 45 * 60_000, NOW - 45 * 60_000)
+    assert search_offsets(log, Points(), [99])[99].found == TimestampRange(NOW - 45 * 60_000, NOW - 45 * 60_000)
 
 
 def test_ties_are_exact() -> None:
     """Where records share a timestamp T is that timestamp, for each of them."""
     log = Log([(offset, NOW - DAY + offset // 50 * HOUR) for offset in range(200)], 200)
     for committed in range(200):
-        found = look(log, Points(), [committed], tolerance=0)[committed].found
+        found = search_offsets(log, Points(), [committed], tolerance=0)[committed].found
         assert isinstance(found, TimestampRange)
         assert found.low <= log.records[committed][1] <= found.high
         assert found.high - found.low <= 0.05 * (NOW - found.high)
@@ -224,13 +224,13 @@ def test_ties_are_exact() -> None:
 def test_a_late_record_counts_with_those_before_it() -> None:
     """A record dated years back does not make the lag years long: T stays with what was written before it."""
     log = Log([(0, NOW - 3000), (1, NOW - 2000), (2, NOW - 1000 * DAY), (3, NOW - 500)], 4)
-    assert look(log, Points(), [2], tolerance=0)[2].found == TimestampRange(NOW - 2000, NOW - 2000)
+    assert search_offsets(log, Points(), [2], tolerance=0)[2].found == TimestampRange(NOW - 2000, NOW - 2000)
 
 
-def test_a_future_timestamp_is_said_to_hide_what_follows() -> None:
+def test_a_future_timestamp_is_the_reason_that_hides_what_follows() -> None:
     """Behind a record from the future there is no time lag but a reason; before it there is one."""
     log = Log([(0, NOW - HOUR), (1, NOW + 365 * DAY), (2, NOW - 2000), (3, NOW - 1000)], 4)
-    found = look(log, Points(), [0, 1, 2, 3], tolerance=0)
+    found = search_offsets(log, Points(), [0, 1, 2, 3], tolerance=0)
     assert found[0].found == TimestampRange(NOW - HOUR, NOW - HOUR)
     assert [found[offset].found for offset in (1, 2, 3)] == [NoTimeLag.FUTURE] * 3
 
@@ -238,36 +238,36 @@ def test_a_future_timestamp_is_said_to_hide_what_follows() -> None:
 def test_a_clock_slightly_ahead_is_no_future() -> None:
     """A timestamp within the slack counts as now: the lag is 0."""
     log = Log([(0, NOW - HOUR), (1, NOW + SLACK // 2), (2, NOW + SLACK // 2)], 3)
-    found = look(log, Points(), [2], tolerance=0)[2].found
+    found = search_offsets(log, Points(), [2], tolerance=0)[2].found
     assert isinstance(found, TimestampRange) and lag_of(found) == (0, 0)
 
 
 def test_records_without_timestamps_have_none() -> None:
     """Where no record carries a timestamp the reason says so."""
-    assert look(Log([], 10), Points(), [5])[5].found is NoTimeLag.NO_TIMESTAMP
+    assert search_offsets(Log([], 10), Points(), [5])[5].found is NoTimeLag.NO_TIMESTAMP
 
 
 def test_below_the_log_start_the_first_record_counts() -> None:
     """A group whose next records were deleted is as late as the first one that is left."""
     log = rising(1000, 60.0)
     log.delete_before(400)
-    assert look(log, Points(), [10])[10].found == TimestampRange(log.records[0][1], log.records[0][1])
+    assert search_offsets(log, Points(), [10])[10].found == TimestampRange(log.records[0][1], log.records[0][1])
 
 
 def test_compaction_leaves_the_next_newer_record() -> None:
     """Where the records from the committed offset on were compacted away, the next one counts, not the last read."""
     log = Log([(0, NOW - 40 * DAY), (50, NOW - 30 * DAY), (80, NOW - 60_000)], 81)
-    assert look(log, Points(), [51], compacted=True)[51].found == TimestampRange(NOW - 60_000, NOW - 60_000)
+    assert search_offsets(log, Points(), [51], compacted=True)[51].found == TimestampRange(NOW - 60_000, NOW - 60_000)
 
 
 def test_points_are_forgotten_when_offsets_start_over() -> None:
     """A topic made again, or cut back, is searched from nothing: old points are of other records."""
     points = Points()
-    look(rising(1000, 60.0), points, [500])
+    search_offsets(rising(1000, 60.0), points, [500])
     assert len(points) > 0
     points.renew("id", 0, 999)
     assert len(points) == 0
-    look(rising(1000, 60.0), points, [500])
+    search_offsets(rising(1000, 60.0), points, [500])
     points.renew("another", 0, 2000)
     assert len(points) == 0
 
@@ -287,11 +287,11 @@ def test_hundreds_of_groups_on_one_partition_keep_their_points() -> None:
     """Past 64 points each committed offset keeps the two around it, so a second look asks nothing."""
     log, points = rising(20_000, 1.0), Points()
     committed = random.Random(3).sample(range(log.latest), 200)
-    look(log, points, committed)
+    search_offsets(log, points, committed)
     assert POINTS_PER_PARTITION < len(points) <= 4 * len(committed)
-    log.asked = 0
-    look(log, points, committed)
-    assert log.asked == 0
+    log.lookups = 0
+    search_offsets(log, points, committed)
+    assert log.lookups == 0
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -305,8 +305,8 @@ def test_bursts(compacted: bool) -> None:
     log = Log(list(enumerate(times)), len(times))
     counts = []
     for committed in source.sample(range(log.latest), 300):
-        log.asked = 0
-        search = look(log, Points(), [committed], compacted=compacted)[committed]
+        log.lookups = 0
+        search = search_offsets(log, Points(), [committed], compacted=compacted)[committed]
         holds(log, search, committed)
-        counts.append(log.asked)
+        counts.append(log.lookups)
     assert sorted(counts)[150] <= 8 and max(counts) <= 40

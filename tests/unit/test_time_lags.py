@@ -46,7 +46,7 @@ class Times:
     logs: dict[TopicPartition, Log] = field(default_factory=lambda: {A: minutely(), B: minutely()})
     failing: dict[TopicPartition, Answer] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
-    asked: list[TopicPartition] = field(default_factory=list)
+    requests: list[TopicPartition] = field(default_factory=list)
 
     def by_time(
         self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
@@ -54,7 +54,7 @@ class Times:
         assert len(set(wanted)) == len(wanted)
         assert {key for key, _ in wanted} == leaders.keys()
         self.calls.append(len(wanted))
-        self.asked.extend(key for key, _ in wanted)
+        self.requests.extend(key for key, _ in wanted)
         return {(key, seconds): self.failing.get(key) or self._found(key, seconds) for key, seconds in wanted}
 
     def _found(self, key: TopicPartition, seconds: float) -> Answer:
@@ -93,12 +93,12 @@ class Bench:
         """Sweep over these groups, which so many sweeps could not read."""
         positions = Positions.of(groups)
         positions = positions.changed(missed=np.full(len(groups), missed, dtype=np.int32))
-        told = self.lags.measure(positions, self.snapshot(), lambda: len(self.times.calls) >= self.most_calls)
+        measured = self.lags.measure(positions, self.snapshot(), lambda: len(self.times.calls) >= self.most_calls)
         shown = {
             name: replace(groups[name], partitions=partitions)
-            for name, partitions in zip(told.rows.names, told.by_group(), strict=True)
+            for name, partitions in zip(measured.rows.names, measured.by_group(), strict=True)
         }
-        return GroupSweep("prod", self.clock.now(), 0.1, shown, time_lags=outcomes(told.no_time_lag))
+        return GroupSweep("prod", self.clock.now(), 0.1, shown, time_lags=outcomes(measured.no_time_lag))
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def lag(sweep: GroupSweep, key: TopicPartition = A, group: str = "g") -> TimeLag
 
 
 def test_the_age_of_the_first_unread_record(bench: Bench) -> None:
-    """Forty records before the end of a record a minute it is forty minutes, to within the bound told."""
+    """Forty records before the end of a record a minute it is forty minutes, to within the bound that is shown."""
     sweep = bench.measure(g={A: 60})
     assert abs(lag(sweep).seconds - 2400) <= lag(sweep).error_bound <= 60
     assert sweep.time_lags == {"ok": 1}
@@ -148,28 +148,28 @@ def test_groups_share_what_is_found(bench: Bench) -> None:
 def test_an_offset_that_has_not_moved_is_not_asked_for_again(bench: Bench) -> None:
     """A group that stands still costs nothing, and its lag grows with the clock, between sweeps too."""
     first = lag(bench.measure(g={A: 60}))
-    asked = len(bench.times.calls)
+    calls = len(bench.times.calls)
     bench.clock.time += 3600
     second = lag(bench.measure(g={A: 60}))
-    assert len(bench.times.calls) == asked
+    assert len(bench.times.calls) == calls
     assert second.seconds - first.seconds == pytest.approx(3600, abs=1)
     assert (first.stalled, second.stalled) == (False, True)
 
 
 def test_a_group_that_had_nothing_to_read_does_not_stand(bench: Bench) -> None:
-    """Where the first record has just come, the next commit may be under way: its age is told as it was seen."""
+    """Where the first record has just come, the next commit may be under way: its age is shown as it was seen."""
     bench.measure(g={A: GroupPartition(99, lag=0, lost=0)})
     assert not lag(bench.measure(g={A: 99})).stalled
 
 
 def test_a_group_that_could_not_be_read_is_shown_as_it_was(bench: Bench) -> None:
     """What a sweep keeps of an earlier one keeps its time lag, and nothing is asked for it."""
-    kept = {"g": Group(partitions={A: GroupPartition(60, lag=40, lost=0)}, read_at=NOW)}
-    first = bench.measure_groups(kept)
-    asked = len(bench.times.calls)
+    groups = {"g": Group(partitions={A: GroupPartition(60, lag=40, lost=0)}, read_at=NOW)}
+    first = bench.measure_groups(groups)
+    calls = len(bench.times.calls)
     bench.clock.time += 60
     assert bench.measure_groups(first.groups, missed=1).groups == first.groups
-    assert len(bench.times.calls) == asked
+    assert len(bench.times.calls) == calls
 
 
 def test_what_is_unfinished_has_no_value_and_is_gone_on_with(bench: Bench) -> None:
@@ -186,11 +186,11 @@ def test_what_was_asked_for_longest_ago_comes_first(bench: Bench, monkeypatch: p
     """Where the time is not enough for all, no partition waits behind those that have moved again."""
     monkeypatch.setattr("exporter.collectors.time_lags.LOOKUPS_AT_ONCE", 1)
     bench.measure(g={A: 10, B: 10})
-    bench.times.asked.clear()
+    bench.times.requests.clear()
     for committed in (40, 50, 60, 70):
         bench.most_calls = len(bench.times.calls) + 1
         bench.measure(g={A: committed, B: committed})
-    assert bench.times.asked == [A, B, A, B]
+    assert bench.times.requests == [A, B, A, B]
 
 
 def test_a_silent_leader_is_waited_for_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_a_silent_leader_is_waited_for_once(bench: Bench, monkeypatch: pytest.Mo
 
 
 def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
-    """It is asked once, its reason is told, and the others are found."""
+    """It is asked once, its reason is shown, and the others are found."""
     bench.times.failing[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
     sweep = bench.measure(g={A: 60, B: 60})
     assert sweep.groups["g"].partitions[A].no_time_lag is Reason.LEADER_UNREACHABLE
@@ -230,11 +230,11 @@ def test_where_the_end_is_not_known_there_is_no_time_lag(bench: Bench) -> None:
 def test_a_topic_made_again_is_searched_anew(bench: Bench) -> None:
     """Its records are others, though its offsets look alike."""
     bench.measure(g={A: 60})
-    asked = len(bench.times.calls)
+    calls = len(bench.times.calls)
     bench.times.logs[A] = Log([(offset, round(NOW * 1000) - 500) for offset in range(100)], 100)
     bench.table.topic_ids["a"] = "id-2"
     assert lag(bench.measure(g={A: 60})).seconds == pytest.approx(0.5, abs=0.5)
-    assert len(bench.times.calls) > asked
+    assert len(bench.times.calls) > calls
 
 
 def shifted(seconds: float, latest: int = 100) -> Log:
@@ -254,12 +254,12 @@ def test_an_answer_that_contradicts_what_was_proved_costs_every_offset_of_the_pa
     """Also those of groups that stand still: in the same sweep they are searched anew."""
     bench.measure(g={A: 60}, h={A: 50}, i={B: 60})
     bench.times.logs[A] = shifted(3600)
-    asked = len(bench.times.asked)
+    before = len(bench.times.requests)
     sweep = bench.measure(g={A: 60}, h={A: 55}, i={B: 60})
     for group, committed in (("g", 60), ("h", 55)):
         found = lag(sweep, group=group)
         assert found.seconds == pytest.approx((100 - committed) * 60 + 3600, abs=found.error_bound)
-    assert set(bench.times.asked[asked:]) == {A}
+    assert set(bench.times.requests[before:]) == {A}
 
 
 def test_where_the_log_start_moved_what_is_left_counts(bench: Bench) -> None:
@@ -267,17 +267,17 @@ def test_where_the_log_start_moved_what_is_left_counts(bench: Bench) -> None:
     records = minutely().records
     bench.times.logs[A] = Log([(0, round((NOW - 300) * 1000)), *records[1:]], 100)
     assert lag(bench.measure(g={A: 60}, h={B: 60})).seconds == pytest.approx(300, abs=10)
-    asked = len(bench.times.asked)
+    before = len(bench.times.requests)
     bench.table.offsets[A] = (59, 100, None)
     bench.times.logs[A] = Log(records[59:], 100)
     assert lag(bench.measure(g={A: 60}, h={B: 60})).seconds == pytest.approx(2400, abs=60)
-    assert set(bench.times.asked[asked:]) == {A}
+    assert set(bench.times.requests[before:]) == {A}
 
 
 def test_a_topic_that_is_compacted_now_is_searched_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record at the offset may be gone from now on: then the first later one counts."""
     bench.measure(g={A: 60})
-    asked = len(bench.times.asked)
+    before = len(bench.times.requests)
     described = bench.table.described
 
     def compacted() -> Metadata:
@@ -289,7 +289,7 @@ def test_a_topic_that_is_compacted_now_is_searched_anew(bench: Bench, monkeypatc
     records = [record for record in minutely().records if not 58 <= record[0] < 70]
     bench.times.logs[A] = Log(records, 100)
     found = lag(bench.measure(g={A: 60}))
-    assert len(bench.times.asked) > asked
+    assert len(bench.times.requests) > before
     assert found.seconds == pytest.approx(1800, abs=found.error_bound)
 
 
@@ -309,8 +309,8 @@ def series(sweep: GroupSweep, now: float, *, partitions: bool = True) -> dict[st
     shown.update(sweep, ())
     metrics = [metric for metric in GROUP_METRICS if metric.name.startswith("kafka_consumergroup_lag_seconds")]
     lines = [line for line in exposed({"prod": shown}, now, metrics).splitlines() if not line.startswith("#")]
-    told = [line.replace('kafka_cluster="prod",consumergroup="g",', "").rsplit(" ", 1) for line in lines]
-    return {name.removeprefix("kafka_consumergroup_lag_"): float(value) for name, value in told}
+    samples = [line.replace('kafka_cluster="prod",consumergroup="g",', "").rsplit(" ", 1) for line in lines]
+    return {name.removeprefix("kafka_consumergroup_lag_"): float(value) for name, value in samples}
 
 
 def sweep_of(*lags: TimeLag | None) -> GroupSweep:

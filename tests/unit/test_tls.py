@@ -14,7 +14,9 @@ def test_a_slow_listener_without_tls_is_recognised_by_who_has_the_patience() -> 
     """One that has not hung up when the patience ends is not called plain; one that does before then is."""
     hangs_up = Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
-        said = f"ssl://127.0.0.1:{server.getsockname()[1]}/bootstrap: SSL handshake failed: connection closed by peer"
+        message = (
+            f"ssl://127.0.0.1:{server.getsockname()[1]}/bootstrap: SSL handshake failed: connection closed by peer"
+        )
 
         def listen() -> None:
             for _ in range(2):
@@ -24,8 +26,8 @@ def test_a_slow_listener_without_tls_is_recognised_by_who_has_the_patience() -> 
 
         listening = Thread(target=listen)
         listening.start()
-        hasty = tls.fault(said, {}, 0.05)
+        hasty = tls.fault(message, {}, 0.05)
         hangs_up.set()
-        assert tls.fault(said, {}, 60.0).what == NOT_TLS
+        assert tls.fault(message, {}, 60.0).what == NOT_TLS
         listening.join()
     assert hasty.what == "SSL handshake failed: connection closed by peer"

@@ -38,14 +38,14 @@ def test_each_missing_program_is_named_with_the_command_that_installs_it(tmp_pat
         if name != missing:
             (folder / name).write_text("#!/bin/sh\n")
             (folder / name).chmod(0o755)
-    told = subprocess.run(
+    done = subprocess.run(
         ["bash", TESTS.parent / ".ci" / "tools"],
         env={"PATH": str(folder), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout == f"tests need programs that are missing: sudo apt-get install {PACKAGES[missing]}\n"
+    assert done.stdout == f"tests need programs that are missing: sudo apt-get install {PACKAGES[missing]}\n"
 
 
 def test_no_test_runs_another_program() -> None:

@@ -170,7 +170,7 @@ def test_all_rows_of_all_files_tell_what_they_would_one_after_the_other(tmp_path
     times = iter(chance.sample(range(1000), 120))
     rows = []
     for _ in range(120):
-        told: dict[str, Any] = {
+        columns: dict[str, Any] = {
             **{column.name: None for column in fields(Inventory)},
             "cluster": "prod",
             "topic": chance.choice(["orders", "a", "z"]),
@@ -183,7 +183,7 @@ def test_all_rows_of_all_files_tell_what_they_would_one_after_the_other(tmp_path
             "latest_offset": chance.choice([7, 7, 8, None]),
             "deleted": chance.random() < 0.1,
         }
-        rows.append(Inventory(**told))
+        rows.append(Inventory(**columns))
     for table in ("inventory", "coverage"):
         (spool / table).mkdir(parents=True)
     began = datetime.fromtimestamp(MONDAY + 200, UTC).strftime(STAMP)

@@ -46,7 +46,7 @@ class ServiceWithUpkeep:
 
 
 @pytest.fixture
-def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceWithUpkeep]:
+def upkeep_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceWithUpkeep]:
     """A service whose upkeep comes every tenth of a second."""
     monkeypatch.setattr(serving, "UPKEEP_SECONDS", 0.1)
     made = ServiceWithUpkeep(tmp_path)
@@ -56,28 +56,28 @@ def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceW
 
 
 def test_a_spool_that_cannot_be_kept_in_bounds_is_counted_and_shown(
-    looked: ServiceWithUpkeep, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    upkeep_service: ServiceWithUpkeep, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A link to what cannot be looked at: said once, counted each time, gone from the page once over."""
-    assert (looked.failures("spool"), looked.failures("expectations")) == (0, 0)
+    assert (upkeep_service.failures("spool"), upkeep_service.failures("expectations")) == (0, 0)
     stray = tmp_path / "spool" / "windows" / "windows-a.parquet"
     full = tmp_path / "spool" / "windows" / "windows-b.parquet"
     stray.symlink_to("x" * 300)
     full.touch()
     os.truncate(full, 2**21)
-    until(lambda: looked.failures("spool") >= 3, "three rounds that failed")
+    until(lambda: upkeep_service.failures("spool") >= 3, "three rounds that failed")
     problem = f"upkeep of the history, spool: {stray}: File name too long"
-    assert f"Problem: {problem}" in looked.page()
+    assert f"Problem: {problem}" in upkeep_service.page()
     assert caplog.messages.count(problem) == 1
     assert full.exists()
     stray.unlink()
     until(lambda: not full.exists(), "the spool within its bounds")
-    until(lambda: "Problem" not in looked.page(), "the problem over")
-    assert looked.failures("expectations") == 0
+    until(lambda: "Problem" not in upkeep_service.page(), "the problem over")
+    assert upkeep_service.failures("expectations") == 0
 
 
 def test_an_error_in_one_step_leaves_the_other_at_work(
-    looked: ServiceWithUpkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    upkeep_service: ServiceWithUpkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What nobody thought of is said once, by its kind and place alone; it is counted, and the spool kept in bounds."""
     quoted = secrets.token_hex()
@@ -86,28 +86,28 @@ def test_an_error_in_one_step_leaves_the_other_at_work(
         raise RuntimeError(quoted)
 
     monkeypatch.setattr(Expectations, "refresh", failing)
-    until(lambda: looked.failures("expectations") >= 2, "two rounds that failed")
+    until(lambda: upkeep_service.failures("expectations") >= 2, "two rounds that failed")
     full = tmp_path / "spool" / "windows" / "windows-b.parquet"
     full.touch()
     os.truncate(full, 2**21)
     until(lambda: not full.exists(), "the spool within its bounds")
-    [said] = [message for message in caplog.messages if "an internal error" in message]
-    problem, *frames = said.splitlines()
+    [text] = [message for message in caplog.messages if "an internal error" in message]
+    problem, *frames = text.splitlines()
     assert problem.startswith("upkeep of the history, expectations: an internal error (RuntimeError); ")
     assert any(", in failing" in frame for frame in frames)
-    assert f"Problem: {problem}" in looked.page()
-    assert quoted not in looked.page() + caplog.text
-    assert looked.failures("spool") == 0
+    assert f"Problem: {problem}" in upkeep_service.page()
+    assert quoted not in upkeep_service.page() + caplog.text
+    assert upkeep_service.failures("spool") == 0
 
 
 def test_what_a_rollup_publishes_is_read_as_often_as_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever polls more often than the upkeep would come waits no longer for verdicts."""
     monkeypatch.setattr(serving, "UPKEEP_SECONDS", 3600.0)
-    looked = ServiceWithUpkeep(tmp_path, poll_interval="5s")
-    looked.service.start()
+    upkeep_service = ServiceWithUpkeep(tmp_path, poll_interval="5s")
+    upkeep_service.service.start()
     try:
         (tmp_path / "published").mkdir(exist_ok=True)
         (tmp_path / "published" / "current.json").write_text("torn")
-        until(lambda: "current.json" in looked.page(), "the pointer read again")
+        until(lambda: "current.json" in upkeep_service.page(), "the pointer read again")
     finally:
-        looked.service.stop()
+        upkeep_service.service.stop()

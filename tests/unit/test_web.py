@@ -305,14 +305,14 @@ def test_a_page_that_fails_is_a_500_and_the_next_one_works(client: httpx.Client,
 
 def test_a_port_in_use_is_named(server: WebServer, pages: Shown) -> None:
     """Listening on a taken port says which, why, and how to see who holds it."""
-    second = WebServer(server.address, pages)
+    other = WebServer(server.address, pages)
     with pytest.raises(WebError) as caught:
-        second.start()
+        other.start()
     assert str(caught.value) == (
         f"cannot listen on {server.address}: the port is in use. `ss -ltnp 'sport = :{server.port}'` shows by whom; "
         "or set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to another port."
     )
-    second.stop()
+    other.stop()
 
 
 @pytest.mark.parametrize(
@@ -553,8 +553,8 @@ def test_a_scrape_waits_for_no_page(server: WebServer, client: httpx.Client, pag
     """Requests to pages and the API that occupy all workers, and as many as may wait, hold up no scrape."""
     pages.page_gate.clear()
     paths = [b"/", b"/api/v1/clusters"]
-    asked = [b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % paths[number % 2] for number in range(MAX_WAITING)]
-    hanging = [connect(server, each) for each in asked]
+    requests = [b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % paths[number % 2] for number in range(MAX_WAITING)]
+    hanging = [connect(server, each) for each in requests]
     try:
         while client.get("/api/v1/clusters").status_code != 503:
             pass

@@ -295,9 +295,11 @@ def test_guesses_do_not_keep_out_who_was_let_in(folder: Path) -> None:
     slow = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
     with serving(folder, f"basic_auth_users: {{alice: '{slow}'}}") as server:
         assert scrape(server, auth=("alice", PASSWORD)).status_code == 200
-        said: list[int] = []
+        statuses: list[int] = []
         guesses = [
-            threading.Thread(target=lambda n=n: said.append(scrape(server, auth=("alice", f"guess {n}")).status_code))
+            threading.Thread(
+                target=lambda n=n: statuses.append(scrape(server, auth=("alice", f"guess {n}")).status_code)
+            )
             for n in range(60)
         ]
         for guess in guesses:
@@ -306,7 +308,7 @@ def test_guesses_do_not_keep_out_who_was_let_in(folder: Path) -> None:
         for guess in guesses:
             guess.join()
         assert answers == [200] * 10
-        assert set(said) <= {401, 503} and 401 in said
+        assert set(statuses) <= {401, 503} and 401 in statuses
 
 
 def test_headers_are_added_to_every_answer(folder: Path) -> None:
