@@ -18,6 +18,7 @@ from exporter.storage import Location, delete_folder, files_below, make_folder, 
 from spark_rollups.conform import conform
 from spark_rollups.durable import sync_tree, write_whole
 from spark_rollups.schemas import EXPECTATIONS
+from spark_rollups.verdicts import LEARNED
 
 KEPT_SETS = 5
 """So many published sets stay, for whoever is reading one and for a look back."""
@@ -39,7 +40,10 @@ def publish(
     watermark: datetime | None,
     guard: Callable[[], None] = lambda: None,
 ) -> str | None:
-    """Publish the verdict rows of ``as_of``; return the name of their folder. ``guard`` is called before the pointer.
+    """Publish the rows of JUDGED of ``as_of``; return the name of their folder. ``guard`` is called before the pointer.
+
+    They promise what was learned, also where an override decided: the exporter has overrides of its own, and these may
+    end before the next rollup.
 
     Returns None, and changes nothing, where a later ``as_of`` is published already: looking back must
     not take the exporter back. One that is ``ahead`` of the clock is replaced: a wrong clock published it.
@@ -52,7 +56,9 @@ def publish(
     name = _free_name(folder, as_of)
     # In object storage nobody looks into a folder before the pointer names it, and no rename is one step.
     draft = folder / (f".{name}" if isinstance(folder, Path) else name)
-    rows = conform(judged.withColumn("schema_version", F.lit(SCHEMA_VERSION)), EXPECTATIONS, "expectations")
+    learned = {name: F.col(column) for name, column in LEARNED.items()}
+    rows = judged.withColumns({**learned, "schema_version": F.lit(SCHEMA_VERSION)})
+    rows = conform(rows, EXPECTATIONS, "expectations")
     delete_folder(draft)
     rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(spark_uri(draft))
     count = sum(_rows(part.path) for part in files_below(draft, _DATA))

@@ -349,7 +349,10 @@ EXPECTATIONS = StructType(
         VERSION,
     ]
 )
-"""The published file that the exporter reads back. ``weekly_scores`` only explains."""
+"""The published file that the exporter reads back. ``weekly_scores`` only explains.
+
+``rule`` and limits are what was learned, also where an override decided on the verdict.
+"""
 
 
 def optional(schema: StructType) -> StructType:

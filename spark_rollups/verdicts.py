@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, DoubleType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from exporter.domain import Outage, TopicOverride, Verdict
 from exporter.domain.arrays import Flags, Rows
@@ -50,6 +50,13 @@ from spark_rollups.learning import baselines_from
 from spark_rollups.schemas import EXPECTATIONS, optional
 from spark_rollups.schemas import VERDICTS as VERDICT_COLUMNS
 
+LEARNED = {
+    "rule": "learned_rule",
+    "suspect_silence_seconds": "learned_suspect_seconds",
+    "max_silence_seconds": "learned_max_seconds",
+}
+"""Columns of verdicts that an override changes -> those of JUDGED with what was learned, which is published."""
+
 _MORE = [field for field in EXPECTATIONS.fields if field.name not in (*VERDICT_COLUMNS.names, "schema_version")]
 
 JUDGED = optional(
@@ -57,6 +64,9 @@ JUDGED = optional(
         [
             *VERDICT_COLUMNS.fields,
             *_MORE,
+            StructField(LEARNED["rule"], StringType()),
+            StructField(LEARNED["suspect_silence_seconds"], DoubleType()),
+            StructField(LEARNED["max_silence_seconds"], DoubleType()),
             StructField("leader", IntegerType()),
             StructField("promised", BooleanType()),
             StructField("unusual", BooleanType()),
@@ -307,6 +317,9 @@ def _columns(
         "falling": pa.array(list(map(_falling, subjects.falling)), _FALLING_TYPE),
         "replication": pa.nulls(len(subjects), pa.string()),
         "incident": pa.array(found.incident, pa.string()),
+        LEARNED["rule"]: pa.array(found.learned_rule, pa.string()),
+        LEARNED["suspect_silence_seconds"]: numbers(found.learned_suspect_limit),
+        LEARNED["max_silence_seconds"]: numbers(found.learned_limit),
         "leader": subjects.leader,
         "promised": found.promised,
         "unusual": found.unusual,

@@ -83,6 +83,10 @@ class Verdicts:
     """Those of a stream that count."""
     incident: Strings
     """The name of the drop by which each is held."""
+    learned_rule: Strings
+    """As ``rule``, without overrides; so are the limits in seconds, NaN where there is none."""
+    learned_suspect_limit: Floats
+    learned_limit: Floats
 
 
 def judge(
@@ -125,6 +129,9 @@ def judge(
         incident=objects(
             [one.name if held else None for one, held in zip(streams.falling, measured.held & ~decided, strict=True)]
         ),
+        learned_rule=measured.rule,
+        learned_suspect_limit=measured.suspect_limit,
+        learned_limit=measured.limit,
         **columns,
     )
 
@@ -254,7 +261,7 @@ class _Measured:
         columns: dict[str, Any],
         lines: Strings,
     ) -> None:
-        """Replace what was learned by what the configuration sets."""
+        """Put what the configuration sets into ``verdict``, ``columns`` and ``lines``."""
         limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
         overrides = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
         verdict[rows] = overruled_silences(self._silences(rows), overrides, self.as_of).verdict

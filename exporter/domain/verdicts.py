@@ -61,7 +61,7 @@ class Expectation:
     """What the exporter needs to judge a silence live; a row of the published expectations.
 
     ``partition`` None means the topic as the union of its partitions. ``last_advance`` and ``end_offset`` are those
-    known at ``as_of``.
+    known at ``as_of``. An override that was in force then decided on ``verdict`` and ``evidence`` alone.
 
     A limit has one of two forms; without either the verdict is learning. By the wall clock: ``max_silence_seconds`` and
     ``suspect_silence_seconds``. By the stream's own traffic clock: ``profile``, its active slots per hour for each of

@@ -291,6 +291,17 @@ def test_what_the_configuration_says_and_the_history_does_not_is_reported_and_ke
     assert override.records == judged.mirror_at_end["scratch", None].records_7d > 100
 
 
+def test_what_was_learned_of_a_topic_with_an_override_is_published(judged: Judged) -> None:
+    """The exporter has overrides of its own; once this one ends there, the topic is judged by its traffic clock."""
+    shown = judged.mirror_at_end["scratch", None]
+    assert (shown.rule, shown.max_silence_seconds) == ("override", None)
+    published = Expectations(judged.history)
+    assert published.refresh() and published.published is not None
+    promised, free = (published.published.rows["mirror", topic, None] for topic in ("scratch", "legacy"))
+    assert (promised.rule, promised.verdict) == ("traffic-clock", Verdict.RETIRED)
+    assert promised.max_silence_seconds == free.max_silence_seconds
+
+
 def test_alarms_a_week_are_a_rate_by_the_size_of_the_fleet(spark: SparkSession, judged: Judged) -> None:
     """For as many topics as count, two of a thousand are the default; one a week lets the threshold of so few fall."""
     maxima, now = Tables(spark, judged.history).read("maxima"), moment(at(END))

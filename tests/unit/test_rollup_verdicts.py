@@ -13,6 +13,7 @@ import pytest
 
 from exporter.domain import State, TopicOverride, Verdict
 from exporter.domain.baselines import Baselines
+from exporter.domain.detection import judge as judge_one
 from exporter.domain.detection import overruled
 from exporter.domain.overrides import Overrides
 from exporter.domain.rests import Rest
@@ -22,6 +23,7 @@ from exporter.domain.streams import Streams, with_topics
 from exporter.domain.verdicts import VERDICTS
 from spark_rollups.options import JsonOption
 from spark_rollups.overrides import parse
+from tests.unit.promised import by_wall
 
 AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NOW = AS_OF.timestamp()
@@ -177,6 +179,27 @@ def test_a_weekly_run_that_a_holiday_skipped_is_due_a_week_later(
     assert [VERDICTS[code] for code in found.verdict] == [verdict, verdict]
     put_off = 7 * DAY if rested_day == 7 else 0.0
     assert found.expected_by[0] == pytest.approx(last + 12.25 * DAY + put_off)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        TopicOverride("weekly", max_silence_seconds=2 * HOUR),
+        TopicOverride("weekly", muted_until=NOW + 1),
+        TopicOverride("weekly", retired=True),
+    ],
+)
+@pytest.mark.parametrize(("silent_days", "verdict"), [(3.0, Verdict.QUIET), (13.0, Verdict.DEAD)])
+def test_a_topic_is_judged_by_what_was_learned_once_its_override_has_ended(
+    override: TopicOverride, silent_days: float, verdict: Verdict
+) -> None:
+    """A limit, a mute and a retirement leave the limits and the rule of its past as they are."""
+    last = NOW - silent_days * DAY
+    found = judge(streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW, overrides=[override])
+    limits = found.learned_suspect_limit[0], found.learned_limit[0]
+    promised = by_wall(suspect_silence_seconds=limits[0], max_silence_seconds=limits[1], rule=found.learned_rule[0])
+    assert promised.rule == "period" and found.rule[0] == "override"
+    assert judge_one(Silence(last, NOW, known=True), promised, NOW).verdict is verdict
 
 
 def judged(each: Streams, overrides: Sequence[TopicOverride] = ()) -> Verdicts:
