@@ -20,6 +20,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.owners import Owners
 from exporter.domain.subject_facts import of_judged
+from exporter.domain.verdicts import OF_ALL_PARTITIONS
 from exporter.history.published import Expectations, in_force
 from exporter.storage import Location
 
@@ -99,11 +100,12 @@ def _read_status(client: Client, cluster: str | None) -> Status:
     chosen = [] if cluster is None else [("cluster", cluster)]
     alarming = [("verdict", str(verdict)) for verdict in _ALARMING]
     items: list[Mapping[str, Any]] = []
-    seen = set()
-    first, topics = client.all_items("topics", [*chosen, *alarming])
-    for topic in topics:
-        seen.add((topic["cluster"], topic["topic"]))
-        items.append({**topic, "partition": None, "what": topic["verdict"]})
+    of_all = [("verdict", str(verdict)) for verdict in OF_ALL_PARTITIONS]
+    first, topics = client.all_items("topics", [*chosen, *of_all])
+    seen = {(topic["cluster"], topic["topic"]) for topic in topics}
+    items += [
+        {**topic, "partition": None, "what": topic["verdict"]} for topic in topics if topic["verdict"] in _ALARMING
+    ]
     items += [
         {**partition, "readers": None, "what": partition["verdict"]}
         for partition in client.all_items("partitions", [*chosen, *alarming])[1]
@@ -151,11 +153,12 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
         raise StatusError(f"{history}: {why}")
     _require(cluster, published.rows.shared.clusters)
     alarming = [published.rows.row(row) for row in published.rows.of_verdicts(_ALARMING).tolist()]
-    dead_topics = {(row.cluster, row.topic) for row in alarming if row.partition is None}
+    of_all = map(published.rows.row, published.rows.of_verdicts(OF_ALL_PARTITIONS).tolist())
+    seen = {(row.cluster, row.topic) for row in of_all if row.partition is None}
     shown = [
         row
         for row in alarming
-        if cluster in (None, row.cluster) and (row.partition is None or (row.cluster, row.topic) not in dead_topics)
+        if cluster in (None, row.cluster) and (row.partition is None or (row.cluster, row.topic) not in seen)
     ]
     subjects = [
         JudgedSubject(Judgement(Verdict(row.verdict), row.last_advance), row, seen=SubjectNow(published=row.evidence))

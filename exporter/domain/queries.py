@@ -17,7 +17,7 @@ from exporter.domain.readings import State, TopicPartition
 from exporter.domain.subject_facts import SubjectFacts, of_judged
 from exporter.domain.table import STATES, Snapshot
 from exporter.domain.thresholds import PastAlarms
-from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
+from exporter.domain.verdicts import OF_ALL_PARTITIONS, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
 
 GRAVEST = (
     Verdict.DEAD,
@@ -33,7 +33,7 @@ GRAVEST = (
 """Verdicts in the order in which people should look at them."""
 _RANK = np.array([GRAVEST.index(verdict) for verdict in VERDICTS], dtype=np.float64)
 
-_ALARMING = [VERDICT_CODES[verdict] for verdict in (Verdict.DEAD, Verdict.SUSPECT)]
+_OF_ALL = [VERDICT_CODES[verdict] for verdict in OF_ALL_PARTITIONS]
 
 SORTS = ("severity", "name", "silence", "score", "last_record")
 """By what a listing can be sorted; severity: dead first, the longest silent of them first."""
@@ -69,7 +69,7 @@ class Query:
     sort: str = "severity"
     descending: bool = False
     of_living: bool = False
-    """Only partitions of topics that are neither dead nor suspect themselves."""
+    """Only partitions of topics with none of OF_ALL_PARTITIONS."""
     offset: int = 0
     limit: int = 100
 
@@ -103,7 +103,7 @@ def partitions(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
         if query.states:
             passed &= np.isin(table.state_now, [STATES.index(_state(name)) for name in query.states])
         if query.of_living:
-            passed &= ~np.isin(one.assessment.of_topics.verdict, _ALARMING)[table.layout.topic]
+            passed &= ~np.isin(one.assessment.of_topics.verdict, _OF_ALL)[table.layout.topic]
         rows = np.flatnonzero(passed)
         newest = np.where(table.read, table.newest, np.nan)
         found.append((one, rows, _keys(query, one.assessment.of_partitions, newest)[rows]))

@@ -55,6 +55,11 @@ VERDICTS = tuple(Verdict)
 VERDICT_CODES: Mapping[Verdict, int] = {verdict: code for code, verdict in enumerate(VERDICTS)}
 """Verdicts in columns are indices into VERDICTS."""
 
+OF_ALL_PARTITIONS = (Verdict.DEAD, Verdict.SUSPECT, Verdict.RETIRED, Verdict.HELD, Verdict.MUTED)
+"""Partitions of a topic with one of these verdicts need no attention of their own: it has that itself, or needs none.
+
+``TopicLivenessPartitionsDead`` leaves out the same ones, but for ``suspect`` topics, whose partitions may be dead."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expectation:

@@ -15,12 +15,14 @@ import pytest
 import trustme
 
 from exporter.cli import run
+from exporter.domain import TopicPartition
 from exporter.web import WebConfigFile, WebServer
 from exporter.web.api import document
 from tests.plain_http import get
 from tests.unit.promised import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.test_explain_json import scene as fleet
-from tests.unit.test_state import SWEEP, scene
+from tests.unit.test_state import NOW, SWEEP, promise, scene
+from tests.unit.test_state import publish as in_memory
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,43 @@ def test_published_files_are_read_where_no_exporter_is_named(
     lines = capsys.readouterr().out.splitlines()
     assert [row.split()[1:3] for row in lines[3:]] == [["orders", "dead"], ["refunds:3", "suspect"]]
     assert "silent 9 h" in lines[3]
+
+
+@pytest.mark.parametrize("verdict", ["dead", "suspect", "retired", "held", "muted"])
+def test_partitions_of_a_topic_that_is_over_or_withheld_are_not_listed(
+    verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A retired topic is alarmed no more, nor are its partitions, of which each retires by its own limit."""
+    now = time.time()
+    whole = by_wall(topic="orders", partition=None, verdict=verdict, as_of=now)
+    publish(tmp_path, whole, by_wall(topic="orders", partition=0, verdict="dead", as_of=now))
+    alarms = verdict in ("dead", "suspect")
+    assert run(["status", "--history", str(tmp_path), "--format", "json"]) == int(alarms)
+    listed = [(item["topic"], item["partition"]) for item in json.loads(capsys.readouterr().out)["items"]]
+    assert listed == [("orders", None)] * alarms
+
+
+def test_a_running_exporter_lists_no_partition_of_a_retired_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its page lists none either; that of a topic that lives is on both."""
+    monitor, poller, source, _ = scene()
+    source.offsets[TopicPartition("over", 0)] = (0, 40, NOW - 36 * DAY)
+    old = [promise("over", 0, 35 * DAY, NOW - 36 * DAY), promise("over", None, 3 * HOUR, NOW - 36 * DAY)]
+    living = [promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR), promise("orders", None, 3 * HOUR, NOW - 2 * HOUR)]
+    monitor.take_expectations(in_memory(*old, *living), None)
+    poller.poll()
+    running = WebServer("127.0.0.1:0", monitor)
+    running.start()
+    try:
+        url = f"http://{running.address}"
+        kinds = ("topics", "partitions")
+        over = [get(f"{url}/api/v1/{kind}?topic=over", timeout=20).json()["items"][0]["verdict"] for kind in kinds]
+        assert over == ["retired", "dead"]
+        assert run(["status", "--url", url, "--format", "nagios"]) == 2
+        assert "1 dead, 0 suspect, 0 incident, 1 unreadable (orders:1)" in capsys.readouterr().out
+        page = get(url, timeout=20).text.partition('id="partly"')[2]
+        assert "topics/prod/orders" in page and "topics/prod/over" not in page
+    finally:
+        running.stop()
 
 
 def test_a_mass_death_is_no_health(
