@@ -154,13 +154,18 @@ def existing_streams(
     """Return which partitions still exist under their topic's present id, by the newest row that lists each.
 
     ``cluster`` is by row, ``topic_id`` a number for each id, in the order of ids; ``polled`` is when each cluster
-    was last polled.
+    was last polled. A topic that is created again has rows of both ids as of one moment: those that are deleted then do
+    not name the present one.
     """
     known = listed_at >= 0
     newest = np.full(int(topic.max(initial=-1)) + 1, UNKNOWN, np.int64)
     np.maximum.at(newest, topic[known], listed_at[known])
     last = known & (listed_at == newest[topic]) if len(topic) else known
-    present = np.full(len(newest), np.iinfo(np.int64).min, np.int64)
-    np.maximum.at(present, topic[last], topic_id[last])
+    nothing = np.iinfo(np.int64).min
+    present, of_deleted = (np.full(len(newest), nothing, np.int64) for _ in range(2))
+    np.maximum.at(present, topic[last & ~deleted], topic_id[last & ~deleted])
+    np.maximum.at(of_deleted, topic[last], topic_id[last])
+    # Without topic ids some partitions may be deleted, and the others were listed before.
+    present = np.where(present == nothing, of_deleted, present)
     age = np.array([polled.get(name, UNKNOWN) for name in cluster], np.int64) - listed_at
     return np.asarray(known & ~deleted & (topic_id == present[topic]) & (age <= UNLISTED_AFTER_MICROS))
