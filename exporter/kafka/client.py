@@ -293,6 +293,8 @@ class Client:
         """Log an answer to ``request`` that has no Reason, such as an unknown error code; not at every poll."""
         cause = answer.args[0] if isinstance(answer, KafkaException) else answer
         what = f"error {cause.code()} ({cause.str()})" if isinstance(cause, KafkaError) else str(cause)
+        if isinstance(cause, Exception):
+            what = f"{type(cause).__name__}: {what}"
         self._log_once(logging.WARNING, f"{self.bootstrap}: {request}: {self._redact(what)}, counted as {Reason.OTHER}")
 
     def reconnect(self) -> None:

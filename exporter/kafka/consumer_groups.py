@@ -20,6 +20,7 @@ from confluent_kafka.admin import ListConsumerGroupsResult, MemberDescription
 from confluent_kafka.admin._metadata import ClusterMetadata
 
 from exporter.domain.consumer_groups import Committed, Description, GroupList, GroupState
+from exporter.domain.ports import SourceError
 from exporter.domain.readings import GONE, Reason
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
@@ -124,7 +125,10 @@ class GroupReader:
         return True
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
-        """Return state, members and assigned topics of each group, or the reason of a failure."""
+        """Return state, members and assigned topics of each group, or the reason of a failure.
+
+        An answer that cannot be understood is one too. Raises SourceError when no client can be made.
+        """
 
         def start(name: str) -> Future[Any]:
             self.counts[DESCRIBE] += 1
@@ -137,7 +141,8 @@ class GroupReader:
     def committed(self, names: Iterable[str]) -> Committed:
         """Return the committed offsets of groups; no offset is a good answer.
 
-        Deleted topics and topics without the right to DESCRIBE are not included.
+        Deleted topics and topics without the right to DESCRIBE are not included. Raises SourceError when no client can
+        be made.
         """
 
         def start(name: str) -> Future[ConsumerGroupTopicPartitions]:
@@ -163,6 +168,11 @@ class GroupReader:
                     # The client sends no request for a group without a name, which brokers keep for old clients.
                     answers[name] = Reason.INVALID_REQUEST
                     continue
+                except SourceError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - one group costs only itself
+                    answers[name] = self._reason(kind, error)
+                    continue
                 running[name] = future
                 future.add_done_callback(partial(_note_done, done, name))
             if not running:
@@ -182,6 +192,8 @@ class GroupReader:
                 cause = error.args[0]
                 if not isinstance(cause, KafkaError) or cause.code() != KafkaError.GROUP_ID_NOT_FOUND:
                     answers[finished] = self._reason(kind, error)
+            except Exception as error:  # noqa: BLE001 - one group costs only itself
+                answers[finished] = self._reason(kind, error)
             else:
                 if result is not None:
                     answers[finished] = result

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import TopicDescription
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
@@ -254,11 +254,13 @@ class MetadataReader:
                 running.append(self._client.admin.describe_topics(names, request_timeout=self._client.request_timeout))
             silent: Exception | None = None
             for name, future in running.popleft().items():
+                answer: _Described | Exception
                 try:
-                    yield name, _Described.of(future.result(timeout=2 * self._client.request_timeout + 5))
-                except (KafkaException, TimeoutError) as error:
-                    silent = error if _worth_asking_again(error) else silent
-                    yield name, error
+                    answer = _Described.of(future.result(timeout=2 * self._client.request_timeout + 5))
+                except Exception as error:  # noqa: BLE001 - one topic costs only itself
+                    answer = error
+                silent = answer if isinstance(answer, Exception) and _worth_asking_again(answer) else silent
+                yield name, answer
             if silent is not None:
                 yield from ((name, silent) for chunk in chunks for name in chunk)
                 chunks.clear()

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as Raw
 
 from exporter.domain import GroupState, Reason, TopicPartition
 from exporter.domain.consumer_groups import Description
+from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import NOBODYS, OFFSETS_TOPIC, GroupReader
 from tests.committed import by_name
@@ -37,13 +38,15 @@ class Connection:
 
     answers: dict[str, object] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
+    """Groups without a future in the answer to a request."""
     listing: object = None
     leaders: tuple[int, ...] = (1, 2)
     """Of the partitions of __consumer_offsets."""
     topics_requested: list[str | None] = field(default_factory=list)
     """Topics, by name; None for all."""
     reconnected: int = 0
-    unexplained_answers: list[tuple[str, int]] = field(default_factory=list)
+    unexplained_answers: list[tuple[str, int | BaseException]] = field(default_factory=list)
     request_timeout: float = 1.0
     patience: float = 0.2
 
@@ -61,7 +64,8 @@ class Connection:
         self.reconnected += 1
 
     def unexplained(self, request: str, answer: BaseException) -> None:
-        self.unexplained_answers.append((request, answer.args[0].code()))
+        cause = answer.args[0]
+        self.unexplained_answers.append((request, cause.code() if isinstance(cause, KafkaError) else answer))
 
     def topics(self, only: str | None = None) -> object:
         self.topics_requested.append(only)
@@ -73,7 +77,7 @@ class Connection:
         return self._answer(self.listing)
 
     def describe_consumer_groups(self, names: list[str], **_: object) -> dict[str, Future[Any]]:
-        return {name: self._future(name) for name in names}
+        return {name: self._future(name) for name in names if name not in self.left_out}
 
     def list_consumer_group_offsets(
         self, requests: list[ConsumerGroupTopicPartitions], **_: object
@@ -159,6 +163,30 @@ def test_a_group_that_the_client_refuses_to_ask_for_costs_itself() -> None:
     answers = committed(reader_of(Connection({"g": offsets})), "", "g", "")
     assert answers == {"": Reason.INVALID_REQUEST, "g": {TopicPartition("a", 0): 7}}
     assert committed(reader_of(Connection()), "") == {"": Reason.INVALID_REQUEST}
+
+
+def test_a_group_that_fails_as_nobody_foresaw_costs_itself() -> None:
+    """An error that is not librdkafka's, an answer without its parts and a missing one are counted and logged."""
+    error, stable = RuntimeError("unforeseen"), described(ConsumerGroupState.STABLE)
+    connection = Connection({"a": stable, "bad": error, "odd": SimpleNamespace(), "z": stable}, left_out={"gone"})
+    answers = reader_of(connection).describe(["a", "bad", "odd", "gone", "z"])
+    assert {name: answer for name, answer in answers.items() if isinstance(answer, Reason)} == dict.fromkeys(
+        ("bad", "odd", "gone"), Reason.OTHER
+    )
+    assert sum(isinstance(answer, Description) for answer in answers.values()) == 2
+    logged = [each for request, each in connection.unexplained_answers if request == "consumer groups, request describe"]
+    assert error in logged and len(logged) == 3
+
+
+def test_a_client_that_cannot_be_made_costs_the_sweep() -> None:
+    """No group is counted by a reason of its own: the caller gets the error, which says what to do."""
+
+    class Refused(Connection):
+        def describe_consumer_groups(self, *_: object, **__: object) -> dict[str, Future[Any]]:
+            raise SourceError(Reason.AUTHENTICATION_FAILED, "secret")
+
+    with pytest.raises(SourceError, match="secret"):
+        reader_of(Refused()).describe(["a", "b"])
 
 
 def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:

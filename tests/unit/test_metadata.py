@@ -28,6 +28,8 @@ class Cluster:
         self.names = [f"t{number:05}" for number in range(CALLS * TOPICS_PER_CALL)]
         self.hanging = hanging
         self.calls: list[int] = []
+        self.answers: dict[str, object] = {}
+        self.logged: list[BaseException] = []
         self.request_timeout = 10.0
         self.admin = self
         self._named = 1
@@ -45,11 +47,23 @@ class Cluster:
         """A call to the broker that was named last."""
         self.calls.append(self._named)
         self.described += cast("Any", topics).topic_names
-        return {name: self._future(name) for name in cast("Any", topics).topic_names}
+        found = {name: self._future(name) for name in cast("Any", topics).topic_names}
+        for name in found.keys() & self.answers.keys():
+            found[name] = Future()
+            answer = self.answers[name]
+            if isinstance(answer, Exception):
+                found[name].set_exception(answer)
+            else:
+                found[name].set_result(answer)
+        return found
 
     def describe_configs(self, resources: Sequence[Any], **_: Any) -> Mapping[Any, Future[Any]]:
         """Settings nobody waits for."""
         return {resource: self._future(resource.name) for resource in resources}
+
+    def unexplained(self, _: str, answer: BaseException) -> None:
+        """The log gets an answer without a reason."""
+        self.logged.append(answer)
 
     def _future(self, name: str) -> Future[Any]:
         future: Future[Any] = Future()
@@ -75,6 +89,21 @@ def test_a_broker_that_hangs_is_waited_for_once(hanging: list[int]) -> None:
     else:
         assert cluster.calls == [1] * IN_FLIGHT + [2] * IN_FLIGHT
         assert metadata.unidentified == dict.fromkeys(cluster.names, Reason.TIMED_OUT)
+
+
+def test_a_topic_that_fails_as_nobody_foresaw_costs_itself() -> None:
+    """An error that is not librdkafka's and an answer without its parts: all other topics have their ids."""
+    cluster = Cluster(hanging=[])
+    bad, odd, *good = cluster.names = cluster.names[: 2 * TOPICS_PER_CALL]
+    error = RuntimeError("unforeseen")
+    cluster.answers = {bad: error, odd: SimpleNamespace()}
+    reader = MetadataReader(
+        cast("Client", cluster), Scope(), ManualClock(), config_refresh=3600.0, calls_in_flight=IN_FLIGHT
+    )
+    metadata = reader.read()
+    assert metadata.unidentified == {bad: Reason.OTHER, odd: Reason.OTHER}
+    assert {name: metadata.topics[name].topic_id for name in good} == {name: f"id of {name}" for name in good}
+    assert cluster.logged[0] is error and len(cluster.logged) == 2
 
 
 def test_a_call_asks_for_few_partitions() -> None:
