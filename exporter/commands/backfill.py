@@ -101,7 +101,7 @@ class _Cluster:
         self._started = clock.monotonic()
 
     def fill(self, *, again: bool) -> bool:
-        """Backfill the cluster, and return whether nothing failed. Raises HistoryError."""
+        """Backfill the cluster, and return whether it has partitions and nothing failed. Raises HistoryError."""
         wanted = self._settings.backfill
         request = Request(
             cluster=self._name,
@@ -144,7 +144,7 @@ class _Cluster:
             finally:
                 source.close()
         self._conclude(result)
-        return not result.failed
+        return result.partitions > 0 and not result.failed
 
     def _say_resumable(self, what: str) -> None:
         self._screen.say(f"{what}; the next backfill continues from the checkpoint")
@@ -169,6 +169,12 @@ class _Cluster:
                 f"{self._name}: {plural(len(keys), 'partition')} could not be read: {reason} ({named}); "
                 "the next backfill tries them again"
             )
+        if not result.partitions:
+            self._screen.say(
+                f"Error: cluster {self._name}: nothing to backfill: the configured topics (topics.include, "
+                "topics.exclude) match no visible topic; check these, and that the principal has DESCRIBE on the topics"
+            )
+            return
         if result.already_written == result.partitions:
             self._screen.say(
                 f"{self._name}: finished, nothing was missing: {plural(result.partitions, 'partition')} backfilled "

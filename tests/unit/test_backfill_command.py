@@ -5,8 +5,15 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
-from exporter.commands.backfill import Screen
+import pytest
+
+from exporter.commands.backfill import Screen, backfill
+from exporter.domain import TopicPartition
+from exporter.domain.exit_codes import ExitCode
+from exporter.settings import Settings
+from tests.unit.past_logs import Log, Logs
 
 
 @dataclass
@@ -46,3 +53,30 @@ def test_a_log_gets_progress_every_half_minute_only() -> None:
         screen.show(f"{second} of 65")
     screen.say("finished")
     assert out.getvalue() == "30 of 65\n60 of 65\nfinished\n"
+
+
+class Source(Logs):
+    """A source of past records that is closed once it was read."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(("topics", "code"), [((), ExitCode.FOUND), (("orders",), ExitCode.DONE)])
+def test_a_cluster_without_a_visible_topic_is_not_finished(
+    topics: tuple[str, ...], code: ExitCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names what may be wrong and ends with 1; a topic without a record is history enough for 0."""
+    source = Source({TopicPartition(topic, 0): Log([]) for topic in topics})
+    monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: source)
+    cluster = {"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}
+    out = io.StringIO()
+    assert (
+        backfill(Settings.model_validate({"clusters": [cluster], "history": {"folder": tmp_path}}), None, out) == code
+    )
+    nothing = (
+        "Error: cluster prod: nothing to backfill: the configured topics (topics.include, topics.exclude) match no "
+        "visible topic; check these, and that the principal has DESCRIBE on the topics\n"
+    )
+    assert (out.getvalue() == nothing) == (not topics)
+    assert ("finished" in out.getvalue()) == bool(topics)
