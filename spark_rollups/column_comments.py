@@ -173,7 +173,7 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "partitions": "Partitions of the topic",
         "partitions_live": "Those of them that are live or quiet",
         "records_7d": "Records of the seven days before as_of",
-        "dead_since": "When the silence passed its limit; null: it did not",
+        "dead_since": "When the silence passed its limit; null: it did not, or that is not known",
         "deletion_candidate": "It may be deleted: dead for long, without readers and copies; null: not known",
         "rule": "What it was judged by",
         "incident": "Name of the incident that holds it; null: none",

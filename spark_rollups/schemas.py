@@ -306,9 +306,9 @@ VERDICTS = StructType(
 
 ``partitions`` and ``partitions_live`` speak of the whole topic on every row; a partition counts as
 live when its verdict is ``live`` or ``quiet``. It is silent since ``last_advance``, and
-``dead_since`` is when the silence passed its limit. ``incident`` names the one by which it is held; all of its topics
-have the same, and ``evidence`` says which they are. ``deletion_candidate`` is set for topics whose readers are known
-(``spark_rollups.relations``).
+``dead_since`` is when the silence passed its limit, null where no advance is known. ``incident`` names the one by which
+it is held; all of its topics have the same, and ``evidence`` says which they are. ``deletion_candidate`` is set for
+topics whose readers are known (``spark_rollups.relations``).
 """
 
 EXPECTATIONS = StructType(

@@ -222,7 +222,10 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     since = values_of("unreadable_since", seconds, np.nan)
     with np.errstate(invalid="ignore"):
         unread = ~np.isnan(since) & ~(since < until)
-    end = values_of("end_offset", floats, np.nan)
+    end, latest = values_of("end_offset", floats, np.nan), values_of("latest_offset", floats, np.nan)
+    end = np.where(np.isnan(end), latest, end)
+    first_poll, first_end = values_of("polled_from", seconds, np.nan), values_of("polled_offset", floats, np.nan)
+    unchanged = (end == first_end) & (np.isnan(latest) | (latest == first_end)) & (first_poll <= until)
     state = values_of("state", texts, None)
     cluster, name = texts(keys["cluster"]), texts(keys["topic"])
     resting = np.empty(len(chosen), object)
@@ -242,9 +245,10 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         observed_until=until,
         unreadable_since=np.where(unread, since, np.nan),
         last_advance=last,
+        unchanged_since=np.where(unchanged, first_poll, np.nan),
         known_since=values_of("known_since", seconds, np.nan),
         known_slots=values_of("known_slots", integers, 0),
-        end_offset=np.where(np.isnan(end), values_of("latest_offset", floats, np.nan), end),
+        end_offset=end,
         records_7d=np.maximum(values_of("records_7d", integers, 0), 0),
         rests=resting,
         falling=falling,

@@ -97,6 +97,11 @@ def silence(row: EvidenceFacts) -> str | None:
     return f"silent {duration(row.silence_seconds)} (since {since})"
 
 
+def at_least_since(first_poll: float) -> str:
+    """Return since when a stream is silent at least (Unix seconds), where its last advance was not seen."""
+    return f"silent at least since {moment(first_poll)}, when it was first polled"
+
+
 def _rested(row: EvidenceFacts) -> str | None:
     """On which days of the silence the stream rested."""
     since = math.inf if row.last_advance is None else row.last_advance

@@ -12,7 +12,7 @@ import numpy as np
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import GOOD_SHARE
 from exporter.domain.drops import OngoingDrop
-from exporter.domain.evidence import EvidenceFacts, evidence, overridden, silence
+from exporter.domain.evidence import EvidenceFacts, at_least_since, evidence, overridden, silence
 from exporter.domain.expectations import ExpectationSet, JudgedSilences
 from exporter.domain.formatting import moment, plural
 from exporter.domain.incidents import Incident
@@ -193,7 +193,7 @@ def _unseen(seen: SubjectNow) -> str | None:
     if not silence.advanced:
         return None if seen.state in (State.NEVER_WRITTEN, State.EMPTY) else "no advance was ever seen"
     if silence.not_before is None:
-        return f"silent at least since {moment(silence.since)}, when it was first polled"
+        return at_least_since(silence.since)
     between = f"{moment(silence.not_before)} and {moment(silence.since)}"
     return f"it advanced between {between} while nobody looked; silent at least since then"
 

@@ -274,15 +274,28 @@ class _Measured:
             columns[name] = columns[name].copy()
             columns[name][rows] = value
         for row in rows.tolist():
-            lines[row] = evidence.overridden(self._line(row, VERDICTS[verdict[row]], 0, 0, 0), override)
+            line = evidence.overridden(self._line(row, VERDICTS[verdict[row]], 0, 0, 0), override)
+            lines[row] = "; ".join(clause for clause in (self._unseen(row, VERDICTS[verdict[row]]), line) if clause)
+
+    def _unseen(self, row: int, verdict: Verdict) -> str | None:
+        """What is known of a last advance that nobody saw."""
+        if not np.isnan(self.streams.last_advance[row]):
+            return None
+        since = self.streams.unchanged_since[row]
+        if not np.isnan(since):
+            return evidence.at_least_since(since)
+        return "learning: since when it is silent is not known" if verdict is Verdict.LEARNING else None
 
     def _silences(self, rows: Rows) -> Silences:
-        known = self.known[rows]
-        since = np.where(known, self.streams.last_advance[rows], 0.0)
+        """Return silences from the last advance on, or else, as the exporter does, from an unchanged end offset on."""
+        known, observed = self.known[rows], self.streams.observed_until[rows]
+        last, unchanged = self.streams.last_advance[rows], self.streams.unchanged_since[rows]
+        there = known | (np.isnan(last) & ~np.isnan(unchanged) & ~np.isnan(observed))
+        since = np.where(there, np.where(known, last, unchanged), 0.0)
+        until = np.where(there, np.maximum(since, observed), 0.0)
         nothing = np.zeros(len(rows), np.bool_)
         none = np.zeros(len(rows), np.int64)
-        until = np.where(known, since + np.where(known, self.silence[rows], 0.0), 0.0)
-        return Silences(known, since, until, known, known, nothing, none, none, np.full(len(rows), np.nan))
+        return Silences(there, since, until, known, known, nothing, none, none, np.full(len(rows), np.nan))
 
     def lines(
         self, verdict: NDArray[np.int8], partitions: Integers, live: Integers, learning: Integers

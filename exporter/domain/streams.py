@@ -40,6 +40,8 @@ class Streams(ColumnSet):
     observed_until: Floats
     unreadable_since: Floats
     last_advance: Floats
+    unchanged_since: Floats
+    """The first poll that saw the present end offset, where no later advance can be: only a limit of the silence."""
     known_since: Floats
     known_slots: Integers
     end_offset: Floats
@@ -90,6 +92,7 @@ def with_topics(partitions: Streams, topics: Streams) -> Streams:
         np.minimum.reduceat(mine.observed_until, at),
         np.where(unreadable, since, np.nan),
         topics.last_advance,
+        np.maximum.reduceat(mine.unchanged_since, at),
         topics.known_since,
         topics.known_slots,
         np.add.reduceat(mine.end_offset, at),

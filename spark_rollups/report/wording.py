@@ -108,19 +108,27 @@ def in_plain_words(finding: Finding) -> str:
     if finding.state == State.UNREADABLE:
         unread = f"The last poll could not read it ({finding.reason or 'no reason given'}). "
     if finding.last_advance is None:
-        return f"{unread}No record was ever seen being written."
+        return " ".join(
+            part for part in (f"{unread}No record was ever seen being written.", _configured(finding)) if part
+        )
     if finding.silence_seconds is None:
         return f"{unread}How long it is silent is not known."
     sentence = f"{unread}Nothing was written for {duration(finding.silence_seconds)}."
     if finding.revival is not None and finding.verdict not in SILENT:
         return f"It was dead, and is written again, last {formatting.ago(finding.silence_seconds)}."
     if finding.rule == OVERRIDE:
-        limit = finding.max_silence_seconds
-        rule = "decides its verdict" if limit is None else f"allows {duration(limit)}"
-        return f"{sentence} The configuration {rule}."
+        return f"{sentence} {_configured(finding)}"
     if finding.rule == SCHEDULE:
         return f"{sentence} A run that its schedule has due did not come." if finding.verdict in _NOT_COME else sentence
     return " ".join(part for part in (sentence, _before(finding, finding.last_advance), _missed(finding)) if part)
+
+
+def _configured(finding: Finding) -> str:
+    """Return what the configuration says of it; nothing where that has no override."""
+    if finding.rule != OVERRIDE:
+        return ""
+    limit = finding.max_silence_seconds
+    return f"The configuration {'decides its verdict' if limit is None else f'allows {duration(limit)}'}."
 
 
 def _before(finding: Finding, last_advance: datetime) -> str:

@@ -110,6 +110,20 @@ VERDICTS = st.sampled_from([v.value for v in Verdict])
 STATES = st.sampled_from(["observed", "empty", "never-written", "unreadable"])
 
 
+def test_a_death_of_which_no_moment_is_known_is_reported() -> None:
+    """A limit of the configuration, counted from the first poll: new if it was not dead a week ago, and no date."""
+    known = finding(None, "dead")
+    unknown = replace(
+        known, last_advance=None, silence_seconds=None, expected_by=None, silence_score=None, rule="override"
+    )
+    report = build_report(facts(judged(unknown, partitions=1)))
+    assert places(report) == {"newly-dead": [("topic", ())]}
+    assert plain(report)
+    assert "dead since unknown" in to_markdown(report)
+    words = "No record was ever seen being written. The configuration allows 7 h."
+    assert words in to_markdown(report) and words in to_html(report)
+
+
 @given(VERDICTS, STATES, st.lists(st.tuples(VERDICTS, STATES, st.booleans()), min_size=1, max_size=6))
 def test_every_row_that_is_neither_live_nor_quiet_stands_in_exactly_one_section(
     topic: str, topic_state: str, rows: list[tuple[str, str, bool]]

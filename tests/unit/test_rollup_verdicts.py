@@ -98,6 +98,7 @@ def streams(
         observed_until=np.array(until, np.float64),
         unreadable_since=np.full(count, np.nan),
         last_advance=advance,
+        unchanged_since=np.full(count, np.nan),
         known_since=advance - 5 * DAY,
         known_slots=np.full(count, 7, np.int64),
         end_offset=np.full(count, 9.0),
@@ -255,6 +256,49 @@ def test_the_evidence_says_that_it_is_the_configuration(rows: tuple[Streams, Ver
     assert evidence["x-test"] == f"{silent}muted until Mon 2026-03-02 12:00 UTC, as the configuration says of .*-test"
     assert evidence["Legacy"] == f"{silent}retired, as the configuration says of (?i)LEGACY[a-z_.-]{{0,9}}"
     assert "configuration" not in evidence["free"]
+
+
+@pytest.mark.parametrize(
+    ("polled_hours", "unseen_hours", "verdict"),
+    [
+        (1.4, 0.0, Verdict.LEARNING),
+        (1.6, 0.0, Verdict.SUSPECT),
+        (2.5, 0.0, Verdict.DEAD),
+        (40 * 24, 0.0, Verdict.RETIRED),
+        (1.7, 1.6, Verdict.HELD),
+    ],
+)
+def test_a_limit_counts_from_the_first_poll_where_no_advance_is_known(
+    polled_hours: float, unseen_hours: float, verdict: Verdict
+) -> None:
+    """As the exporter does, which promises no time of death then: the silence may be longer."""
+    since, until = NOW - polled_hours * HOUR, NOW - unseen_hours * HOUR
+    each = streams([("prod", "billing.eu")], [0], [np.nan], [until])
+    found = judged(replace(each, unchanged_since=np.full(2, since)), OVERRIDES)
+    live = overruled(Silence(since, until, known=False), OVERRIDES[0], NOW)
+    assert [VERDICTS[code] for code in found.verdict] == [live.verdict] * 2 == [verdict] * 2
+    assert live.expected_by is None and np.isnan(found.expected_by).all() and np.isnan(found.silence).all()
+    assert found.evidence[0].endswith(
+        r", when it was first polled; dead past 2 h, as the configuration says of billing\..*"
+    )
+
+
+def test_a_limit_without_an_advance_or_a_first_poll_says_what_is_not_known() -> None:
+    """The verdict is not the configuration's, and the line begins with the reason."""
+    found = judged(streams([("prod", "billing.eu")], [0], [np.nan], [NOW]), OVERRIDES)
+    assert {VERDICTS[code] for code in found.verdict} == {Verdict.LEARNING}
+    said = "learning: since when it is silent is not known; dead past 2 h, as the configuration says of"
+    assert all(line.startswith(said) for line in found.evidence)
+
+
+def test_a_topic_is_silent_at_least_since_the_last_first_poll_of_its_partitions() -> None:
+    """Where that is not known of one, nothing is proved of the topic."""
+    names = [("prod", name) for name in ("both", "both", "one", "one")]
+    each = streams(names, [0, 1, 0, 1], [np.nan] * 4, [NOW] * 4)
+    partitions = each[~each.whole]
+    partitions = replace(partitions, unchanged_since=np.array([NOW - 9 * HOUR, NOW - HOUR, NOW - HOUR, np.nan]))
+    topics = with_topics(partitions, each[each.whole])
+    assert topics.unchanged_since[topics.whole].tolist() == pytest.approx([NOW - HOUR, np.nan], nan_ok=True)
 
 
 def test_the_living_are_counted_after_the_overrides(rows: tuple[Streams, Verdicts]) -> None:

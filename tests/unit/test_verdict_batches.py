@@ -1,0 +1,61 @@
+"""Streams of the tables as a worker of the rollup judges them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from exporter.domain import TopicOverride, Verdict
+from exporter.domain.calibration import DEFAULT_THRESHOLDS
+from exporter.domain.rests import Rests
+from spark_rollups.folding import STREAMS_NOW
+from spark_rollups.frames import arrow_schema
+from spark_rollups.schemas import BASELINES
+from spark_rollups.verdicts import JUDGED, Rule, judge_batch
+
+AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
+POLLED = AS_OF - timedelta(hours=3)
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "latest_offset", "polled_from", "verdict"),
+    [
+        (40, 40, POLLED, Verdict.DEAD),
+        (None, 40, POLLED, Verdict.DEAD),
+        (41, 40, POLLED, Verdict.LEARNING),
+        (40, 41, POLLED, Verdict.LEARNING),
+        (40, 40, None, Verdict.LEARNING),
+        (40, 40, AS_OF + timedelta(hours=1), Verdict.LEARNING),
+    ],
+)
+def test_an_end_offset_that_is_still_that_of_the_first_poll_proves_a_silence(
+    end_offset: int | None, latest_offset: int, polled_from: datetime | None, verdict: Verdict
+) -> None:
+    """Nothing is proved by another end offset, without a poll, or by one after the moment that is judged."""
+    key = {"cluster": "prod", "topic": "idle", "topic_id": "id", "partition": 0}
+    known = {
+        **key,
+        "known_slots": 0,
+        "end_offset": end_offset,
+        "latest_offset": latest_offset,
+        "polled_from": polled_from,
+        "polled_offset": 40,
+        "listed_at": POLLED,
+        "deleted": False,
+        "state": "observed",
+        "observed_until": AS_OF,
+        "records_7d": 0,
+    }
+    rule = Rule(
+        AS_OF.timestamp(),
+        DEFAULT_THRESHOLDS,
+        (TopicOverride("idle", max_silence_seconds=7200.0),),
+        {"prod": round(AS_OF.timestamp() * 1e6)},
+        Rests((), (), 0),
+    )
+    streams = pa.Table.from_pylist([known], arrow_schema(STREAMS_NOW))
+    found = judge_batch(streams, arrow_schema(BASELINES).empty_table(), rule=rule, schema=arrow_schema(JUDGED))
+    assert found.column("verdict").to_pylist() == [verdict, verdict], "the partition and its topic"
+    assert found.column("last_advance").to_pylist() == [None, None]
