@@ -174,7 +174,8 @@ def test_a_group_that_fails_as_nobody_foresaw_costs_itself() -> None:
         ("bad", "odd", "gone"), Reason.OTHER
     )
     assert sum(isinstance(answer, Description) for answer in answers.values()) == 2
-    logged = [each for request, each in connection.unexplained_answers if request == "consumer groups, request describe"]
+    requests = connection.unexplained_answers
+    logged = [answer for request, answer in requests if request == "consumer groups, request describe"]
     assert error in logged and len(logged) == 3
 
 
