@@ -49,9 +49,11 @@ WORKDIR /var/lib/topic-liveness
 VOLUME /var/lib/topic-liveness
 EXPOSE 9797
 STOPSIGNAL SIGTERM
-# As it serves by default; with TLS, another port or a job use `--no-healthcheck`, or one of your own.
+# As it serves by default; with TLS, another port or a job use `--no-healthcheck`, or one of your own. Through no proxy:
+# Docker sets http_proxy in every container where its client has one.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=5m --retries=3 \
-  CMD ["python", "-P", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:9797/-/healthy', timeout=4)"]
+  CMD ["python", "-P", "-c", "import urllib.request as u; \
+u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:9797/-/healthy', timeout=4)"]
 ENTRYPOINT ["topic-liveness"]
 CMD ["serve", "--config", "/etc/topic-liveness/config.yaml"]
 COPY LICENSE /opt/topic-liveness/

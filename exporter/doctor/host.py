@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from exporter.commands.spark_job import SPARK
 from exporter.demo.jars import DemoError, java
@@ -22,12 +24,13 @@ from exporter.history import finished_files
 from exporter.history.published import Expectations
 from exporter.settings import Settings
 from exporter.storage import Location, ObjectPath, Stored
-from exporter.web import WebError, bind
+from exporter.web import REALM, WebConfig, WebConfigError, WebConfigFile, WebError, bind
 
 BEHIND_SECONDS = 2 * 86400.0
 """Where rollups run daily and one was missed, no waiting file is older than this."""
 
 _NEARLY_FULL = 0.8
+_ANSWER_SECONDS = 3.0
 
 
 def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
@@ -131,16 +134,29 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
 
 
 def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
-    """Check that web.listen can be bound, or that an exporter listens there."""
-    check, listen = "web port", settings.web.listen
+    """Check that web.listen can be bound, or that an exporter listens there; and that web.config_file can be used."""
+    check, listen, costs = "web port", settings.web.listen, "`serve` does not start (exit code 2)"
+    try:
+        config = WebConfigFile(settings.web.config_file).current()
+    except WebConfigError as error:
+        fix = "correct it: docs/security.md shows what such a file holds"
+        yield Finding(check, Severity.ERROR, f"web.config_file: {error}", costs, fix)
+        return
     try:
         bind(listen).close()
     except WebError as error:
-        if _exporter_at(listen):
+        ours = _exporter_at(listen, config)
+        if ours:
             yield Finding(check, Severity.OK, f"an exporter is serving on {listen}")
             return
         what, _, fix = str(error).partition(". ")
-        yield Finding(check, Severity.ERROR, what.rstrip("."), "`serve` does not start (exit code 2)", fix or None)
+        what = what.rstrip(".")
+        if ours is None:
+            what += ", and whether by an exporter is not known: clients need a certificate (client_auth_type)"
+            costs = "none where it is an exporter; else `serve` does not start (exit code 2)"
+            yield Finding(check, Severity.NOTE, what, costs, fix or None)
+        else:
+            yield Finding(check, Severity.ERROR, what, costs, fix or None)
     else:
         yield Finding(check, Severity.OK, f"{listen} is free")
 
@@ -197,11 +213,32 @@ def _usable(place: Path) -> bool:
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
-def _exporter_at(listen: str) -> bool:
+def _exporter_at(listen: str, config: WebConfig) -> bool | None:
+    """Return whether an exporter answers there, None where it cannot be told without a client's certificate."""
     host, _, port = listen.rpartition(":")
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - compared with
+    host = host.strip("[]")
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared with
+    # http.client goes through no proxy, whatever the environment says: this asks about a port of this host.
     try:
-        with urlopen(f"http://{host}:{port}/-/healthy", timeout=3) as answer:
-            return bool(answer.read(100) == b"healthy\n")
-    except (URLError, OSError, ValueError):
-        return False
+        if config.tls is None:
+            connection = HTTPConnection(host, int(port), timeout=_ANSWER_SECONDS)
+        else:
+            connection = HTTPSConnection(host, int(port), timeout=_ANSWER_SECONDS, context=_any_tls())
+        with closing(connection):
+            connection.request("GET", "/-/healthy")
+            answer = connection.getresponse()
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", "")
+            return answer.status == HTTPStatus.OK and answer.read(100) == b"healthy\n"
+    except (OSError, HTTPException, ValueError, OverflowError):
+        asked_for_ours = config.tls is not None and config.tls.verify_mode is ssl.CERT_REQUIRED
+        return None if asked_for_ours else False
+
+
+def _any_tls() -> ssl.SSLContext:
+    """Return a context for whatever the exporter may be set to. It sends no secret, so it verifies nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    return context

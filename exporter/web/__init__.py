@@ -4,8 +4,10 @@ from exporter.web.config_file import WebConfig, WebConfigError, WebConfigFile
 from exporter.web.pages import Pages
 from exporter.web.server import WebError, WebServer, bind
 from exporter.web.status import ClusterStatus, Status
+from exporter.web.users import REALM
 
 __all__ = [
+    "REALM",
     "ClusterStatus",
     "Pages",
     "Status",

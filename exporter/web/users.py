@@ -17,6 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from exporter.web.config_file import WebConfig
 
+REALM = "topic-liveness"
+"""What passwords are asked for, in every refusal: it tells an exporter from other servers."""
+
 MAX_REMEMBERED = 100
 """Passwords whose hash is known already; a hash takes a tenth of a second."""
 
@@ -27,7 +30,7 @@ _NOBODY = "$2b$10$abcdefghijklmnopqrstuuHJ1BMmzGnSGr5HRm1pzWsW9vjEaXBSG"
 """What an unknown user's password is compared with, so that the time of an answer does not show which users exist."""
 
 _REFUSED = PlainTextResponse(
-    "Unauthorized\n", 401, headers={"WWW-Authenticate": 'Basic realm="topic-liveness", charset="UTF-8"'}
+    "Unauthorized\n", 401, headers={"WWW-Authenticate": f'Basic realm="{REALM}", charset="UTF-8"'}
 )
 _BUSY = PlainTextResponse("busy: too many passwords are being checked\n", 503)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from exporter.settings.schema import WebSettings
+from tests.answers import answering
 
 ROOT = Path(__file__).parents[2]
 HASHES = re.compile(r"^([a-z0-9._-]+==[^ ]+) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
@@ -114,6 +117,17 @@ def test_the_image_shows_the_port_that_is_served() -> None:
     [check] = of("HEALTHCHECK")
     assert '"-P"' in check, "without it a module in the volume would run"
     assert f"http://127.0.0.1:{port}/-/healthy" in check and "--start-period=5m" in check
+
+
+def test_the_health_check_asks_through_no_proxy() -> None:
+    """A container has the proxies of Docker's client in its environment, and none of them knows its 127.0.0.1."""
+    [check] = of("HEALTHCHECK")
+    _, *arguments = json.loads(check.partition("CMD ")[2])
+    with answering(200, b"healthy\n") as (address, seen):
+        asked = [argument.replace("http://127.0.0.1:9797", address) for argument in arguments]
+        proxied = {**os.environ, "http_proxy": "http://127.0.0.1:1", "no_proxy": ""}
+        subprocess.run([sys.executable, *asked], env=proxied, check=True, timeout=60)
+    assert [path for path, _ in seen] == ["/-/healthy"]
 
 
 def test_all_stages_start_from_the_same_base() -> None:

@@ -8,11 +8,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import trustme
 
 from exporter.cli import run
 from exporter.clock import SystemClock
@@ -25,12 +27,14 @@ from exporter.domain import Activity, Reading, Reason, Snapshot, State, TopicPar
 from exporter.factory import make_monitor
 from exporter.history.published import Expectations
 from exporter.settings import Override, Settings, load_settings
-from exporter.web import WebServer
+from exporter.web import WebConfigFile, WebServer
 from tests.answers import answering
 from tests.snapshots import snapshot_of
 from tests.unit.promised import DAY, by_wall, publish
 
 NOW = 1_772_539_200.0
+BCRYPT = "$2b$04$" + 53 * "a"
+"""The hash of a password that nobody knows."""
 
 
 class At:
@@ -174,16 +178,96 @@ def test_a_web_port_in_use_is_an_error(tmp_path: Path) -> None:
     assert found.severity is Severity.OK
 
 
-def test_a_web_port_in_use_by_the_exporter_is_ok(tmp_path: Path) -> None:
-    """The exporter is usually running when somebody calls `doctor`."""
-    given = settings(tmp_path)
-    server = WebServer("127.0.0.1:0", make_monitor(given, SystemClock(), Expectations(tmp_path)))
+TLS = "tls_server_config: {cert_file: server.pem, key_file: server.pem"
+"""The begin of a web configuration with TLS."""
+
+
+@contextmanager
+def serving(folder: Path, web: str = "") -> Iterator[Settings]:
+    """An exporter with this web configuration; yields the settings that it has."""
+    trustme.CA().issue_cert("exporter.example.org").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    trustme.CA().cert_pem.write_to_path(folder / "ca.pem")
+    (folder / "web.yml").write_text(web)
+    given = settings(folder)
+    monitor = make_monitor(given, SystemClock(), Expectations(folder))
+    server = WebServer("127.0.0.1:0", monitor, WebConfigFile(folder / "web.yml"))
     server.start()
     try:
-        [found] = host.web(settings(tmp_path, web__listen=server.address), At())
+        yield settings(folder, web__listen=server.address, web__config_file=str(folder / "web.yml"))
     finally:
         server.stop()
-    assert (found.severity, found.what) == (Severity.OK, f"an exporter is serving on {server.address}")
+
+
+@pytest.mark.parametrize(
+    "web",
+    [
+        "",
+        f"{TLS}}}",
+        f"{TLS}, max_version: TLS12, cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA]}}",
+        f"basic_auth_users: {{alice: {BCRYPT}}}",
+        f"{TLS}}}\nbasic_auth_users: {{alice: {BCRYPT}}}",
+    ],
+    ids=["plain", "TLS", "TLS with an old cipher suite", "users", "TLS and users"],
+)
+def test_a_web_port_in_use_by_the_exporter_is_ok(tmp_path: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It usually is when somebody calls `doctor`, whatever it asks of clients, with a proxy or without."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    with serving(tmp_path, web) as given:
+        [found] = host.web(given, At())
+    assert (found.severity, found.what) == (Severity.OK, f"an exporter is serving on {given.web.listen}")
+
+
+def test_where_clients_need_a_certificate_doctor_cannot_tell_who_uses_the_web_port(tmp_path: Path) -> None:
+    """It has none, so it is a note."""
+    web = f"{TLS}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem}}"
+    with serving(tmp_path, web) as given:
+        [found] = host.web(given, At())
+    assert found.severity is Severity.NOTE
+    assert "the port is in use, and whether by an exporter is not known: clients need a certificate" in found.what
+    assert found.fix is not None and found.fix.startswith("`ss -ltnp")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"SSH-2.0-OpenSSH_9.2p1\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n",
+        b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=router\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",
+    ],
+    ids=["no HTTP", "another page", "another realm", "a redirect"],
+)
+@pytest.mark.parametrize("web", ["", f"{TLS}}}"], ids=["plain", "TLS"])
+def test_a_web_port_in_use_by_another_server_is_an_error(tmp_path: Path, said: bytes, web: str) -> None:
+    """Whatever it answers."""
+    with serving(tmp_path, web), socket.create_server(("127.0.0.1", 0)) as foreign:
+
+        def answer() -> None:
+            taken, _ = foreign.accept()
+            with taken, suppress(ConnectionError):
+                taken.sendall(said)
+                taken.settimeout(20)
+                while taken.recv(4096):
+                    pass
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        listen = f"127.0.0.1:{foreign.getsockname()[1]}"
+        [found] = host.web(settings(tmp_path, web__listen=listen, web__config_file=str(tmp_path / "web.yml")), At())
+        answering.join()
+    assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on {listen}: the port is in use")
+
+
+def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    """With the words of `serve`, which does not start with it."""
+    (tmp_path / "web.yml").write_text("tls_server_config: {")
+    [found] = host.web(settings(tmp_path, web__config_file=str(tmp_path / "web.yml")), At())
+    assert (found.severity, found.what) == (
+        Severity.ERROR,
+        f"web.config_file: {tmp_path}/web.yml:1 is not valid YAML",
+    )
 
 
 def test_a_host_without_java_gets_a_note_about_rollups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
