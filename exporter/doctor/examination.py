@@ -14,12 +14,12 @@ from exporter.doctor.findings import Finding, Severity, all_within, from_error
 from exporter.doctor.groups import groups
 from exporter.doctor.inspection import inspection
 from exporter.doctor.replicas import replicas
-from exporter.domain import PollFailure, Reason, Snapshot, TopicInfo
+from exporter.domain import Metadata, PollFailure, Reason, Snapshot, TopicInfo
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural, some
 from exporter.domain.ports import Clock
-from exporter.factory import build_cluster, connectivity, make_tier_client, owners_of
-from exporter.kafka import ConnectResult, KafkaPythonError
+from exporter.factory import build_cluster, connectivity, iam, make_tier_client, owners_of
+from exporter.kafka import ConnectResult, KafkaPythonError, security_protocol
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 
 HOST_SECONDS = 70.0
@@ -123,10 +123,7 @@ def _cluster(
         return found
     metadata = outcome.metadata
     seen_topics[cluster.name] = metadata.topics
-    cluster_id = "" if metadata.cluster_id is None else f" (cluster id {metadata.cluster_id})"
-    protocol = str(cluster.kafka.get("security.protocol", "PLAINTEXT")).upper()
-    up = f"{plural(len(metadata.brokers), 'broker')} up{cluster_id}, by {protocol}"
-    found.append(Finding("connection", Severity.OK, up))
+    found.append(connection(cluster, metadata))
     addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
     seen = brokers.PolledCluster(outcome, _reached(settings, cluster, addresses))
     checks = (
@@ -151,6 +148,14 @@ def _cluster(
     for name, result in all_within(limit + longest, slow).items():
         found += _or_failure(name, result)
     return found
+
+
+def connection(cluster: ClusterSettings, metadata: Metadata) -> Finding:
+    """Return that a cluster with these brokers is connected, and by which protocol."""
+    cluster_id = "" if metadata.cluster_id is None else f" (cluster id {metadata.cluster_id})"
+    protocol = security_protocol(cluster.kafka, iam(cluster))
+    up = f"{plural(len(metadata.brokers), 'broker')} up{cluster_id}, by {protocol}"
+    return Finding("connection", Severity.OK, up)
 
 
 def _with_port(address: str) -> str:

@@ -13,6 +13,7 @@ from exporter.factory.monitor import advances_since, make_monitor, monitor_setti
 from exporter.factory.sources import (
     connect,
     connectivity,
+    iam,
     make_backfill_source,
     make_poll_source,
     make_source,
@@ -26,6 +27,7 @@ __all__ = [
     "build_cluster",
     "connect",
     "connectivity",
+    "iam",
     "link_rival_watches",
     "make_backfill_source",
     "make_group_watch",

@@ -5,6 +5,7 @@ The exporter uses the remote clients of this package.
 """
 
 from exporter.kafka.connect_result import ConnectResult
+from exporter.kafka.credentials import security_protocol
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, LOG_DIRS, PRODUCERS, KafkaPythonError
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import ClientProcess, Restart
@@ -29,4 +30,5 @@ __all__ = [
     "RemoteTiers",
     "Restart",
     "client_process",
+    "security_protocol",
 ]

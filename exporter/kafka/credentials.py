@@ -18,6 +18,9 @@ _IN_URL = re.compile(r"://([^/@]+)@")
 _PRIVATE = re.compile(r"ssl\.key\.location|ssl\.keystore\.location|sasl\.kerberos\.keytab|.*private\.key\.file")
 _FILE = re.compile(rf"{_PRIVATE.pattern}|ssl\.(ca|certificate|crl)\.location")
 
+_AWS_IAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+"""The properties that Amazon MSK needs for IAM, where the configuration gives no others."""
+
 Seen = tuple[int, int, int, int]
 """Device, inode, size and time of change (ns): Kubernetes replaces a mounted secret by moving a link."""
 
@@ -56,7 +59,7 @@ class Credentials:
         self.secrets.update(login for value in self.properties.values() for login in _IN_URL.findall(str(value)))
         self.make_token: TokenMaker | None = None
         if aws_iam is not None:
-            self.properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", **self.properties}
+            self.properties = {**_AWS_IAM, **self.properties}
             self.make_token = TokenMaker(aws_iam, self.secrets)
 
     def changed(self) -> list[str]:
@@ -105,6 +108,12 @@ class Credentials:
 
     def _read_files(self) -> dict[str, Seen | None]:
         return {name: _seen(path) for name, path in self._files.items()}
+
+
+def security_protocol(given: Mapping[str, Property | Path], aws_iam: AwsIam | None = None) -> str:
+    """Return the protocol by which a client with these properties connects, in capitals as Kafka writes it."""
+    defaults: Mapping[str, Property | Path] = {} if aws_iam is None else _AWS_IAM
+    return str({**defaults, **given}.get("security.protocol", "PLAINTEXT")).upper()
 
 
 def _secret(name: str) -> bool:

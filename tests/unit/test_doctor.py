@@ -21,7 +21,7 @@ from exporter.clock import SystemClock
 from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, skew, write
 from exporter.doctor.alertmanager import alertmanager
 from exporter.doctor.delivery import delivery
-from exporter.doctor.examination import tiers
+from exporter.doctor.examination import connection, tiers
 from exporter.doctor.findings import all_within
 from exporter.domain import Activity, Reading, Reason, Snapshot, State, TopicPartition
 from exporter.factory import make_monitor
@@ -387,6 +387,18 @@ def test_topics_with_remote_storage_need_kafka_python(tmp_path: Path) -> None:
     assert found.fix == "pip install 'topic-liveness[kafka-python]'"
     [found] = tiers(settings(tmp_path), cluster, ["archive"])
     assert found.severity is Severity.OK
+
+
+@pytest.mark.parametrize(
+    ("more", "protocol"),
+    [("", "PLAINTEXT"), ("security.protocol: ssl", "SSL"), ("}, aws_msk_iam: {region: eu-central-1", "SASL_SSL")],
+)
+def test_a_connection_is_told_with_the_protocol_that_it_goes_by(tmp_path: Path, more: str, protocol: str) -> None:
+    """That of Amazon MSK with IAM is not in the configuration."""
+    (tmp_path / "c.yaml").write_text(f"clusters: [{{name: a, kafka: {{bootstrap.servers: 'h:1', {more}}}}}]")
+    [cluster] = load_settings(tmp_path / "c.yaml", None, {}).clusters
+    metadata = snapshot_of({}, taken_at=NOW, max_timestamp_supported={}).metadata
+    assert connection(cluster, metadata).what.endswith(f", by {protocol}")
 
 
 class Passing:
