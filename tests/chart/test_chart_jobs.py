@@ -157,9 +157,15 @@ def test_a_configuration_from_a_secret_may_have_its_history_in_object_storage() 
 
 
 def test_an_affinity_of_a_job_adds_to_the_node_of_the_volume() -> None:
-    """Where the exporter is, and there only on the nodes that the values name."""
-    job = one("minimal", "CronJob", "-report", "report.affinity.nodeAffinity.x=1")["spec"]
-    assert set(job["jobTemplate"]["spec"]["template"]["spec"]["affinity"]) == {"podAffinity", "nodeAffinity"}
+    """Where the exporter is, and there only on the nodes and near the pods that the values name."""
+    required, preferred = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
+    given = {"nodeAffinity.x": 1, f"podAffinity.{required}[0].topologyKey": "rack", f"podAffinity.{preferred}[0].y": 1}
+    settings = [f"report.affinity.{name}={value}" for name, value in given.items()]
+    job = one("minimal", "CronJob", "-report", *settings)["spec"]
+    affinity = job["jobTemplate"]["spec"]["template"]["spec"]["affinity"]
+    assert set(affinity) == {"podAffinity", "nodeAffinity"}
+    assert [term["topologyKey"] for term in affinity["podAffinity"][required]] == ["kubernetes.io/hostname", "rack"]
+    assert affinity["podAffinity"][preferred] == [{"y": 1}]
 
 
 def test_the_spark_operator_runs_the_rollup_by_the_configuration() -> None:

@@ -93,8 +93,10 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- $affinity := .job.affinity -}}
 {{- if and (include "liveness.onVolume" $root) (has "ReadWriteOnce" $root.Values.persistence.accessModes) }}
 {{- $labels := merge (include "liveness.selector" $root | fromYaml) (dict "app.kubernetes.io/component" "exporter") }}
-{{- $near := list (dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels)) }}
-{{- $affinity = merge (dict "podAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $near)) $affinity }}
+{{- $near := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) }}
+{{- $required := "requiredDuringSchedulingIgnoredDuringExecution" }}
+{{- $given := get ($affinity.podAffinity | default dict) $required | default list }}
+{{- $affinity = merge (dict "podAffinity" (dict $required (prepend $given $near))) $affinity }}
 {{- end -}}
 apiVersion: batch/v1
 kind: CronJob
