@@ -30,6 +30,17 @@ def unusable(path: Path, *, folder: bool = False) -> str | None:
     return None
 
 
+def check_path(path: Path) -> Path:
+    """Return a path. Raises ValueError where no file can have it, as the system's calls do without saying which."""
+    try:
+        impossible = b"\0" in os.fsencode(path)
+    except UnicodeEncodeError:
+        impossible = True
+    if impossible:
+        raise ValueError("must be a path that a file can have")
+    return path
+
+
 def text_in(path: Path) -> str:
     """Return the text in a file, without the end of the line. Raises ValueError with the rule and the next step."""
     if rule := unusable(path):

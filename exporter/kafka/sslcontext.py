@@ -50,7 +50,8 @@ def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
             context.load_default_certs()
         if "ssl.ca.pem" in given:
             loading = "ssl.ca.pem"
-            context.load_verify_locations(cadata=given["ssl.ca.pem"])
+            # Comments beside the blocks may be in any language, and ssl takes ASCII alone.
+            context.load_verify_locations(cadata=given["ssl.ca.pem"].encode("ascii", "replace").decode())
         if "ssl.crl.location" in given:
             loading = "ssl.crl.location"
             context.load_verify_locations(cafile=given["ssl.crl.location"])

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
+from exporter.secret_files import check_path
 from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
 from exporter.storage import Location, ObjectPath, located
@@ -191,7 +192,7 @@ def to_folder(value: object) -> Location:
 def to_file(value: object) -> Path:
     """A path, with ``~`` replaced."""
     if isinstance(value, str | Path) and str(value).strip():
-        return Path(value).expanduser()
+        return check_path(Path(value)).expanduser()
     raise ValueError("must name a file")
 
 

@@ -17,6 +17,8 @@ from typing import Annotated, Literal, Self
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from exporter.secret_files import check_path
+
 log = logging.getLogger(__name__)
 
 _VERSIONS = {
@@ -127,7 +129,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-_FilePath = Annotated[Path | None, BeforeValidator(lambda given: given or None)]
+_FilePath = Annotated[Annotated[Path, AfterValidator(check_path)] | None, BeforeValidator(lambda given: given or None)]
 
 
 class _Tls(_Section):
@@ -194,7 +196,7 @@ class _Tls(_Section):
             context.load_cert_chain(certificate, key, _no_password)
         if self.client_ca or self.client_ca_file:
             file = None if self.client_ca_file is None else folder / self.client_ca_file
-            context.load_verify_locations(cafile=file, cadata=self.client_ca or None)
+            context.load_verify_locations(cafile=file, cadata=_ascii(self.client_ca or "").decode() or None)
             context.verify_mode = ssl.CERT_REQUIRED if self.client_auth_type == _VERIFIED else ssl.CERT_OPTIONAL
         return context
 
@@ -295,8 +297,13 @@ def _as_file(given: str | None, file: Path | None, folder: Path, inline: Path) -
         with (folder / file).open("rb"):  # OpenSSL would not say which file is missing
             return folder / file
     inline.touch(mode=0o600)
-    inline.write_text(given or "")
+    inline.write_bytes(_ascii(given or ""))
     return inline
+
+
+def _ascii(pem: str) -> bytes:
+    """Return a PEM text for OpenSSL, which takes ASCII alone; beside the blocks stand comments, in any language."""
+    return pem.encode("ascii", "replace")
 
 
 def _no_password() -> str:

@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+import trustme
 
 from exporter.kafka.kafka_python_config import TranslationError, translate
 
@@ -86,6 +87,14 @@ def test_a_file_that_cannot_be_loaded_is_named(name: str, tmp_path: Path) -> Non
     for path in (tmp_path / "missing.pem", rubbish):
         with pytest.raises(TranslationError, match=rf"^{name.replace('.', '[.]')} could not be loaded"):
             translate({**SERVERS, "security.protocol": "SSL", name: str(path)})
+
+
+def test_comments_beside_the_authorities_may_be_in_any_language() -> None:
+    """As librdkafka takes them; what is no certificate is refused nevertheless."""
+    authority = trustme.CA().cert_pem.bytes().decode()
+    assert len(context(ssl_ca_pem=f"# Főtanúsítvány\n{authority}").get_ca_certs()) == 1
+    with pytest.raises(TranslationError, match=r"^ssl\.ca\.pem could not be loaded"):
+        context(ssl_ca_pem=authority.replace("MII", "MőI"))
 
 
 def test_a_folder_of_authorities_is_taken(tmp_path: Path) -> None:

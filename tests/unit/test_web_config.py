@@ -13,6 +13,7 @@ import bcrypt
 import httpx
 import pytest
 import trustme
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
@@ -53,7 +54,7 @@ def serial_of(pem: str) -> int:
 def write(folder: Path, text: str) -> Path:
     """Write a web configuration file."""
     file = folder / "web.yml"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     return file
 
 
@@ -113,6 +114,14 @@ BAD = {
         f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: empty}}",
         "tls_server_config cannot be used: no certificate or crl found (cert, key or client CA)",
     ),
+    "path_impossible": (
+        f'{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: "a\\0b"}}',
+        "tls_server_config.client_ca_file: must be a path that a file can have",
+    ),
+    "path_not_encodable": (
+        'tls_server_config: {cert_file: "a\\ud800b", key_file: server.key}',
+        "tls_server_config.cert_file: must be a path that a file can have",
+    ),
     "clientCAs without a policy": (f"{CERT}, client_ca_file: ca.crt}}", "and only then"),
     "requireanyclientcert": (f"{CERT}, client_auth_type: RequireAnyClientCert}}", "must verify what it requires"),
     "auth_user_list_invalid": (
@@ -170,6 +179,17 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked(folder: Path) -> None:
     (folder / "server.key").write_bytes(pem)
     with pytest.raises(WebConfigError, match="the key is encrypted; it must be in the clear"):
         WebConfigFile(write(folder, f"{CERT}}}"))
+
+
+def test_comments_beside_inline_certificates_may_be_in_any_language(folder: Path) -> None:
+    """OpenSSL takes ASCII alone, and people write there whose certificate it is."""
+    files = {"cert": "server.crt", "key": "server.key", "client_ca": "ca.crt"}
+    inline = {name: f"# Főtanúsítvány\n{(folder / file).read_text()}" for name, file in files.items()}
+    given = {**inline, "client_auth_type": "RequireAndVerifyClientCert"}
+    with serving(folder, yaml.safe_dump({"tls_server_config": given}, allow_unicode=True)) as server:
+        assert scrape(server, context(client="anybody")).status_code == 200
+        with pytest.raises(httpx.TransportError):
+            scrape(server, context())
 
 
 class Shown:
