@@ -120,7 +120,7 @@ def make_app(
         text = "not found; the metrics are at /metrics" if error.status_code == 404 else error.detail
         return PlainTextResponse(f"{text}\n", error.status_code, headers=error.headers)
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/metrics", metrics),
             Route("/-/healthy", healthy),
@@ -131,6 +131,9 @@ def make_app(
         ],
         exception_handlers={HTTPException: refused},
     )
+    # A redirect would name this host and http, whatever a proxy before it is called and speaks.
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _each(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:

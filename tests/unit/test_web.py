@@ -289,6 +289,13 @@ def test_unknown_paths_and_methods_are_plain_text(client: httpx.Client) -> None:
     assert all(answer.headers["content-type"].startswith("text/plain") for answer in (missing, refused))
 
 
+@pytest.mark.parametrize("path", ["topics/", "metrics/", "static", "api/v1/topics/"])
+def test_a_path_with_a_slash_too_many_or_too_few_is_unknown(client: httpx.Client, path: str) -> None:
+    """No redirect: it would lead to the address of this server, past the proxy before it."""
+    answer = client.get(path)
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
 def test_head_has_no_body(client: httpx.Client) -> None:
     """HEAD /metrics answers the headers alone."""
     answer = client.head("/metrics")
