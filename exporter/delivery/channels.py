@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
@@ -264,7 +265,7 @@ class Post:
         raise NotTakenError(
             f"{place} answered {code} {quoted}".rstrip() + hint,
             passing=code in _LATER or code >= 500,
-            after=_seconds(answer.headers.get("Retry-After", "")),
+            after=_seconds(answer.headers),
         )
 
 
@@ -369,5 +370,12 @@ def _quoted(text: str, *secrets: str) -> str:
     return " ".join(line.split())[:_MAX_QUOTED]
 
 
-def _seconds(header: str) -> float:
-    return float(header) if re.fullmatch(r"\d{1,6}", header) else 0.0
+def _seconds(headers: Mapping[str, str]) -> float:
+    """Return the seconds for which a server asks to wait, 0 where it asks for none. A date is one of its own clock."""
+    until = headers.get("Retry-After", "")
+    if re.fullmatch(r"\d{1,6}", until):
+        return float(until)
+    with suppress(ValueError, TypeError, OverflowError):
+        said_at = parsedate_to_datetime(headers.get("Date", ""))
+        return max(0.0, (parsedate_to_datetime(until) - said_at).total_seconds())
+    return 0.0

@@ -11,11 +11,13 @@ import signal
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.message import EmailMessage
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +293,21 @@ def test_a_hook_that_dies_or_is_busy_gets_it_again_by_the_same_key(folder: Path,
     assert len({headers["Idempotency-Key"] for headers in hook.headers}) == 1
     first, second, third = sent.pauses
     assert 1.0 <= first <= 1.2 and 30.0 <= second <= 36.0 and 16.0 <= third <= 19.2
+
+
+@pytest.mark.parametrize(
+    ("after", "least", "most"), [(200.0, 100.0, 240.0), (1e6, 300.0, 360.0), (-200.0, 1.0, 1.2), (None, 1.0, 1.2)]
+)
+def test_a_hook_may_say_at_which_moment_it_wants_to_be_asked_again(
+    folder: Path, hook: Hook, url: Path, after: float | None, least: float, most: float
+) -> None:
+    """By its own clock, and for no longer than five minutes; one that is over, or no date, asks for nothing."""
+    until = "soon" if after is None else formatdate(time.time() + after, usegmt=True)
+    hook.answers = [(503, {"Retry-After": until}, "restarting")]
+    sent = Sent(folder, [to(Post("webhook", url, NOT_TLS))])
+    assert sent.send() == Delivered(1, 0, 0)
+    [pause] = sent.pauses
+    assert least <= pause <= most
 
 
 def test_a_refusal_of_a_hook_is_reported_without_its_secret(folder: Path, hook: Hook, url: Path) -> None:
