@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from starlette.routing import Route
 
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition
@@ -23,8 +25,8 @@ from exporter.domain.queries import ClusterFacts, Query, topics
 from exporter.domain.readings import Reason
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
-from exporter.web import WebServer
-from exporter.web.api import document
+from exporter.web import Status, WebConfigFile, WebServer
+from exporter.web.api import document, routes
 from tests.plain_http import NO_TLS, get
 from tests.unit.promised import DAY, HOUR, MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
@@ -76,6 +78,67 @@ def test_what_is_known_is_as_the_document_says(client: httpx.Client, path: str) 
         path, "/api/v1/explain/{cluster}/{topic}/{partition}"
     )
     schema[operation]["GET"].validate_response(client.get(path))
+
+
+def test_the_document_has_every_path() -> None:
+    """Its own too."""
+
+    async def never(_: object) -> None:
+        raise NotImplementedError
+
+    served = routes(Broken(), never)
+    assert [route.path for route in served if isinstance(route, Route)] == list(document()["paths"])
+
+
+class Broken:
+    """Pages that cannot be made."""
+
+    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
+        raise NotImplementedError
+
+    def ready(self) -> tuple[bool, str]:
+        raise NotImplementedError
+
+    def cluster_facts(self) -> Sequence[ClusterFacts]:
+        raise NotImplementedError
+
+    def status(self) -> Status:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("path", document()["paths"])
+def test_who_is_not_let_in_is_told_as_the_document_says(path: str, tmp_path: Path) -> None:
+    """Where the exporter has users; the answer is text, with how to ask."""
+    (tmp_path / "web.yml").write_text(f"basic_auth_users: {{alice: $2b$04${53 * 'a'}}}")
+    answer = answered(path, WebConfigFile(tmp_path / "web.yml"))
+    assert answer.status_code == 401
+    assert_described(path, answer)
+
+
+@pytest.mark.parametrize("path", [path for path in document()["paths"] if not path.endswith("/openapi.json")])
+def test_an_answer_that_cannot_be_made_is_told_as_the_document_says(path: str) -> None:
+    """Not as a page for people."""
+    answer = answered(path)
+    assert (answer.status_code, answer.json()) == (500, {"error": "internal error; the log says more"})
+    assert_described(path, answer)
+
+
+def assert_described(path: str, answer: httpx.Response) -> None:
+    """Fail unless the document has such an answer: schemathesis lets others pass, and any type of text."""
+    described = document()["paths"][path]["get"]["responses"][str(answer.status_code)]["$ref"].rpartition("/")[2]
+    content = document()["components"]["responses"][described]["content"]
+    assert answer.headers["content-type"].partition(";")[0] in content
+    schema[path]["GET"].validate_response(answer)
+
+
+def answered(path: str, config: WebConfigFile | None = None) -> httpx.Response:
+    """The answer of a server whose pages cannot be made."""
+    server = WebServer("127.0.0.1:0", Broken(), config)
+    server.start()
+    try:
+        return get(f"http://{server.address}{path.format(cluster='prod', topic='orders', partition=1)}")
+    finally:
+        server.stop()
 
 
 def test_the_gravest_come_first_with_evidence(client: httpx.Client) -> None:
