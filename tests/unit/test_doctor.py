@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -268,6 +269,13 @@ def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> 
         Severity.ERROR,
         f"web.config_file: {tmp_path}/web.yml:1 is not valid YAML",
     )
+
+
+def test_the_page_shows_what_is_said_of_a_host_for_rollups(tmp_path: Path) -> None:
+    """In the same words, with another path."""
+    [found] = host.rollup(settings(tmp_path), At())
+    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
+    assert re.sub(r"\(.*\)", "(/usr/bin/java)", found.what) in page
 
 
 def test_a_host_without_java_gets_a_note_about_rollups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
