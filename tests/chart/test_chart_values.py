@@ -208,6 +208,9 @@ COMMON = [
     ("common", "serviceMonitor.attachMetadata", "ServiceMonitor", "spec.attachMetadata"),
     ("common", "serviceMonitor.authorization", "ServiceMonitor", "spec.endpoints.0.authorization"),
     ("common", "serviceMonitor.relabelings", "ServiceMonitor", "spec.endpoints.0.relabelings"),
+    ("pod-monitor", "startupProbe.httpGet", "Deployment", f"{EXPORTER}.startupProbe.httpGet"),
+    ("pod-monitor", "livenessProbe.httpGet", "Deployment", f"{EXPORTER}.livenessProbe.httpGet"),
+    ("pod-monitor", "readinessProbe.httpGet", "Deployment", f"{EXPORTER}.readinessProbe.httpGet"),
     ("operator", "prometheusRule.labels", "PrometheusRule", "metadata.labels"),
     ("operator", "prometheusRule.extraGroups", "PrometheusRule", "spec.groups"),
 ]
