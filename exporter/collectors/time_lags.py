@@ -17,6 +17,7 @@ from exporter.domain.metadata import Metadata
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
 from exporter.domain.positions import Positions, outcome_code
 from exporter.domain.readings import GONE
+from exporter.domain.table import Table
 from exporter.domain.time_lag import Point, Points, Search, TimestampRange, still_enough
 
 
@@ -128,6 +129,8 @@ class TimeLags:
         """Of the last poll: what is kept of partitions is by its rows."""
         self._latest: Offsets = np.zeros(0, dtype=np.int64)
         """The end of each log when a group was last behind."""
+        self._polled: Offsets = np.zeros(0, dtype=np.int64)
+        """The end of each log at the last poll, also where no group is behind."""
         self._points: dict[int, Points] = {}
         self._last_sweep: dict[int, int] = {}
         """The last sweep that looked up a partition: those that waited longest come first."""
@@ -153,7 +156,7 @@ class TimeLags:
         proofs = self._proofs.moved(len(positions), here, there)
         now = round(self._clock.now() * 1000)
         wanted = positions.fresh & positions.unread & (logs.leader != NO_LEADER)
-        settled = wanted & proofs.hold(positions, logs) & ~np.isin(logs.row, self._fallen(logs, wanted))
+        settled = wanted & proofs.hold(positions, logs) & ~np.isin(logs.row, self._fallen(logs, wanted, snapshot.table))
         settled &= still_enough(proofs.low, proofs.high, now, self._tolerance, self._slack)
         sought = self._sought(np.flatnonzero(wanted & ~settled), positions, logs, now)
         self._search(sought, enough)
@@ -178,12 +181,12 @@ class TimeLags:
         if layout is self._layout:
             return
         here, there = layout.moves_from(self._layout)
-        latest = np.zeros(len(layout), dtype=np.int64)
-        latest[here] = self._latest[there]
+        latest, polled = np.zeros(len(layout), dtype=np.int64), np.zeros(len(layout), dtype=np.int64)
+        latest[here], polled[here] = self._latest[there], self._polled[there]
         rows = dict(zip(there.tolist(), here.tolist(), strict=True))
         self._points = {rows[row]: points for row, points in self._points.items() if row in rows}
         self._last_sweep = {rows[row]: sweep for row, sweep in self._last_sweep.items() if row in rows}
-        self._layout, self._latest = layout, latest
+        self._layout, self._latest, self._polled = layout, latest, polled
 
     def _logs(self, positions: Positions, snapshot: Snapshot) -> _Logs:
         table, metadata = snapshot.table, snapshot.metadata
@@ -201,12 +204,17 @@ class TimeLags:
         topic_id[here], compacted[here] = self._topics[1][topic], self._topics[2][topic]
         return _Logs(row, leader, positions.committed + positions.lag, earliest, topic_id, compacted)
 
-    def _fallen(self, logs: _Logs, wanted: Flags) -> Rows:
-        """Return the partitions whose end has fallen: nothing that was proved of them is valid."""
+    def _fallen(self, logs: _Logs, wanted: Flags, table: Table) -> Rows:
+        """Return the partitions whose end has fallen: nothing that was proved of them is valid.
+
+        By polls too: while the end is before all committed offsets no group is behind.
+        """
+        fell = np.flatnonzero(table.read & (table.latest < self._polled))
+        self._polled = np.where(table.read, table.latest, self._polled)
         latest = np.zeros(len(self._latest), dtype=np.int64)
         np.maximum.at(latest, logs.row[wanted], logs.latest[wanted])
         rows = np.unique(logs.row[wanted])
-        fallen = rows[latest[rows] < self._latest[rows]]
+        fallen: Rows = np.union1d(rows[latest[rows] < self._latest[rows]], fell)
         for row in fallen.tolist():
             self._points.pop(row, None)
         self._latest = np.where(latest > 0, latest, self._latest)

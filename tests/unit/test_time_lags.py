@@ -250,6 +250,17 @@ def test_a_log_that_fell_back_is_searched_anew(bench: Bench) -> None:
     assert moved.seconds == pytest.approx(2400 + 3600, abs=moved.error_bound)
 
 
+def test_a_log_that_fell_back_while_no_group_was_behind_is_searched_anew(bench: Bench) -> None:
+    """A sweep in between saw the groups past its end: what was proved before counts no more, though it grew since."""
+    bench.measure(g={A: 60})
+    bench.table.offsets[A] = (0, 50, None)
+    bench.measure(g={A: GroupPartition(60, lag=0, lost=0)})
+    bench.table.offsets[A] = (0, 150, None)
+    bench.times.logs[A] = Log([(offset, round((NOW - (150 - offset) * 10) * 1000)) for offset in range(150)], 150)
+    found = lag(bench.measure(g={A: GroupPartition(60, lag=90, lost=0)}))
+    assert found.seconds == pytest.approx(900, abs=found.error_bound)
+
+
 def test_an_answer_that_contradicts_what_was_proved_costs_every_offset_of_the_partition_its_proof(bench: Bench) -> None:
     """Also those of groups that stand still: in the same sweep they are searched anew."""
     bench.measure(g={A: 60}, h={A: 50}, i={B: 60})
