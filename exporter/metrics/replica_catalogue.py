@@ -62,6 +62,12 @@ COMPARISON_METRICS = (
         PAIR,
     ),
     Metric(
+        "topic_liveness_replica_comparisons_total",
+        "counter",
+        "Comparisons of replicas that ended; 0 from the start, for each pair of clusters that is compared.",
+        PAIR,
+    ),
+    Metric(
         "topic_liveness_replica_lookup_failures_total",
         "counter",
         "Look-ups in the source for comparing replicas that failed, by reason; they are retried.",

@@ -164,6 +164,10 @@ class SelfMetrics:
         for reason in failures:
             self.add("group_list_failures_total", 0, kafka_cluster=cluster, reason=reason)
 
+    def to_compare(self, source: str, target: str) -> None:
+        """Show the counter of comparisons of a pair at 0 before the first ends: a rule sees that none does."""
+        self.add("replica_comparisons_total", 0, source_cluster=source, target_cluster=target)
+
     def unswept(self, cluster: str) -> None:
         """Take away what is known of sweeps of a cluster whose groups are not read: no sweep is missing there."""
         for name in (
@@ -252,6 +256,7 @@ class SelfMetrics:
         """Take note of a comparison of replicas with their source, and of what it cost."""
         pair = {"source_cluster": comparison.source, "target_cluster": comparison.target}
         self.set("replica_last_comparison_timestamp_seconds", comparison.at, **pair)
+        self.add("replica_comparisons_total", 1, **pair)
         matching = comparison.matching
         contested = sum(len(topics) for topics in matching.contested.values())
         for outcome, topics in (

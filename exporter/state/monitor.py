@@ -68,6 +68,8 @@ class Monitor(Upkeep):
         before, series_stay = self._clusters, settings.switches == self._settings.switches
         for source, target in set(self._settings.replicas).difference(settings.replicas):
             self._self_metrics.forget_pair(source, target)
+        for source, target in settings.replicas:
+            self._self_metrics.to_compare(source, target)
         if not settings.inspected:
             self._self_metrics.forget("inspection_timestamp_seconds")
         self._settings, self._owners_seen = settings, {}

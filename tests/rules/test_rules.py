@@ -171,7 +171,12 @@ def counters() -> set[str]:
 def watching(rhythm: Rhythm) -> Monitor:
     """An exporter that has just started."""
     return Monitor(
-        MonitorSettings({"prod": rhythm}, partition_switches=(), expectations_max_age_seconds=1.0),
+        MonitorSettings(
+            {"prod": rhythm, "dr": rhythm},
+            partition_switches=(),
+            expectations_max_age_seconds=1.0,
+            replicas=[("prod", "dr")],
+        ),
         ManualClock(),
         version="0",
     )
