@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.hours import Integers
-from exporter.domain.pauses import SPELL_DEAD
 from exporter.domain.schedule import planned
 from exporter.domain.traffic_clock import HOURS, Clocks, Span
 
@@ -92,6 +91,10 @@ class Baselines(ColumnSet):
         return Clocks(profiles, self.step, self.mean, self.spread, self.pause, self.schedule, rests)
 
 
-def longest_usual(max_silence: Floats, active_slots: Integers) -> Floats:
-    """Return the longest usual silence, a period or a spell, that each limit by the wall clock was made of."""
-    return max_silence / np.where(active_slots < ACTIVE_SLOTS_NEEDED, PERIOD_DEAD, SPELL_DEAD)
+def longest_usual(suspect_silence: Floats, max_silence: Floats) -> Floats:
+    """Return the longest usual silence, a period or a spell, that limits by the wall clock were made of.
+
+    In their unit, any shape; NaN where there is no limit.
+    """
+    # A period and a spell have different limits, but the same distance between them.
+    return (max_silence - suspect_silence) / (PERIOD_DEAD - PERIOD_SUSPECT)

@@ -166,6 +166,11 @@ def quiet(rates: Floats) -> Flags:
     return np.asarray(days.min(-1) <= QUIET * days.mean(-1))
 
 
+def is_due_on(rest: Rest, due: float) -> bool:
+    """Return whether a rest falls on the last day before a moment (Unix seconds, NaN: no); a run is due that day."""
+    return rest.since <= due and rest.until > due - DAY
+
+
 def put_off(longest: Floats, since: Floats, rests: Sequence[Sequence[Rest]] | NDArray[np.object_]) -> Floats:
     """Return by how many seconds more each stream with a limit by the wall clock may be silent.
 
@@ -174,6 +179,6 @@ def put_off(longest: Floats, since: Floats, rests: Sequence[Sequence[Rest]] | ND
     """
     due, more = since + longest, np.zeros(len(longest))
     for row in np.flatnonzero(~np.isnan(due)).tolist():
-        if any(one.since <= due[row] and one.until > due[row] - DAY for one in rests[row]):
+        if any(is_due_on(one, due[row]) for one in rests[row]):
             more[row] = longest[row]
     return more

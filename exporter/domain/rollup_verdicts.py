@@ -23,7 +23,7 @@ from exporter.domain.drops import DAY
 from exporter.domain.expectations import JudgedSilences, SilenceRules
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import OverrideColumns, Overrides
-from exporter.domain.rests import Rest, put_off, quiet
+from exporter.domain.rests import Rest, is_due_on, put_off, quiet
 from exporter.domain.schedule import planned
 from exporter.domain.silence import Silences
 from exporter.domain.slots import BY_HOUR
@@ -192,7 +192,7 @@ class _Measured:
             of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
         self.rests = _resting(streams, baselines, row)
-        excused = put_off(longest_usual(self.limit, self.active_slots), streams.last_advance, self.rests)
+        excused = put_off(longest_usual(self.suspect_limit, self.limit), streams.last_advance, self.rests)
         self.suspect_limit, self.limit = self.suspect_limit + excused, self.limit + excused
         of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
         for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
@@ -349,7 +349,8 @@ class _Measured:
 def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
     """Return the rests of each stream that count from the week of its last advance on.
 
-    Those of a calendar do where some day of its week is quiet anyway.
+    By a clock those of a calendar do where some day of its week is quiet anyway. By the wall clock alone those do on
+    which its run is due, whatever they are from.
     """
     found = objects([()] * len(streams))
     some = np.flatnonzero((row >= 0) & np.array([bool(one) for one in streams.rests], np.bool_))
@@ -360,9 +361,14 @@ def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
     for place, schedule in enumerate(baselines.schedule[of]):
         if schedule is not None:
             rates[place] = schedule.deadlines
-    rested = zip(some.tolist(), quiet(rates).tolist(), streams.last_advance[some].tolist(), strict=True)
-    for place, is_quiet, since in rested:
+    last = streams.last_advance[some]
+    due = last + longest_usual(baselines.suspect_silence[of], baselines.max_silence[of])
+    columns = (column.tolist() for column in (some, quiet(rates), baselines.clocked[of], last, due))
+    for place, is_quiet, by_clock, since, due_at in zip(*columns, strict=True):
         known: Sequence[Rest] = streams.rests[place]
+        if not by_clock:
+            found[place] = tuple(one for one in known if is_due_on(one, due_at))
+            continue
         found[place] = tuple(
             one for one in known if one.until > since and one.since < since + _AHEAD and (is_quiet or one.seen)
         )

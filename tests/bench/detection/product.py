@@ -262,7 +262,8 @@ def replayed(
     return Published(yardsticks, calibrated, len(weeks), compared, differing, time.monotonic() - began, drops)
 
 
-_PARAMETERS = ("clock_step", "log_mean", "log_spread", "max_silence_seconds", "pause_slots", "schedule")
+_LIMITS = ("suspect_silence_seconds", "max_silence_seconds")
+_PARAMETERS = ("clock_step", "log_mean", "log_spread", *_LIMITS, "pause_slots", "schedule")
 
 
 def _yardsticks(tables: Tables, fleet: Fleet) -> dict[int, dict[Key, Columns]]:
@@ -270,7 +271,7 @@ def _yardsticks(tables: Tables, fleet: Fleet) -> dict[int, dict[Key, Columns]]:
     # The run as of the end of the set made those of the week after it too.
     over = F.col("week") < F.lit(_end_of(fleet, fleet.weeks - 1).date())
     rows = tables.read("baselines").where((F.col("slot_seconds") == BY_HOUR.seconds) & over)
-    table = rows.select("topic", "partition", "week", "slot_seconds", "profile", "active_slots", *_PARAMETERS).toArrow()
+    table = rows.select("topic", "partition", "week", "slot_seconds", "profile", *_PARAMETERS).toArrow()
     profiles = table["profile"].combine_chunks().values.to_numpy().reshape(-1, HOURS_A_WEEK)
     first = week_of(_end_of(fleet, -1).date())
     found: dict[int, dict[Key, Columns]] = {}
@@ -296,11 +297,11 @@ def _published(spark: SparkSession, history: Path, as_of: datetime) -> dict[Key,
 
 def _same(published: Columns, yardstick: Columns | None) -> bool:
     if yardstick is None:
-        return all(published[name] is None for name in ("log_mean", "max_silence_seconds", "schedule"))
+        return all(published[name] is None for name in ("log_mean", *_LIMITS, "schedule"))
     if published["log_mean"] is not None and not np.array_equal(published["profile"], yardstick["profile"]):
         return False
     judged = published["log_mean"] is not None
-    names = _PARAMETERS if judged else ("log_mean", "max_silence_seconds", "schedule")
+    names = _PARAMETERS if judged else ("log_mean", *_LIMITS, "schedule")
     # Where the stream rests the limit of the present silence is put off.
     return all(published[name] == yardstick[name] for name in names if not published["rests"] or "silence" not in name)
 
@@ -447,8 +448,9 @@ def product_method(trial: Trial, published: Published, rate: float | None = None
             if row is None:
                 continue
             if row["max_silence_seconds"] is not None:
-                limit[unit, week] = row["max_silence_seconds"] / 3600.0
-                longest[unit, week] = longest_usual(limit[unit, week], np.int64(row["active_slots"]))
+                suspect, dead_past = (np.float64(row[name]) / 3600.0 for name in _LIMITS)
+                limit[unit, week] = dead_past
+                longest[unit, week] = longest_usual(suspect, dead_past)
             if row["log_mean"] is not None or row["schedule"] is not None:
                 row_of[unit, week] = len(rows)
                 rows.append(row)

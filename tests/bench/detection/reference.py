@@ -74,8 +74,8 @@ def _columns(made: Baselines, row: int) -> Columns:
         "clock_step": made.step[row],
         "log_mean": _or_none(made.mean[row]),
         "log_spread": _or_none(made.spread[row]),
+        "suspect_silence_seconds": _or_none(made.suspect_silence[row]),
         "max_silence_seconds": _or_none(made.max_silence[row]),
-        "active_slots": int(made.active_slots[row]),
         "pause_slots": made.pause[row],
         "schedule": made.schedule[row],
     }
