@@ -131,7 +131,7 @@ class Rests:
         return found if there else None
 
     def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
-        found = [
+        seen = [
             Rest(one.day * DAY, (one.day + 1) * DAY, f"{one.took_part} of {one.judged} topics rested", seen=True)
             for run in self._ended
             if run[0].cluster == cluster
@@ -140,10 +140,11 @@ class Rests:
             if topic in one.topics
         ]
         calendar = None if (cluster, topic) in self._worked else self.calendar_of(cluster, topic)
+        holidays: list[Rest] = []
         if calendar is not None:
             days = ((since, until, f"{name}, {calendar.calendar}") for since, until, name in calendar.days)
-            found += [Rest(*day, seen=False) for day in days]
-        return tuple(_apart(found))
+            holidays = [Rest(*day, seen=False) for day in days]
+        return tuple(sorted([*seen, *_apart(holidays, seen)]))
 
 
 def _most_days(earlier: EarlierDrop | None) -> int:
@@ -151,13 +152,18 @@ def _most_days(earlier: EarlierDrop | None) -> int:
     return MOST_DAYS if earlier is None else max(MOST_DAYS, earlier.days)
 
 
-def _apart(rests: Iterable[Rest]) -> Iterator[Rest]:
-    """Yield rests that do not overlap; a rest that history showed takes precedence over one of a calendar."""
-    end = -np.inf
-    for one in sorted(rests, key=lambda one: (one.since, not one.seen)):
-        if one.until > end:
-            yield one._replace(since=max(one.since, end))
-            end = one.until
+def _apart(holidays: Iterable[Rest], seen: Sequence[Rest]) -> Iterator[Rest]:
+    """Yield the parts of holidays that overlap neither each other nor the rests that history showed, in any order."""
+    order, end = sorted(seen), -np.inf
+    for one in sorted(holidays):
+        since, end = max(one.since, end), max(one.until, end)
+        for other in order:
+            if since < other.until and other.since < one.until:
+                if since < other.since:
+                    yield one._replace(since=since, until=other.since)
+                since = other.until
+        if since < one.until:
+            yield one._replace(since=since)
 
 
 def quiet(rates: Floats) -> Flags:

@@ -93,6 +93,22 @@ def test_rests_of_a_topic_are_those_of_its_first_calendar_and_of_the_drops_that_
     assert not Rests()
 
 
+@given(st.lists(st.tuples(st.integers(0, 240), st.integers(1, 50)), max_size=6), st.sets(st.integers(0, 9), max_size=5))
+def test_a_rest_that_was_seen_is_whole_whatever_the_zone_of_the_calendar(
+    days: list[tuple[int, int]], dropped: set[int]
+) -> None:
+    """Holidays are cut around it, before and after: all hours of both are rests, each of them once and in order."""
+    holidays = [(since * HOUR, (since + length) * HOUR, "a holiday") for since, length in days]
+    drops = [Drop("prod", day, frozenset(["a"])) for day in sorted(dropped) if day - 1 not in dropped]
+    rests = Rests([Calendar(".*", "DE", holidays)], drops, 30).of("prod", "a")
+    assert [one.since / DAY for one in rests if one.seen] == [one.day for one in drops]
+    assert all(one.until - one.since == DAY for one in rests if one.seen)
+    covered = [hour for one in rests for hour in range(round(one.since / HOUR), round(one.until / HOUR))]
+    wanted = {hour for since, length in days for hour in range(since, since + length)}
+    wanted.update(24 * one.day + hour for one in drops for hour in range(24))
+    assert covered == sorted(wanted)
+
+
 def test_a_batch_of_topics_rests_as_it_does_among_all() -> None:
     """Its own topics are named to it, how many took part in all is known, and so is each day of the drop."""
     days = {5: ["a", "b"], 6: ["b", "c"]}
