@@ -108,8 +108,15 @@ def _rested(row: EvidenceFacts) -> str | None:
     found = [one for one in row.rests if one.since < row.as_of and one.until > since]
     if not found:
         return None
-    days = (f"{moment(one.since, '%a %d %b')} ({one.why})" for one in found)
-    return f"not counted: {', '.join(days)}"
+    return f"not counted: {', '.join(f'{_when(one)} ({one.why})' for one in found)}"
+
+
+def _when(rest: Rest) -> str:
+    """The day of a rest; from when to when it lasted where that is no day in UTC: holidays are those of a time zone."""
+    if rest.since % _DAY == 0 and rest.until - rest.since == _DAY:
+        return moment(rest.since, "{day} %d %b")
+    since, until = (moment(at, "{day} %d %b %H:%M") for at in (rest.since, rest.until))
+    return f"{since.removesuffix(' UTC')} to {until}"
 
 
 def _held(row: EvidenceFacts) -> str | None:

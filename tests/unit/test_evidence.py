@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from exporter.domain import State, Verdict
 from exporter.domain.evidence import EvidenceFacts, evidence
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 
 AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
@@ -93,6 +94,13 @@ WEEKLY = replace(
 )
 
 
+MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
+RESTS = (
+    Rest((MIDNIGHT - 8 * HOUR).timestamp(), MIDNIGHT.timestamp(), "Labour Day, AU-WA", seen=False),
+    Rest(MIDNIGHT.timestamp(), (MIDNIGHT + DAY).timestamp(), "41 of 50 topics rested", seen=True),
+)
+"""A Monday in Perth, as far as it is Sunday in UTC, and the whole Monday in UTC."""
+
 ROWS: dict[str, EvidenceFacts] = {
     "live": row(Verdict.LIVE, silent=HOUR / 5, partitions=(12, 12, 0)),
     "live, this minute": row(Verdict.LIVE, silent=timedelta(seconds=20), largest=0),
@@ -119,6 +127,7 @@ ROWS: dict[str, EvidenceFacts] = {
     "held, unproved": row(Verdict.HELD, silent=HOUR / 2, look_age=9 * HOUR, partitions=(2, 1, 0)),
     "dead by period": row(Verdict.DEAD, silent=13 * DAY, largest=167, slots=8, period=12 * DAY),
     "live by period": row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY),
+    "rested": replace(row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY), rests=RESTS),
     "quiet by schedule": row(Verdict.QUIET, silent=9 * HOUR, schedule=NIGHTLY),
     "late": row(Verdict.LATE, silent=33 * HOUR, schedule=NIGHTLY),
     "dead by schedule": row(Verdict.DEAD, silent=3 * DAY, schedule=NIGHTLY),
