@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.hours import Integers
-from exporter.domain.schedule import planned
-from exporter.domain.traffic_clock import HOURS, Clocks, Span
+from exporter.domain.schedule import DAY, planned
+from exporter.domain.traffic_clock import FIRST_MONDAY, HOURS, Clocks, Span
 
 WEEKS = 8
 """So many weeks make a baseline."""
@@ -55,6 +55,7 @@ class Baselines(ColumnSet):
     """Seconds, where the stream is slow and regular."""
     active_slots: Integers
     weeks: Integers
+    """Whole weeks that are known and have a silence to learn from."""
     history_start: Floats
     """Unix seconds."""
     observed: Floats
@@ -89,6 +90,15 @@ class Baselines(ColumnSet):
         """
         profiles = self.profile.astype(np.float32).reshape(-1, HOURS)
         return Clocks(profiles, self.step, self.mean, self.spread, self.pause, self.schedule, rests)
+
+
+def whole_weeks(history_start: Floats, week: int) -> Integers:
+    """Return how many whole weeks each history from a moment (Unix seconds) to the start of a week has.
+
+    A day that is known in part counts: the first record of a day is no earlier than it is.
+    """
+    known_days = week * 7 - np.floor((history_start - FIRST_MONDAY) / DAY).astype(np.int64)
+    return known_days // 7
 
 
 def longest_usual(suspect_silence: Floats, max_silence: Floats) -> Floats:

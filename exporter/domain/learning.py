@@ -11,10 +11,9 @@ from exporter.domain.baselines import WEEKS, Baselines
 from exporter.domain.hours import Hours, runs
 from exporter.domain.past_weeks import PastWeeks
 from exporter.domain.slots import BY_FIVE, BY_HOUR, Slot, in_slots
-from exporter.domain.traffic_clock import FIRST_MONDAY
 
-WHOLE_WEEKS_NEEDED, SEVERAL = 2, 2.0
-"""With so much history in slots of five minutes a stream is judged by these, if its active hours have several active
+SEVERAL = 2.0
+"""With enough history in slots of five minutes a stream is judged by these, if its active hours have so many active
 ones on average: batches and rare records gain nothing by them (measured)."""
 
 STREAMS_AT_ONCE = 64
@@ -61,11 +60,9 @@ def in_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baseline
     place = {key: row for row, key in enumerate(zip(by_hour.stream.tolist(), by_hour.week.tolist(), strict=True))}
     keys = zip(fives.stream.tolist(), fives.week.tolist(), strict=True)
     hourly = np.array([place[key] for key in keys], np.intp)  # active in slots of five minutes is active in hours
-    began = np.floor((fives.history_start - FIRST_MONDAY) / 86_400.0)
-    ripe = fives.week * 7.0 - began >= 7.0 * WHOLE_WEEKS_NEEDED
     several = fives.step / BY_FIVE.hours >= SEVERAL * by_hour.step[hourly]
     alone = ~np.isnan(by_hour.mean) & ~by_hour.scheduled & ~by_hour.together
-    chosen = alone[hourly] & ripe & several
+    chosen = alone[hourly] & several
     keep = np.ones(len(by_hour), np.bool_)
     keep[hourly[chosen]] = False
     return Baselines.joined([by_hour[keep], fives[chosen]])

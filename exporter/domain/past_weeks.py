@@ -23,6 +23,7 @@ from exporter.domain.baselines import (
     WEEKS,
     WEEKS_NEEDED,
     Baselines,
+    whole_weeks,
 )
 from exporter.domain.hours import SECOND, Hours, Integers, runs
 from exporter.domain.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, remembered, spells
@@ -115,12 +116,13 @@ class PastWeeks:
             by_chance = arrives_at_random(scored.dispersion, a_week) & ~scored.together
             own = law(total, a_week, step)
             mean, spread = np.where(by_chance, own[0], mean), np.where(by_chance, own[1], spread)
-        learned = (count >= WEEKS_NEEDED) & (total >= ACTIVE_SLOTS_NEEDED)
+        hours = self._begin * HOURS + np.maximum(first[rows], left * HOURS)
+        weeks = np.minimum(count, whole_weeks(FIRST_MONDAY + hours * HOUR, week))
+        learned = (weeks >= WEEKS_NEEDED) & (total >= ACTIVE_SLOTS_NEEDED)
         longest = self._periods(week, total < ACTIVE_SLOTS_NEEDED, rows)
         schedule = self._schedules(week, watched, rows)
         pause, spell = self._pauses(week, rows, scored.rates, schedule, total < ACTIVE_SLOTS_NEEDED)
         slow = ~np.isnan(longest)
-        hours = self._begin * HOURS + np.maximum(first[rows], left * HOURS)
         known = count > 0
         return Baselines(
             self._streams[rows].astype(np.intp),
@@ -133,7 +135,7 @@ class PastWeeks:
             np.where(slow, PERIOD_SUSPECT * longest, SPELL_SUSPECT * spell),
             np.where(slow, PERIOD_DEAD * longest, SPELL_DEAD * spell),
             total.astype(np.int64),
-            count,
+            weeks,
             FIRST_MONDAY + hours * HOUR,
             watched[rows].sum((1, 2)) * HOUR,
             np.where(known, scored.largest, np.nan),
@@ -242,7 +244,7 @@ class PastWeeks:
             middle = (length[at + (count - 1) // 2] + length[at + count // 2]) / 2.0
             most = length[at + count - 1]
             # With one week it is not known yet whether weekends belong to the period.
-            whole = np.minimum.reduceat(week_of(silences.since[order]), at) <= week - WEEKS_NEEDED
+            whole = whole_weeks(np.minimum.reduceat(silences.since[order], at), week) >= WEEKS_NEEDED
             regular = (count >= PERIODS_NEEDED) & (most <= PERIOD_REGULARITY * middle) & whole
             longest[stream[at[regular]]] = most[regular]
         return longest[rows]

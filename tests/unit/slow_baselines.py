@@ -155,7 +155,10 @@ class SlowStream:
             found = mean_w, 0.5 * math.sqrt(1 + 1 / max(count, 1))
         elif self.slot_hours == 1.0:
             found = self._at_random(sum(summed), sum(exposed), lengths, step) or found
-        clocked = count >= 2 and sum(summed) >= 10
+        begin = max(0, week - 12) * WEEK
+        first = next((hour for hour in range(begin, week * WEEK) if self.active[hour]), week * WEEK)
+        whole = self._whole(max(first, weeks[0] * WEEK), week)
+        clocked = min(count, whole) >= 2 and sum(summed) >= 10
         return Baseline(
             rates,
             step,
@@ -164,6 +167,11 @@ class SlowStream:
             self._longest(week) if sum(summed) < 10 else None,
             [one for one in weekly if one is not None],
         )
+
+    @staticmethod
+    def _whole(begin: float, week: int) -> int:
+        """Return how many whole weeks there are from the day of an hour to the start of a week."""
+        return (week * 7 - int(begin // 24)) // 7
 
     def _summed(self, weeks: Sequence[int]) -> tuple[list[float], list[float]]:
         return _by_hour(self.active, weeks), _by_hour(self.observed, weeks)
@@ -197,7 +205,7 @@ class SlowStream:
         begin = max(0, week - 12) * WEEK
         recent = [one for one in self.silences if one.whole and begin <= one.end < week * WEEK]
         gaps = [one.end - one.since for one in recent]
-        if len(gaps) < 4 or max(gaps) > 1.5 * median(gaps) or recent[0].since >= (week - 1) * WEEK:
+        if len(gaps) < 4 or max(gaps) > 1.5 * median(gaps) or self._whole(recent[0].since, week) < 2:
             return None
         return 1.75 * max(gaps)
 

@@ -214,6 +214,24 @@ def test_a_run_on_weekdays_is_not_dead_on_its_first_weekend() -> None:
     assert not verdicts_while_it_lives(moments, 2, 4) & ALARMS
 
 
+@pytest.mark.parametrize(
+    ("active", "judged_from"),
+    [
+        pytest.param(lambda hour: hour >= 5, 2, id="busy since Monday morning"),
+        pytest.param(lambda hour: hour >= 24, 3, id="busy since Tuesday"),
+        pytest.param(lambda hour: hour >= 167, 3, id="busy since Sunday night"),
+        pytest.param(lambda hour: hour >= 120 and hour % 24 == 2, 3, id="nightly since Saturday"),
+    ],
+)
+def test_two_whole_weeks_are_known_before_a_verdict(active: Active, judged_from: int) -> None:
+    """Seven days and an hour are none, though they lie in two weeks; a first day that is known in part is enough."""
+    moments = records(active, 5)
+    assert verdicts_while_it_lives(moments, 1, judged_from) == {Verdict.LEARNING}
+    assert Verdict.LEARNING not in verdicts_while_it_lives(moments, judged_from, 4)
+    made = known(moments, 2).baselines
+    assert made.weeks[0] == (2 if judged_from == 2 else 1)
+
+
 def test_what_its_past_holds_is_no_evidence_for_thresholds() -> None:
     """Pauses of a week on and a week off have no score past 2, so that they raise the threshold of nobody."""
     moments = records(SPELLS["a week on and a week off"], 16)
