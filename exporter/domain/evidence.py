@@ -127,7 +127,7 @@ def _held(row: EvidenceFacts) -> str | None:
 def _usual_silence(row: EvidenceFacts) -> str | None:
     """How silent it ever was, and when, over the span that it was judged by."""
     if row.schedule is not None and row.last_advance is not None:
-        missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET)
+        missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET) and not _unproved(row)
         return row.schedule.not_come(row.last_advance, row.as_of) if missing else str(row.schedule)
     if row.last_advance is None or row.history_start is None or row.largest_silence is None:
         return None
@@ -209,11 +209,16 @@ def _limits(row: EvidenceFacts) -> str | None:
 
 def _if_proved(row: EvidenceFacts, from_: str | None) -> str | None:
     """Since when it is suspect, as far as its silence is proved."""
-    if from_ is None or row.suspect_from is None or row.observed_until is None:
-        return from_
-    if row.suspect_from <= row.observed_until:
+    if from_ is None or not _unproved(row):
         return from_
     return f"held: its silence is not proved; {from_} if it is still silent"
+
+
+def _unproved(row: EvidenceFacts) -> bool:
+    """Whether it is held because it would be suspect only since nobody looked at it."""
+    if row.verdict != Verdict.HELD or row.suspect_from is None or row.observed_until is None:
+        return False
+    return row.suspect_from > row.observed_until
 
 
 def _by_period(row: EvidenceFacts) -> bool:
