@@ -60,6 +60,8 @@ class EvidenceFacts:
     """The drop by which it is held."""
     held: str | None = None
     """Why else it is held."""
+    baseline_of: float | None = None
+    """The last advance when its baseline was chosen, where it may have advanced since."""
 
 
 def evidence(row: EvidenceFacts) -> str:
@@ -131,9 +133,10 @@ def _usual_silence(row: EvidenceFacts) -> str | None:
         return row.schedule.not_come(row.last_advance, row.as_of) if missing else str(row.schedule)
     if row.last_advance is None or row.history_start is None or row.largest_silence is None:
         return None
-    if judged_until(row.last_advance) <= row.history_start:
+    chosen_by = row.last_advance if row.baseline_of is None else row.baseline_of
+    if judged_until(chosen_by) <= row.history_start:
         return None
-    baseline = "".join(judged_by(row.history_start, row.last_advance, row.observed_seconds))
+    baseline = "".join(judged_by(row.history_start, chosen_by, row.observed_seconds))
     if row.largest_silence < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
     else:

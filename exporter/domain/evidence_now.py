@@ -149,6 +149,7 @@ def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> Evidence
         rests=() if expectation is None else expectation.rests or (),
         falling=falling(incident, expectation),
         held=_held(judgement, seen.silence, foreseen.suspect_from) if incident is None else str(incident),
+        baseline_of=None if expectation is None else expectation.last_advance,
     )
 
 

@@ -64,6 +64,13 @@ def test_a_living_topic_has_its_limit_ahead_whenever_it_was_published() -> None:
     assert text == f"silent 1 min (since Wed 2026-03-04 09:59 UTC); {BASELINE}; dead from Wed 2026-03-04 17:23 UTC"
 
 
+def test_the_weeks_that_it_is_judged_by_are_those_of_the_rollup_until_the_next_one() -> None:
+    """On the Monday after, too: of the week that has ended nothing is learned yet."""
+    now = MONDAY + WEEK + HOUR
+    row = replace(BUSY, observed_seconds=8 * WEEK)
+    assert f"; {BASELINE}; " in line(row, Silence(now - 60, now, known=True), now)
+
+
 def test_a_topic_that_died_again_does_not_show_its_previous_death() -> None:
     """The published verdict is the same, the silence is not: what was said of a replica then is left out too."""
     row = replace(BUSY, verdict="dead", evidence="silent 40 h", last_advance=LAST - 2 * DAY, replication="in step")
