@@ -185,9 +185,11 @@ class PastWeeks:
     def lasting(self, week: int) -> PastSilences:
         """Return the silences that last as a week begins, up to there: what falls silent in it has ended them."""
         begin = FIRST_MONDAY + week * WEEK
-        last = self._places.first_from(np.arange(self.streams), begin) - 1
-        last = last[last >= 0]
-        last = last[self._known.active[last]]
+        stream = np.arange(self.streams)
+        last = self._places.first_from(stream, begin) - 1
+        stream, last = stream[last >= 0], last[last >= 0]
+        # Before a stream that begins later lies the last row of another one.
+        last = last[(self._known.stream[last] == stream) & self._known.active[last]]
         micros = round(self._slot.seconds) * SECOND
         advance = self._known.last[last]
         start = np.asarray((advance // micros + 1) * self._slot.seconds, np.float64)

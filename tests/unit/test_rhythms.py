@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -205,6 +205,18 @@ def test_one_outage_does_not_blind(weeks: int, days: int) -> None:
     for moments in (busy, busy[~outage]):
         last = float(moments[moments < START + weeks * WEEK + 3 * DAY][-1])
         assert known(moments, weeks).at(last, last + DAY)[0] is Verdict.DEAD
+
+
+def test_a_silence_counts_once_whatever_other_streams_do() -> None:
+    """Of a stream that fell silent before Monday the same is learned beside one that begins on Tuesday."""
+    busy = records(lambda hour: hour < 12 * 168 - 60, 12)
+    later = records(lambda hour: hour >= 12 * 168 + 24, 13)
+    alone, other = hours_of(busy), hours_of(later)
+    columns = [np.concatenate([getattr(one, name.name) for one in (alone, other)]) for name in fields(Hours)]
+    columns[0] = np.repeat([0, 1], [len(alone), len(other)])
+    found = [next(baselines(one, [FIRST + 12])) for one in (alone, Hours(*columns))]
+    assert [one.stream.tolist() for one in found] == [[0], [0]]
+    assert found[0].pause[0] == found[1].pause[0] == 0.0
 
 
 def test_a_run_on_weekdays_is_not_dead_on_its_first_weekend() -> None:
