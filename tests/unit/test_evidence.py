@@ -130,7 +130,7 @@ ROWS: dict[str, EvidenceFacts] = {
     "rested": replace(row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY), rests=RESTS),
     "quiet by schedule": row(Verdict.QUIET, silent=9 * HOUR, schedule=NIGHTLY),
     "held, not run": row(Verdict.HELD, silent=9 * HOUR, schedule=NIGHTLY),
-    "held, not seen": row(Verdict.HELD, silent=HOUR / 2, looked=9 * HOUR, schedule=NIGHTLY),
+    "held, not seen": row(Verdict.HELD, silent=HOUR / 2, look_age=9 * HOUR, schedule=NIGHTLY),
     "late": row(Verdict.LATE, silent=33 * HOUR, schedule=NIGHTLY),
     "dead by schedule": row(Verdict.DEAD, silent=3 * DAY, schedule=NIGHTLY),
     "late for weeks": row(Verdict.LATE, silent=12 * DAY, schedule=WEEKLY),
