@@ -33,7 +33,7 @@ _EVERYWHERE: Mapping[str, str] = {
     "deleted": "The partition no longer exists",
     "week": "Monday of the week in which a silence begins",
     "active_slots": "Slots with an advance",
-    "weeks": "Weeks with a silence to learn from",
+    "weeks": "Whole weeks that are known and have a silence to learn from",
     "history_start": "Begin of the history that it was learned from",
     "slot_seconds": "Length of a slot, in seconds",
     "largest_silent_slots": "Slots of the longest silence that ended in an advance",

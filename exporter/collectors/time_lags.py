@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,7 +156,10 @@ class TimeLags:
         proofs = self._proofs.moved(len(positions), here, there)
         now = round(self._clock.now() * 1000)
         wanted = positions.fresh & positions.unread & (logs.leader != NO_LEADER)
-        settled = wanted & proofs.hold(positions, logs) & ~np.isin(logs.row, self._fallen(logs, wanted, snapshot.table))
+        fallen = np.isin(logs.row, self._fallen(logs, wanted, snapshot.table))
+        # Also those of groups that could not be read: when they are, nothing shows any more that the log fell.
+        proofs = replace(proofs, lasting=proofs.lasting & ~fallen)
+        settled = wanted & proofs.hold(positions, logs)
         settled &= still_enough(proofs.low, proofs.high, now, self._tolerance, self._slack)
         sought = self._sought(np.flatnonzero(wanted & ~settled), positions, logs, now)
         self._search(sought, enough)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -218,21 +219,25 @@ def _exporter_at(listen: str, config: WebConfig) -> bool | None:
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared with
-    # http.client goes through no proxy, whatever the environment says: this asks about a port of this host.
     try:
-        if config.tls is None:
-            connection = HTTPConnection(host, int(port), timeout=_ANSWER_SECONDS)
-        else:
-            connection = HTTPSConnection(host, int(port), timeout=_ANSWER_SECONDS, context=_any_tls())
+        socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+    except (OSError, ValueError, OverflowError):
+        return False  # nobody listens there: the port cannot be bound for another reason
+    # http.client goes through no proxy, whatever the environment says: this asks about a port of this host.
+    if config.tls is None:
+        connection = HTTPConnection(host, int(port), timeout=_ANSWER_SECONDS)
+    else:
+        connection = HTTPSConnection(host, int(port), timeout=_ANSWER_SECONDS, context=_any_tls())
+    try:
         with closing(connection):
             connection.request("GET", "/-/healthy")
             answer = connection.getresponse()
             if answer.status == HTTPStatus.UNAUTHORIZED:
                 return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", "")
             return answer.status == HTTPStatus.OK and answer.read(100) == b"healthy\n"
-    except (OSError, HTTPException, ValueError, OverflowError):
-        asked_for_ours = config.tls is not None and config.tls.verify_mode is ssl.CERT_REQUIRED
-        return None if asked_for_ours else False
+    except (OSError, HTTPException, ValueError):
+        needs_certificate = config.tls is not None and config.tls.verify_mode is ssl.CERT_REQUIRED
+        return None if needs_certificate else False
 
 
 def _any_tls() -> ssl.SSLContext:

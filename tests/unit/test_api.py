@@ -337,5 +337,5 @@ def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None
         answer = get(f"http://{running.address}/{html.unescape(link[2])}", timeout=20).json()
     finally:
         running.stop()
-    assert link[3] == "the API lists them all, with those of topics that do not live"
+    assert link[3] == "the API lists them all, with those of dead, suspect, retired, held and muted topics"
     assert (answer["total"], {one["topic"] for one in answer["items"]}) == (58, {"wide", "gone"})

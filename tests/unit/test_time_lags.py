@@ -250,11 +250,16 @@ def test_a_log_that_fell_back_is_searched_anew(bench: Bench) -> None:
     assert moved.seconds == pytest.approx(2400 + 3600, abs=moved.error_bound)
 
 
-def test_a_log_that_fell_back_while_no_group_was_behind_is_searched_anew(bench: Bench) -> None:
-    """A sweep in between saw the groups past its end: what was proved before counts no more, though it grew since."""
+@pytest.mark.parametrize("missed", [0, 1])
+def test_a_log_that_fell_back_while_no_group_was_behind_is_searched_anew(bench: Bench, missed: int) -> None:
+    """A sweep in between saw the group past its end, or could not read it: what was proved before counts no more.
+
+    The log has grown past its old end since.
+    """
     bench.measure(g={A: 60})
     bench.table.offsets[A] = (0, 50, None)
-    bench.measure(g={A: GroupPartition(60, lag=0, lost=0)})
+    past_end = Group(partitions={A: GroupPartition(60, lag=40 * missed, lost=0)}, read_at=NOW)
+    bench.measure_groups({"g": past_end}, missed=missed)
     bench.table.offsets[A] = (0, 150, None)
     bench.times.logs[A] = Log([(offset, round((NOW - (150 - offset) * 10) * 1000)) for offset in range(150)], 150)
     found = lag(bench.measure(g={A: GroupPartition(60, lag=90, lost=0)}))
