@@ -31,8 +31,8 @@ from exporter.history.tables import to_table
 from spark_rollups import ingest, spool_files
 from spark_rollups.publish import ahead, publish
 from spark_rollups.rollup import FIRST_DAY
-from spark_rollups.schemas import EXPECTATIONS
 from spark_rollups.tables import Tables
+from spark_rollups.verdicts import JUDGED
 from tests.spark.spool_days import fold
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 from tests.unit.readings import ManualClock, TableSource
@@ -262,7 +262,7 @@ def test_what_a_killed_publication_left_is_neither_read_nor_kept(
         folder.mkdir(parents=True)
         (folder / "part-00000.parquet").write_bytes(b"PAR1")
     (published / "current.json").write_text(torn)
-    judged = spark.createDataFrame([], EXPECTATIONS)
+    judged = spark.createDataFrame([], JUDGED)
     name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=(), watermark=None)
     assert name == f"{unnamed.name}-2"
     assert json.loads((published / "current.json").read_text())["expectations"] == name
@@ -276,7 +276,7 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     spark: SparkSession, tmp_path: Path, hours: float, replaced: bool
 ) -> None:
     """Looking back takes nothing back, and clocks differ a little; past an hour the newest would never be replaced."""
-    judged, now = spark.createDataFrame([], EXPECTATIONS), moment(at(1))
+    judged, now = spark.createDataFrame([], JUDGED), moment(at(1))
     wrong = now + timedelta(hours=hours)
     assert publish(judged, tmp_path, as_of=wrong, published_at=wrong, calibrated=(), watermark=None)
     assert (ahead(tmp_path, now) is not None) == replaced

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from spark_rollups import ingest, spool_files
 from spark_rollups.durable import write_whole
 from spark_rollups.publish import publish
-from spark_rollups.schemas import EXPECTATIONS
 from spark_rollups.tables import Tables
+from spark_rollups.verdicts import JUDGED
 from tests.spark.story import HOUR, World, at, every, moment
 
 
@@ -59,7 +59,7 @@ def test_a_file_that_was_written_whole_keeps_its_name(tmp_path: Path, disk: Disk
 def test_what_the_pointer_names_is_on_disk_before_it(spark: SparkSession, tmp_path: Path, disk: Disk) -> None:
     """The rows that Spark wrote, the names of their files, and the folder's own name."""
     disk.marker = tmp_path / "published" / "current.json"
-    judged, as_of = spark.createDataFrame([], EXPECTATIONS), moment(at(1))
+    judged, as_of = spark.createDataFrame([], JUDGED), moment(at(1))
     name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=(), watermark=None)
     assert name is not None
     folder = tmp_path / "published" / name

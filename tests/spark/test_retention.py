@@ -61,7 +61,7 @@ class Late:
     ahead: str
     """By a clock that was ahead."""
     late: str
-    """By the right one, with windows and baselines kept for 14 days."""
+    """By the right one, with windows kept for 18 days, in which two whole weeks end, and baselines for 14."""
     windows: tuple[int, int]
     """In the table before and after the run that was ahead."""
     windows_from: date | None
@@ -84,7 +84,7 @@ def late(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Late:
     to_come = F.lit(moment(at(9999)))
     tables.replace("streams", tables.read("streams").withColumns({"listed_at": to_come, "observed_until": to_come}))
     world.poll(at(END), at(LATER), every=HOUR)
-    output = roll_up(spark, world.history, LATER, baselines=14.0, windows=14.0)
+    output = roll_up(spark, world.history, LATER, baselines=14.0, windows=18.0)
     return Late(world.history, ahead, output, windows, windows_from)
 
 
@@ -99,7 +99,7 @@ def days(history: Path, but: str | None = None) -> list[str]:
     return in_order(row for row in rows_of(history, "daily") if row.cluster != but)
 
 
-OLDEST = moment(at(LATER - 14)).date()
+OLDEST = moment(at(LATER - 18)).date()
 """The day from which windows are kept."""
 
 
