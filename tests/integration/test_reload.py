@@ -152,6 +152,13 @@ def test_clusters_come_and_go(broker: Broker, bench: Workbench, tmp_path: Path) 
         assert "Traceback" not in exporter.log.read_text()
 
 
+def in_process(broker: Broker, folder: Path, *names: str, **more: Any) -> dict[str, Any]:
+    """The settings of a service in this process, which polls the shared broker under these names."""
+    kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
+    clusters = [{"name": name, "kafka": kafka, "topics": topics} for name in names]
+    return {"clusters": clusters, "history": {"folder": str(folder)}, "web": {"listen": "127.0.0.1:0"}, **more}
+
+
 @pytest.mark.parametrize(
     ("name", "owner", "end"), [("poll", MemoryTrimmer, "after_a_poll"), ("inspection", Inspector, "inspect")]
 )
@@ -179,14 +186,13 @@ def test_a_job_that_ends_after_its_cluster_was_taken_out_brings_no_series_back(
 
     monkeypatch.setattr(owner, end, late)
     monkeypatch.setattr(Scheduler, "every", watched_every)
-    kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
-    settings: dict[str, Any] = {
-        "clusters": [{"name": "leaves", "kafka": kafka, "topics": topics}],
-        "inspection": {"log_sizes": True},
-        "poll": {"request_timeout": "1s"},
-        "history": {"folder": str(tmp_path)},
-        "web": {"listen": "127.0.0.1:0"},
-    }
+    settings = in_process(
+        broker,
+        tmp_path,
+        "leaves",
+        inspection={"log_sizes": True},
+        poll={"request_timeout": "1s"},
+    )
     others = settings | {"clusters": [_nowhere("other")]}
     service = Service(Settings.model_validate(settings), lambda: Settings.model_validate(others))
     service.start()
@@ -206,14 +212,14 @@ def test_a_reload_that_fails_on_the_way_ends_nothing_and_the_next_one_takes_over
     broker: Broker, bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is raised: the exporter goes on and says so, and no cluster is left without polls."""
-    kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
-    settings: dict[str, Any] = {
-        "clusters": [{"name": name, "kafka": kafka, "topics": topics} for name in ("one", "two")],
-        "groups": {"enabled": False},
-        "poll": {"interval": "5s"},
-        "history": {"folder": str(tmp_path)},
-        "web": {"listen": "127.0.0.1:0"},
-    }
+    settings = in_process(
+        broker,
+        tmp_path,
+        "one",
+        "two",
+        groups={"enabled": False},
+        poll={"interval": "5s"},
+    )
     read = [settings]
 
     def configured() -> Settings:
@@ -261,15 +267,15 @@ def test_what_is_observed_no_more_leaves_metrics_and_history(
 ) -> None:
     """Groups and pairs that a reload takes out have no series, and are not written again as if they were known."""
     assert bench is not None
-    kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
-    settings: dict[str, Any] = {
-        "clusters": [{"name": name, "kafka": kafka, "topics": topics} for name in ("here", "there")],
-        "groups": {"interval": "5s"},
-        "replicas": [{"source": "here", "target": "there", "policy": "identity", "interval": "1s"}],
-        "poll": {"interval": "5s"},
-        "history": {"folder": str(tmp_path)},
-        "web": {"listen": "127.0.0.1:0"},
-    }
+    settings = in_process(
+        broker,
+        tmp_path,
+        "here",
+        "there",
+        groups={"interval": "5s"},
+        replicas=[{"source": "here", "target": "there", "policy": "identity", "interval": "1s"}],
+        poll={"interval": "5s"},
+    )
     without = {**settings, "groups": {"enabled": False}, "replicas": []}
     forgotten: dict[str, list[object]] = {"readers": [], "copies": []}
     forget, keep = History.forget_readers, History.keep_copies
@@ -316,14 +322,13 @@ def test_history_that_could_not_be_written_is_not_lost_with_other_intervals(
     """It waits on in memory and is written once the folder is back."""
     assert bench is not None
     spool, moved = tmp_path / "spool", tmp_path / "moved"
-    kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
-    settings: dict[str, Any] = {
-        "clusters": [{"name": "prod", "kafka": kafka, "topics": topics}],
-        "groups": {"enabled": False},
-        "poll": {"interval": "5s"},
-        "history": {"folder": str(tmp_path)},
-        "web": {"listen": "127.0.0.1:0"},
-    }
+    settings = in_process(
+        broker,
+        tmp_path,
+        "prod",
+        groups={"enabled": False},
+        poll={"interval": "5s"},
+    )
     faster = settings | {"history": {"folder": str(tmp_path), "window": "10s"}}
     service = Service(Settings.model_validate(settings), lambda: Settings.model_validate(faster))
     spool.rename(moved)
