@@ -376,6 +376,6 @@ def _seconds(headers: Mapping[str, str]) -> float:
     if re.fullmatch(r"\d{1,6}", until):
         return float(until)
     with suppress(ValueError, TypeError, OverflowError):
-        said_at = parsedate_to_datetime(headers.get("Date", ""))
-        return max(0.0, (parsedate_to_datetime(until) - said_at).total_seconds())
+        sent_at = parsedate_to_datetime(headers.get("Date", ""))
+        return max(0.0, (parsedate_to_datetime(until) - sent_at).total_seconds())
     return 0.0

@@ -143,24 +143,26 @@ class Service:
                 web_config = self._web_config_of(settings)
             except (SettingsError, WebConfigError) as error:
                 log.error("the configuration stays as it was: %s", error)
-                self.monitor.took_configuration(good=False)
-                return str(error)
+                return self._refused(str(error))
             except Exception as error:
                 log.exception("the configuration stays as it was: an internal error")
-                self.monitor.took_configuration(good=False)
-                return f"an internal error ({type(error).__name__}); the log has more"
+                return self._refused(f"an internal error ({type(error).__name__}); the log has more")
             try:
                 self._take_over(settings)
             except Exception as error:
                 log.exception("only a part of the configuration is in force: an internal error. Reload again")
-                self.monitor.took_configuration(good=False)
-                return f"only a part is in force: {type(error).__name__}: {error}; the log has more. Reload again"
+                problem = f"{type(error).__name__}: {error}"
+                return self._refused(f"only a part is in force: {problem}; the log has more. Reload again")
             self._web.config = web_config
             self.monitor.took_web_configuration(good=True)
             set_up_logging(settings.log.level, settings.log.format)
             self.monitor.took_configuration(good=True)
             log.info("the configuration was read again and is in force")
             return None
+
+    def _refused(self, problem: str) -> str:
+        self.monitor.took_configuration(good=False)
+        return problem
 
     def _web_config_of(self, settings: Settings) -> WebConfigFile:
         return WebConfigFile(settings.web.config_file, lambda good: self.monitor.took_web_configuration(good=good))
