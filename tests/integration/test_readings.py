@@ -12,6 +12,7 @@ from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.demo.broker import Broker
 from exporter.domain import Reason, Snapshot, State, TopicPartition
+from exporter.domain.ports import METADATA_SECONDS
 from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
@@ -124,6 +125,26 @@ def test_a_topic_made_again_between_two_polls_is_noticed(kafka: Kafka) -> None:
     reading = watch.reading("swapped")
     assert seen(reading) == (State.PRESERVED, 0, 5, DAY_AGO + 9)
     assert reading.activity.restarted
+
+
+def test_with_the_metadata_of_a_running_exporter_a_topic_made_again_is_noticed_within_a_minute(kafka: Kafka) -> None:
+    """Offsets carry no topic id: until metadata is read again the new topic counts as an advance of the old one.
+
+    Then nothing of the old one is left, neither its first offset nor its records.
+    """
+    kafka.create("swapped-soon")
+    kafka.write([("swapped-soon", 0, DAY_AGO)] * 4)
+    kafka.delete_records("swapped-soon", 0, 3)
+    watch = Watch(kafka.bootstrap, ["swapped-soon"], metadata_seconds=METADATA_SECONDS, earliest_interval=300.0)
+    assert seen(watch.reading("swapped-soon"))[1:3] == (3, 4)
+    kafka.delete("swapped-soon")
+    kafka.create("swapped-soon")
+    kafka.write([("swapped-soon", 0, DAY_AGO + 9)] * 9)
+    assert advanced(watch.reading("swapped-soon").activity) == (5, False)
+    watch.clock.seconds = 60.0
+    reading = watch.reading("swapped-soon")
+    assert seen(reading) == (State.PRESERVED, 0, 9, DAY_AGO + 9)
+    assert advanced(reading.activity) == (9, True)
 
 
 def test_added_partitions_are_read_and_the_others_keep_what_is_known(broker: Broker, workbench: Workbench) -> None:

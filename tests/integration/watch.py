@@ -15,6 +15,20 @@ from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 
 
+class AheadClock(SystemClock):
+    """The clock of this machine, some seconds ahead: a test need not wait for them."""
+
+    seconds = 0.0
+
+    def now(self) -> float:
+        """Return Unix seconds."""
+        return super().now() + self.seconds
+
+    def monotonic(self) -> float:
+        """Return seconds that never decrease."""
+        return super().monotonic() + self.seconds
+
+
 class Watch:
     """The exporter's own source and poller on the topics a test names."""
 
@@ -28,20 +42,22 @@ class Watch:
         sinks: Sequence[SnapshotSink] = (),
         readers: ReaderKnowledge | None = None,
         earliest_interval: float = 0.0,
+        metadata_seconds: float = 0.0,
         **properties: Any,
     ) -> None:
+        self.clock = AheadClock()
         self.source = KafkaSource(
             {"bootstrap.servers": bootstrap, **properties},
-            clock=SystemClock(),
+            clock=self.clock,
             request_timeout=timeout,
             include=include,
             budget=budget,
         )
         self._poller = Poller(
             "test",
-            PollSource(self.source, SystemClock(), metadata_seconds=0),
+            PollSource(self.source, self.clock, metadata_seconds=metadata_seconds),
             sinks,
-            SystemClock(),
+            self.clock,
             earliest_interval=earliest_interval,
             readers=readers,
         )
