@@ -6,9 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain import Reason, Snapshot, State
+from exporter.domain import Reason, Snapshot
+from exporter.domain.answers import reason_of_code
+from exporter.domain.arrays import Codes
 from exporter.domain.formatting import named, plural, some
+from exporter.domain.layout import NO_LEADER
+from exporter.domain.table import UNREADABLE
 from exporter.kafka import ConnectResult
 
 MAX_TIMESTAMP_SINCE = 7
@@ -26,7 +32,7 @@ class PolledCluster:
 
     def led_by(self, broker: int) -> int:
         """Return how many of the watched partitions a broker leads."""
-        return sum(reading.leader == broker for reading in self.snapshot.readings.values())
+        return int(np.count_nonzero(self.snapshot.table.leader_now == broker))
 
 
 def listeners(seen: PolledCluster) -> Iterator[Finding]:
@@ -55,10 +61,9 @@ def listeners(seen: PolledCluster) -> Iterator[Finding]:
 
 
 def _absent_brokers(seen: PolledCluster) -> Iterator[Finding]:
-    brokers, topics = seen.snapshot.metadata.brokers, seen.snapshot.metadata.topics.values()
-    partitions = [partition for topic in topics for partition in topic.partitions.values()]
-    away = sorted({replica for partition in partitions for replica in partition.replicas} - brokers.keys())
-    led_by_none = sum(partition.leader is None for partition in partitions)
+    metadata = seen.snapshot.metadata
+    away = sorted(set(np.unique(metadata.membership.replicas).tolist()) - metadata.brokers.keys())
+    led_by_none = int(np.count_nonzero(metadata.membership.leader == NO_LEADER))
     if not away:
         return
     what = f"{named('broker', away)} should hold replicas, but the cluster does not list it as up"
@@ -106,12 +111,12 @@ def _kafka(spoken: int | None) -> str:
 
 def readings(seen: PolledCluster) -> Iterator[Finding]:
     """Check how many of the watched partitions could be read, and of how many only the offsets."""
-    every = seen.snapshot.readings.values()
-    lost = Counter(one.reason for one in every if one.state is State.UNREADABLE and one.latest is None)
-    undated = Counter(one.reason for one in every if one.state is State.UNREADABLE and one.latest is not None)
+    table = seen.snapshot.table
+    lost = _counted(table.unread[~table.read])
+    undated = _counted(table.reason[table.read & (table.state == UNREADABLE)])
     # The check of rights reports what is forbidden.
     lost.pop(Reason.UNAUTHORIZED, None)
-    partitions, took = plural(len(every), "partition"), f"in {seen.snapshot.duration_seconds:.1f} s"
+    partitions, took = plural(len(table), "partition"), f"in {seen.snapshot.duration_seconds:.1f} s"
     if lost:
         yield Finding(
             "poll",
@@ -130,6 +135,15 @@ def readings(seen: PolledCluster) -> Iterator[Finding]:
             "their newest timestamp and staleness are unknown while this lasts; silence is judged by offsets",
             "see the broker's log; storage-error means that it lost a log directory",
         )
+
+
+def _counted(codes: Codes) -> Counter[Reason | None]:
+    """Count reason codes; reasons are in the order in which they first appear."""
+    found, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    counted: Counter[Reason | None] = Counter()
+    for at in np.argsort(first).tolist():
+        counted[reason_of_code(int(found[at]))] += int(counts[at])
+    return counted
 
 
 def _reasons(counts: Counter[Reason | None]) -> str:

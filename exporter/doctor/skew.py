@@ -11,11 +11,18 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from exporter.doctor.findings import Finding, Severity
-from exporter.domain import Metadata, Snapshot, State, TopicPartition
+from exporter.domain import Metadata, Snapshot, State
+from exporter.domain.arrays import Floats
 from exporter.domain.formatting import named
+from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.ports import Clock
+from exporter.domain.table import STATE_CODES, Table
 
 LOOK_SECONDS = 5.0
 """How long to wait for records that brokers stamp."""
@@ -24,7 +31,7 @@ _PAUSE = 0.25
 _REPLICATED = 1.0
 """Seconds between the stamp of a record and the moment when it becomes visible."""
 
-_SEEN_NOW = (State.OBSERVED, State.FUTURE, State.PRESERVED)
+_SEEN_NOW = [STATE_CODES[state] for state in (State.OBSERVED, State.FUTURE, State.PRESERVED)]
 """In other states the newest timestamp may be old, and the next one may have been stamped long before a poll sees it.
 """
 
@@ -40,6 +47,14 @@ class Bounds:
     most: float
 
 
+class _Newest(NamedTuple):
+    """The timestamp of each partition's newest record, NaN where it may be old, and the leader: columns [n]."""
+
+    layout: Layout
+    stamp: Floats
+    leader: NDArray[np.int32]
+
+
 def stamped_topics(metadata: Metadata) -> list[str]:
     """Return patterns of topics whose timestamps are set by brokers, at most some of them."""
     own = [
@@ -53,7 +68,7 @@ def stamped_topics(metadata: Metadata) -> list[str]:
 def measure(poll: Callable[[], Snapshot | None], clock: Clock, seconds: float = LOOK_SECONDS) -> dict[int, Bounds]:
     """Poll for ``seconds``; return the bounds for each broker that stamped a record meanwhile."""
     bounds: dict[int, Bounds] = {}
-    newest: Mapping[TopicPartition, tuple[float | None, int | None]] = {}
+    newest = _Newest(Layout.of({}), np.zeros(0), np.zeros(0, dtype=np.int32))
     ends = clock.monotonic() + seconds
     began = None
     while True:
@@ -62,23 +77,31 @@ def measure(poll: Callable[[], Snapshot | None], clock: Clock, seconds: float = 
         ended = clock.now()
         if snapshot is None:
             return bounds
-        before = newest
-        newest = {
-            key: (one.newest if one.state in _SEEN_NOW else None, one.leader) for key, one in snapshot.readings.items()
-        }
-        brokers = {leader for _, leader in newest.values() if leader is not None}
-        for key, (stamp, leader) in newest.items():
-            known, led_by = before.get(key, (None, None))
-            if stamp is None or leader is None or leader != led_by or began_before is None:
-                continue
-            # Another broker may have stamped an older record: only one that appears between polls is this broker's.
-            if known is not None and stamp > known:
-                one = Bounds(stamp - ended, stamp - began_before + _REPLICATED)
-                other = bounds.get(leader, one)
-                bounds[leader] = Bounds(max(one.least, other.least), min(one.most, other.most))
+        before, newest = newest, _newest(snapshot.table)
+        if began_before is not None:
+            for broker, first, last in _stamped_since(before, newest):
+                one = Bounds(last - ended, first - began_before + _REPLICATED)
+                other = bounds.get(broker, one)
+                bounds[broker] = Bounds(max(one.least, other.least), min(one.most, other.most))
+        brokers = set(np.unique(newest.leader).tolist()) - {NO_LEADER}
         if brokers <= bounds.keys() or clock.monotonic() >= ends:
             return bounds
         time.sleep(_PAUSE)
+
+
+def _newest(table: Table) -> _Newest:
+    return _Newest(table.layout, np.where(np.isin(table.state_now, _SEEN_NOW), table.newest, np.nan), table.leader_now)
+
+
+def _stamped_since(before: _Newest, now: _Newest) -> Iterator[tuple[int, float, float]]:
+    """Yield each broker that stamped a record since ``before``, with the first and the last of these timestamps."""
+    here, there = now.layout.moves_from(before.layout)
+    stamp, leader = now.stamp[here], now.leader[here]
+    # Another broker may have stamped an older record: only one that appears between polls is this broker's.
+    new = (stamp > before.stamp[there]) & (leader == before.leader[there]) & (leader != NO_LEADER)
+    for broker in np.unique(leader[new]).tolist():
+        stamps = stamp[new & (leader == broker)]
+        yield broker, float(stamps.min()), float(stamps.max())
 
 
 def judge(bounds: Mapping[int, Bounds], brokers: Mapping[int, str], slack: float) -> Iterator[Finding]:

@@ -6,11 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
+
 from exporter.doctor.brokers import PolledCluster
 from exporter.doctor.findings import Finding, Severity
 from exporter.domain import Reason, State, TopicConfig, TopicInfo
 from exporter.domain.formatting import duration, plural, some
 from exporter.domain.owners import Owners
+from exporter.domain.table import STATE_CODES
 
 TWO_WEEKS = 14 * 86400.0
 """A backfill of this length shows each hour of the week twice."""
@@ -82,7 +85,9 @@ def timestamps(seen: PolledCluster) -> Iterator[Finding]:
         )
         note = (Severity.NOTE, costs, fix) if by_producers else (Severity.OK, None, None)
         yield Finding(check, note[0], f"of {plural(types.total(), 'topic')}: {type_counts}", note[1], note[2])
-    ahead = sorted({key.topic for key, one in seen.snapshot.readings.items() if one.state is State.FUTURE})
+    table = seen.snapshot.table
+    future = np.unique(table.layout.topic[table.state_now == STATE_CODES[State.FUTURE]])
+    ahead = [table.layout.topics[number] for number in future.tolist()]
     if ahead:
         yield Finding(
             check,

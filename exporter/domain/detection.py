@@ -185,7 +185,7 @@ def _hold(
             names=layout.topics,
             of_topics=silent[slice(count, None)],
             topic=layout.topic,
-            leader=np.where(table.read, table.led_by, table.leader).astype(np.intp),
+            leader=table.leader_now.astype(np.intp),
             of_partitions=silent[slice(0, count)],
         ),
         now,

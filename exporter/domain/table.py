@@ -113,6 +113,11 @@ class Table:
         """Why the last poll could not read the offsets, or the newest record alone; ANSWERED where it could."""
         return np.where(self.read, self.reason, self.unread).astype(np.int8)
 
+    @property
+    def leader_now(self) -> NDArray[np.int32]:
+        """The broker that answered the last poll; where it did not read the offsets, as ``leader``."""
+        return np.where(self.read, self.led_by, self.leader)
+
     def reading(self, row: int, *, inspected: Inspected | None = None) -> Reading:
         """Return one row as the last poll saw it."""
         known = not np.isnan(self.last_good_poll[row])

@@ -72,7 +72,7 @@ def _newest(snapshot: Snapshot) -> Floats:
 
 def _leader(snapshot: Snapshot, _: Assessment) -> Column:
     table = snapshot.table
-    leader = np.where(table.read, table.led_by, table.leader)
+    leader = table.leader_now
     return leader, leader != NO_LEADER
 
 

@@ -29,7 +29,7 @@ def unreadable(snapshot: Snapshot) -> str:
     """
     table = snapshot.table
     codes, layout = table.reason_now, table.layout
-    led_by = np.where(table.read, table.led_by, table.leader)
+    led_by = table.leader_now
     unanswered = rows_with(codes, tuple(GONE)) & (led_by != NO_LEADER)
     silent = set(np.unique(led_by[unanswered]).tolist())
     codes = np.where(unanswered, ANSWERED, codes)

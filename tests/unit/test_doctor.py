@@ -24,9 +24,20 @@ from exporter.doctor.alertmanager import alertmanager
 from exporter.doctor.delivery import delivery
 from exporter.doctor.examination import connection, tiers
 from exporter.doctor.findings import all_within
-from exporter.domain import Activity, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.domain import (
+    Activity,
+    Metadata,
+    PartitionInfo,
+    Reading,
+    Reason,
+    Snapshot,
+    State,
+    TopicInfo,
+    TopicPartition,
+)
 from exporter.factory import make_monitor
 from exporter.history.published import Expectations
+from exporter.kafka import ConnectResult
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebConfigFile, WebServer
 from tests.answers import answering
@@ -465,6 +476,54 @@ def test_an_older_record_says_nothing_about_a_clock(monkeypatch: pytest.MonkeyPa
     [found] = skew.judge({}, {1: "b:9092"}, slack=60.0)
     assert found.severity is Severity.NOTE
     assert found.what.startswith("the clock of broker 1 is unknown: no record that it stamped appeared")
+
+
+def test_a_broker_that_took_over_a_partition_did_not_stamp_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each broker is bounded by all partitions that it led at two polls: the last stamp and the first."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    polls = [{"a": (1, 0.0), "b": (1, 0.0), "c": (2, 0.0)}, {"a": (1, 5.0), "b": (1, 7.0), "c": (3, 99.0), "d": (2, 9)}]
+
+    def poll() -> Snapshot:
+        seen = polls.pop(0) if len(polls) > 1 else polls[0]
+        return snapshot_of(
+            {
+                TopicPartition(topic, 0): Reading(State.OBSERVED, Activity(), leader, 0, 9, NOW + stamp)
+                for topic, (leader, stamp) in seen.items()
+            }
+        )
+
+    assert skew.measure(poll, Passing(), 3.0) == {1: skew.Bounds(7 - 1.5, 5 + 1.0)}
+
+
+def test_partitions_of_brokers_are_counted_as_the_last_poll_saw_them() -> None:
+    """By the broker that answered, else by the metadata; reasons as frequent as others keep the order of partitions."""
+    timed_out, forbidden = Reason.TIMED_OUT, Reason.UNAUTHORIZED
+    readings = {
+        TopicPartition("a", 0): Reading(State.UNREADABLE, Activity(), 2, reason=timed_out),
+        TopicPartition("a", 1): Reading(State.UNREADABLE, Activity(), None, reason=Reason.NO_LEADER),
+        TopicPartition("a", 2): Reading(State.OBSERVED, Activity(), 2, 0, 9, NOW),
+        TopicPartition("b", 0): Reading(State.UNREADABLE, Activity(), 1, reason=forbidden),
+        TopicPartition("b", 1): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW),
+    }
+    topics = {
+        "a": TopicInfo(
+            "1", {0: PartitionInfo(2, (2, 3), (2,)), 1: PartitionInfo(None, (4,), ()), 2: PartitionInfo(2, (2,), (2,))}
+        ),
+        "b": TopicInfo("2", {0: PartitionInfo(1, (1, 2), (1,)), 1: PartitionInfo(1, (1, 2), (1,))}),
+    }
+    refused = ConnectResult(Reason.CLUSTER_UNREACHABLE, "refused")
+    seen = brokers.PolledCluster(
+        snapshot_of(readings, metadata=Metadata({1: "one:9092", 2: "two:9092"}, topics)),
+        {"one:9092": ConnectResult(), "two:9092": refused},
+    )
+    assert [found.what for found in brokers.readings(seen)] == [
+        "2 of 5 partitions gave no answer in 0.5 s: timed-out 1, no-leader 1"
+    ]
+    two, one, away = brokers.listeners(seen)
+    assert two.costs == "2 watched partitions led by it: unreadable, their silence is not proved"
+    assert one.what == "1 of 2 brokers reached at the address advertised: one:9092"
+    assert away.what == "brokers 3, 4 should hold replicas, but the cluster does not list it as up"
+    assert away.costs == "1 watched partition without a leader: unreadable, their silence is not proved"
 
 
 def test_a_partition_without_a_newest_timestamp_has_a_line_of_its_own() -> None:
