@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 _LEVEL = 1
 """Label sets repeat so much that a higher level costs more time than it saves bytes."""
-
-BLOCK_CHARACTERS = 524_288
-"""Some milliseconds of work, and enough to compress well."""
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 """RFC 1952: deflate, no name, no time, the fastest level, any system."""
@@ -53,29 +50,3 @@ def gzipped(blocks: Iterable[Block]) -> list[bytes]:
         size += len(block.text)
     pieces.append(_END_OF_STREAM + struct.pack("<II", crc, size & 0xFFFF_FFFF))
     return pieces
-
-
-def blocks_of(texts: Iterable[str], before: Iterable[Block] = ()) -> tuple[Block, ...]:
-    """Return texts as blocks; unchanged ones are taken from ``before``."""
-    earlier = {block.text: block for block in before}
-    deflate = any(block.is_deflated for block in earlier.values())
-    blocks = []
-    for text in _batched(texts):
-        block = earlier.get(text) or Block(text)
-        if deflate:
-            block.deflated()
-        blocks.append(block)
-    return tuple(blocks)
-
-
-def _batched(texts: Iterable[str]) -> Iterator[bytes]:
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= BLOCK_CHARACTERS:
-            yield "".join(batch).encode()
-            batch, size = [], 0
-    if batch:
-        yield "".join(batch).encode()

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import GroupSweep
+from exporter.domain import GroupState, GroupSweep, TopicPartition
 from exporter.domain.answers import ANSWERED
 from exporter.domain.arrays import Floats, Rows
+from exporter.domain.layout import Layout
 from exporter.domain.positions import NO_ROWS, GroupRows, Positions
-from exporter.metrics.blocks import Block, blocks_of
+from exporter.metrics.blocks import Block
 from exporter.metrics.lines import Ages, Lines, Texts, escape
 from exporter.metrics.samples import NOTHING, Column, Samples, known_of
 
 _READERS, _WITHOUT_MEMBERS = "kafka_topic_consumergroups", "kafka_topic_consumergroups_without_members"
 _MEMBERS, _STATE = "kafka_consumergroup_members", "kafka_consumergroup_state"
+_STATES = tuple(GroupState)
+_STATE_CODES = {state: code for code, state in enumerate(_STATES)}
+_STATE_TAILS = [f',state="{state}"}} 1\n' for state in _STATES]
 _LAG_SECONDS, _LARGEST = "kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max"
+
+
+_ONE_TOPIC = Layout(("",), (1,), np.zeros(1, dtype=np.int32))
 
 
 class GroupSeries:
@@ -34,6 +42,10 @@ class GroupSeries:
             lambda name, key: f'{self._of_topic(name, key.topic)},partition="{key.partition}"'
         )
         self._of_topics = _Rendered(lambda name, key: self._of_topic(name, key.topic))
+        self._whole_groups = _Rendered(
+            lambda name, _: f'{self._cluster},consumergroup="{escape(name)}"', {_STATE: _STATE_TAILS.__getitem__}
+        )
+        self._read_topics = _Rendered(lambda _, key: f'{self._cluster},topic="{escape(key.topic)}"')
         self._partitions = partitions
         self._shown = NOTHING
 
@@ -52,8 +64,8 @@ class GroupSeries:
         shown = self._of_topics.update(rows, _sums(positions, starts), {_LARGEST: _largest(positions, starts)})
         fixed |= shown.fixed
         ages |= shown.ages
-        for name, texts in self._others(sweep, topics).items():
-            fixed[name] = blocks_of(texts, self._shown.fixed.get(name, ()))
+        fixed |= self._whole_groups.update(*_groups(sweep)).fixed
+        fixed |= self._read_topics.update(*_readers(sweep, topics)).fixed
         self._shown = Samples(fixed, ages)
 
     def withdraw(self) -> None:
@@ -67,24 +79,6 @@ class GroupSeries:
     def _of_topic(self, group: str, topic: str) -> str:
         return f'{self._cluster},consumergroup="{escape(group)}",topic="{escape(topic)}"'
 
-    def _others(self, sweep: GroupSweep, topics: Collection[str]) -> Mapping[str, Iterator[str]]:
-        """Return the lines of whole groups, and of whole topics."""
-        watched = sorted(topics)
-        groups = [(f'{self._cluster},consumergroup="{escape(name)}"', each) for name, each in sweep.groups.items()]
-        counted = {_READERS: sweep.readers(watched), _WITHOUT_MEMBERS: sweep.without_members(watched)}
-        return {
-            _MEMBERS: (
-                f"{_MEMBERS}{labels}}} {group.members}\n" for labels, group in groups if group.members is not None
-            ),
-            _STATE: (
-                f'{_STATE}{labels},state="{group.state}"}} 1\n' for labels, group in groups if group.state is not None
-            ),
-            **{name: self._counts(name, counts) for name, counts in counted.items()},
-        }
-
-    def _counts(self, name: str, counts: Mapping[str, int]) -> Iterator[str]:
-        return (f'{name}{self._cluster},topic="{escape(topic)}"}} {count}\n' for topic, count in counts.items())
-
 
 class _TimeLags(NamedTuple):
     """Time lags in seconds at the sweep, and since when those that grow do; NaN where they do not, or are unknown."""
@@ -93,23 +87,35 @@ class _TimeLags(NamedTuple):
     since: Floats
 
 
+_NOTHING_GROWS: Mapping[str, _TimeLags] = MappingProxyType({})
+
+
 class _Rendered:
     """The series of some rows: lines stay until their value changes, and ages grow."""
 
-    def __init__(self, labels_of: Callable[..., str]) -> None:
-        """``labels_of`` returns the labels of a group and a partition, without the closing brace."""
+    def __init__(
+        self, labels_of: Callable[[str, TopicPartition], str], tails: Mapping[str, Callable[[Any], str]] | None = None
+    ) -> None:
+        """``labels_of`` returns the labels of a group and a partition, without the closing brace.
+
+        ``tails`` return what follows the labels of a metric, where that is not the value.
+        """
         self._labels_of = labels_of
+        self._tails = tails or {}
         self._rows = NO_ROWS
         self._labels: Texts = np.empty(0, dtype=object)
         self._lines: dict[str, Lines] = {}
         self._ages: dict[str, Ages] = {}
 
-    def update(self, rows: GroupRows, columns: Mapping[str, Column], growing: Mapping[str, _TimeLags]) -> Samples:
+    def update(
+        self, rows: GroupRows, columns: Mapping[str, Column], growing: Mapping[str, _TimeLags] = _NOTHING_GROWS
+    ) -> Samples:
         """Return the samples of rows, by metric."""
         columns = {**columns, **{name: _still(lags) for name, lags in growing.items()}}
         for name, (values, _) in columns.items():
             if name not in self._lines:
-                self._lines[name] = Lines(name, _seconds if values.dtype.kind == "f" else None)
+                tail = self._tails.get(name, _seconds if values.dtype.kind == "f" else None)
+                self._lines[name] = Lines(name, tail)
                 self._lines[name].move(len(self._rows), _NONE, _NONE)
         moves = self._follow(rows)
         fixed = {name: self._lines[name].show(self._labels, *column) for name, column in columns.items()}
@@ -144,6 +150,33 @@ def _seconds(value: float) -> str:
 def _still(lags: _TimeLags) -> Column:
     """Return the time lags that do not grow."""
     return lags.seconds, ~np.isnan(lags.seconds) & np.isnan(lags.since)
+
+
+def _groups(sweep: GroupSweep) -> tuple[GroupRows, dict[str, Column]]:
+    """Return a row for each group, and its columns."""
+    names = tuple(sorted(sweep.groups))
+    groups = [sweep.groups[name] for name in names]
+    count = len(names)
+    rows = GroupRows(names, _ONE_TOPIC, np.arange(count, dtype=np.intp), np.zeros(count, dtype=np.intp))
+    members = [-1 if group.members is None else group.members for group in groups]
+    states = [-1 if group.state is None else _STATE_CODES[group.state] for group in groups]
+    return rows, {_MEMBERS: _from_0(members), _STATE: _from_0(states)}
+
+
+def _readers(sweep: GroupSweep, topics: Collection[str]) -> tuple[GroupRows, dict[str, Column]]:
+    """Return a row for each watched topic, and how many groups read it."""
+    names = sorted(topics)
+    count = len(names)
+    layout = Layout(names, [1] * count, np.zeros(count, dtype=np.int32))
+    rows = GroupRows(("",), layout, np.zeros(count, dtype=np.intp), np.arange(count, dtype=np.intp))
+    counted = {_READERS: sweep.readers(names), _WITHOUT_MEMBERS: sweep.without_members(names)}
+    return rows, {name: _from_0([counts.get(topic, -1) for topic in names]) for name, counts in counted.items()}
+
+
+def _from_0(numbers: Sequence[int]) -> Column:
+    """Return numbers as a column, known where they are not negative."""
+    values = np.array(numbers, dtype=np.int64)
+    return values, values >= 0
 
 
 def _columns(positions: Positions) -> dict[str, Column]:

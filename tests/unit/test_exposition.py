@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from exporter.metrics.blocks import Block, blocks_of
+from exporter.metrics.blocks import Block
 from exporter.metrics.family import CLUSTER
 from exporter.metrics.family import Metric as Described
 from exporter.state import Monitor
@@ -125,14 +125,3 @@ def test_large_blocks_are_handed_out_as_they_are() -> None:
 def test_a_family_without_samples_is_left_out() -> None:
     """A header alone would say that there is something."""
     assert b"lines" not in b"".join(made(ManualClock(), []).pieces())
-
-
-def test_blocks_that_did_not_change_are_kept() -> None:
-    """What was compressed stays so, and what comes instead of it is compressed at once."""
-    texts = ["a" * 600_000, "b" * 600_000]
-    before = blocks_of(texts)
-    before[0].deflated()
-    after = blocks_of([texts[0], "c"], before)
-    assert after[0] is before[0]
-    assert after[1].is_deflated
-    assert [block.text for block in after] == [texts[0].encode(), b"c"]

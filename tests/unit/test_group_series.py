@@ -140,6 +140,7 @@ BILLING = SWEEP.groups["billing"]
     [
         {"billing": BILLING, "late": BILLING},
         {"late": replace(BILLING, members=None)},
+        {"billing": replace(BILLING, state=GroupState.EMPTY, members=0)},
         {"billing": replace(BILLING, partitions={B: GroupPartition(9, 1, 2)}), "late": BILLING},
         {"billing": replace(BILLING, partitions={A: STALLED}, read_at=1_000_060.0)},
         {"billing": replace(BILLING, partitions={A: replace(STALLED, time_lag=TimeLag(30.0, 0.5))}, read_at=1e6)},
@@ -156,6 +157,17 @@ def test_what_is_kept_from_earlier_sweeps_is_never_seen(groups: dict[str, Group]
         fresh.update(replace(SWEEP, groups=groups), ["orders", "unread"])
         shown_, wanted = (exposed({"prod": one}, 1_000_090.0, GROUP_METRICS) for one in (reused, fresh))
         assert shown_ == wanted
+
+
+def test_a_sweep_that_finds_no_change_formats_nothing() -> None:
+    """The blocks of every metric are those of the sweep before, and so is their compressed form."""
+    series = GroupSeries("prod")
+    series.update(SWEEP, ["orders", "unread"])
+    before = [block for metric in GROUP_METRICS for block in series.blocks(metric.name, 0.0)]
+    series.update(replace(SWEEP, taken_at=1_000_060.0), ["unread", "orders"])
+    after = [block for metric in GROUP_METRICS for block in series.blocks(metric.name, 0.0)]
+    assert len(before) == 10
+    assert all(one is other for one, other in zip(before, after, strict=True))
 
 
 def monitor_of(clock: ManualClock) -> Monitor:
