@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.table import STATE_CODES, STATES, Table
 from exporter.history.columns import Column, Columns, Masked, Named
+from exporter.history.numbers import Numbers
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
@@ -89,8 +89,7 @@ class InventoryRows:
         self._last_rows = _LastRows.nothing(0)
         self._row: Rows = np.zeros(0, dtype=np.intp)
         """The row in ``_last_rows`` of each row of the snapshot."""
-        self._facts: dict[int, _Facts] = {}
-        self._facts_given = 0
+        self._facts: Numbers[_Facts] = Numbers()
         self._facts_now: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The number of the present facts of each row of the snapshot."""
 
@@ -146,21 +145,9 @@ class InventoryRows:
         self._row = wanted.moves_from(layout)[0]
         infos = (topics[name] for name in layout.topics)
         facts = [_Facts(info.topic_id, info.config, info.owner) for info in infos]
-        self._facts_now = self._numbers(facts)[layout.topic]
+        self._facts_now = self._facts.of(facts, np.unique(self._last_rows.facts).tolist())[layout.topic]
         self._metadata, self._of = snapshot.metadata, layout
         return gone
-
-    def _numbers(self, facts: Sequence[_Facts]) -> NDArray[np.int64]:
-        """Return the number of each; unused numbers are dropped."""
-        used = set(np.unique(self._last_rows.facts).tolist())
-        self._facts = {number: one for number, one in self._facts.items() if number in used}
-        numbers = {one: number for number, one in self._facts.items()}
-        for one in facts:
-            if one not in numbers:
-                numbers[one] = self._facts_given
-                self._facts[self._facts_given] = one
-                self._facts_given += 1
-        return np.array([numbers[one] for one in facts], dtype=np.int64)
 
     def _rows(self, rows: Rows, at: float, *, deleted: bool) -> Columns:
         last, unread = self._last_rows, ~self._last_rows.read[rows]

@@ -222,7 +222,7 @@ class History:
             lost = 0
             # As of the last poll: an aligned end comes again where the clock is set back.
             if relations := self._relations.due(self._topics, window.last_poll):
-                self._unwritten.add(UnwrittenFile(window.last_poll, [columns_of(relations)]))
+                self._unwritten.add(UnwrittenFile(window.last_poll, [relations]))
         except Exception:
             log.exception(
                 "history of cluster %s: internal error at the end of an interval; %d windows of it are lost",

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from exporter.domain import (
-    Comparison,
-    NotCompared,
-    Relation,
-    ReplicaState,
-    Source,
-    TopicInfo,
-)
-from exporter.domain.inspections import NO_INSPECTIONS, Counts, Inspections, OfTopics
+from exporter.domain import Comparison, NotCompared, Relation, ReplicaState, Source, TopicInfo
+from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.inspections import NO_INSPECTIONS
 from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATES
+from exporter.history.columns import Column, Columns, Masked, Named
+from exporter.history.numbers import Numbers
+
+_T = TypeVar("_T", bound=Hashable)
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
@@ -26,27 +25,32 @@ AGAIN_SECONDS = 86_400.0
 NAMED_READERS = 20
 """Consumer groups of a topic whose names are kept; all are counted."""
 
-
-class Copy(NamedTuple):
-    """The source of a replica, and its state (``ReplicaState``); None where unknown."""
-
-    cluster: str
-    topic: str
-    state: str | None
-
-
-_BEST_FIRST = (
+BEST_FIRST = (
     ReplicaState.SOURCE_DEAD_TOO,
     ReplicaState.IN_STEP,
     ReplicaState.UNKNOWN,
     ReplicaState.BEHIND,
     ReplicaState.STOPPED,
 )
-_BADNESS = np.array([_BEST_FIRST.index(state) for state in REPLICA_STATES], dtype=np.int8)
+_BADNESS = np.array([BEST_FIRST.index(state) for state in REPLICA_STATES], dtype=np.int8)
+_UNKNOWN = BEST_FIRST.index(ReplicaState.UNKNOWN)
 
 
-def copies_of(comparison: Comparison) -> dict[str, Copy]:
-    """Return the topics of the target that are replicas, each with the worst state of its partitions.
+class Copies(NamedTuple):
+    """The replicas of the topics of one cluster, each a column [n]."""
+
+    cluster: str
+    """The source."""
+    topics: Sequence[str]
+    """Their names there."""
+    targets: Sequence[str]
+    """The topics that are replicas."""
+    state: Codes
+    """The worst state of their partitions, an index into BEST_FIRST."""
+
+
+def copies_of(comparison: Comparison) -> Copies:
+    """Return the topics of the target that are replicas.
 
     A topic that several sources are mapped to has no known source.
     """
@@ -54,29 +58,63 @@ def copies_of(comparison: Comparison) -> dict[str, Copy]:
     known = table.reason != NOT_COMPARED_CODES[NotCompared.TWO_SOURCES]
     worst = np.full(len(table.targets), -1, dtype=np.int8)
     np.maximum.at(worst, table.layout.topic[known], _BADNESS[table.state[known]])
-    return {
-        target: Copy(comparison.source, topic, None if _BEST_FIRST[bad] is ReplicaState.UNKNOWN else _BEST_FIRST[bad])
-        for topic, target, bad in zip(table.layout.topics, table.targets, worst.tolist(), strict=True)
-        if bad >= 0
-    }
+    rows = np.flatnonzero(worst >= 0)
+    topics, targets = table.layout.topics, table.targets
+    return Copies(
+        comparison.source,
+        [topics[row] for row in rows.tolist()],
+        [targets[row] for row in rows.tolist()],
+        worst[rows],
+    )
 
 
-class _Facts(NamedTuple):
-    consumer_groups: int | None
-    replica_of_cluster: str | None
-    replica_of_topic: str | None
-    replica_state: str | None
-    disk_bytes: int | None
-    producers: int | None
-    readers: str | None
-    groups_without_members: int | None
+_FACTS = (
+    "consumer_groups",
+    "replica_of_cluster",
+    "replica_of_topic",
+    "replica_state",
+    "disk_bytes",
+    "producers",
+    "readers",
+    "groups_without_members",
+)
+_PLACES = {name: place for place, name in enumerate(_FACTS)}
+_IS_NEWS = np.array([[name not in ("disk_bytes", "producers", "groups_without_members")] for name in _FACTS])
+"""False where values change all the time: a change alone writes no row."""
 
 
-_NO_NEWS = ("disk_bytes", "producers", "groups_without_members")
-"""Values that change all the time: a change alone writes no row."""
+@dataclass(slots=True, eq=False)
+class _Facts:
+    """The facts of n topics, in the order of ``_FACTS``: whole numbers, and numbers of texts."""
+
+    value: NDArray[np.int64]
+    """[facts, n]."""
+    known: Flags
+    """[facts, n]; elsewhere ``value`` is invalid."""
+
+    @classmethod
+    def nothing(cls, count: int) -> _Facts:
+        """Return n topics of which nothing is known."""
+        return cls(np.zeros((len(_FACTS), count), dtype=np.int64), np.zeros((len(_FACTS), count), dtype=np.bool_))
+
+    def put(self, name: str, value: NDArray[np.int64], known: Flags) -> None:
+        """Set one fact of all topics."""
+        self.value[_PLACES[name]], self.known[_PLACES[name]] = value, known
+
+    def copy_from(self, other: _Facts, there: Rows, here: Rows) -> None:
+        """Take the facts of the topics ``there``, of ``other``, for those ``here``."""
+        self.value[:, here], self.known[:, here] = other.value[:, there], other.known[:, there]
 
 
-@dataclass(slots=True)
+def _are_due(now: _Facts, written: _Facts, written_at: Floats, at: float) -> Flags:
+    """Return which of n topics need a row at ``at``; ``written_at`` is when they had one, NaN where never."""
+    age = at - written_at
+    news = now.known & (~written.known | ((now.value != written.value) & _IS_NEWS))
+    return np.where(
+        np.isnan(written_at), now.known.any(axis=0), ~((age >= 0) & (age < AGAIN_SECONDS)) | news.any(axis=0)
+    )
+
+
 class Relations:
     """What is known of the topics of one cluster, and which of it was written already.
 
@@ -84,65 +122,137 @@ class Relations:
     row, and what Spark reads is at most a day old.
     """
 
-    cluster: str
-    exporter: str
-    readers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Names of consumer groups by topic; a missing topic is unknown."""
-    without_members: Mapping[str, int] = field(default_factory=dict)
-    """How many of them have no member."""
-    copies: dict[str, Mapping[str, Copy]] = field(default_factory=dict)
-    """By source cluster: the topics of this cluster that are replicas."""
-    inspected: Inspections = field(default_factory=lambda: NO_INSPECTIONS)
-    """Producers and sizes of partitions at the last good poll."""
-    _written: dict[tuple[str, str | None], tuple[_Facts, float]] = field(default_factory=dict)
+    def __init__(self, cluster: str, exporter: str) -> None:
+        self._cluster, self._exporter = cluster, exporter
+        self.readers: Mapping[str, Sequence[str]] = {}
+        """Names of consumer groups by topic; a missing topic is unknown. Replaced, never changed."""
+        self.without_members: Mapping[str, int] = {}
+        """How many of them have no member. Replaced, never changed."""
+        self.copies: dict[str, Copies] = {}
+        """By source cluster: the topics of this cluster that are replicas."""
+        self.inspected = NO_INSPECTIONS
+        """Producers and sizes of partitions at the last good poll."""
+        self._topics: Mapping[str, TopicInfo] = {}
+        self._names: Sequence[str] = ()
+        self._ids: Sequence[str | None] = ()
+        self._numbers: Mapping[str, int] = {}
+        """The number of each topic, by name: its place in the columns."""
+        self._now = self._written = _Facts.nothing(0)
+        self._written_at: Floats = np.zeros(0)
+        """When the last row of each topic was written; NaN where none was."""
+        self._clusters: Numbers[str] = Numbers()
+        self._sources: Numbers[str] = Numbers()
+        self._reader_lists: Numbers[tuple[str, ...]] = Numbers()
+        self._used: dict[str, tuple[object, ...]] = {}
+        """What the columns of each kind were made from."""
 
-    def due(self, topics: Mapping[str, TopicInfo], at: float) -> list[Relation]:
-        """Return the rows that changed at ``at`` (Unix seconds), and remember them as written."""
-        rows, written = [], {}
-        sizes = self._inspected(lambda known: known.disk_bytes)
-        producers = self._inspected(lambda known: known.producers)
-        copies = {name: copy for known in reversed(self.copies.values()) for name, copy in known.items()}
-        for name, info in topics.items():
-            key = (name, info.topic_id)
-            facts = self._facts(name, copies.get(name), sizes.get(name), producers.get(name))
-            before = self._written.get(key)
-            if _is_due(facts, before, at):
-                rows.append(Relation(self.cluster, name, info.topic_id, self.exporter, Source.POLL, at, *facts))
-                before = (facts, at)
-            if before is not None:
-                written[key] = before
-        self._written = written
-        return rows
+    def due(self, topics: Mapping[str, TopicInfo], at: float) -> Columns | None:
+        """Return the rows that changed at ``at`` (Unix seconds), and remember them as written; None where none did."""
+        if topics is not self._topics:
+            self._number(topics)
+        if self._is_new("readers", self.readers, self.without_members):
+            self._take_readers()
+        if self._is_new("copies", *self.copies.values()):
+            self._take_copies()
+        if self._is_new("inspected", self.inspected):
+            self._take_inspected()
+        rows = np.flatnonzero(_are_due(self._now, self._written, self._written_at, at))
+        if not len(rows):
+            return None
+        columns = self._rows(rows, at)
+        self._written.copy_from(self._now, rows, rows)
+        self._written_at[rows] = at
+        return columns
 
-    def _inspected(self, counts: Callable[[OfTopics], Counts]) -> dict[str, int]:
-        """Return what is known of topics, by name."""
-        topics, (values, known) = self.inspected.layout.topics, counts(self.inspected.of_topics)
-        rows = np.flatnonzero(known)
-        return {topics[row]: value for row, value in zip(rows.tolist(), values[rows].tolist(), strict=True)}
+    def _is_new(self, kind: str, *now: object) -> bool:
+        before = self._used.get(kind)
+        self._used[kind] = now
+        return before is None or len(before) != len(now) or any(a is not b for a, b in zip(before, now, strict=True))
 
-    def _facts(self, topic: str, copy: Copy | None, disk_bytes: int | None, producers: int | None) -> _Facts:
-        cluster, source, state = (None, None, None) if copy is None else copy
-        readers = self.readers.get(topic)
-        return _Facts(
-            None if readers is None else len(readers),
-            cluster,
-            source,
-            state,
-            disk_bytes,
-            producers,
-            None if readers is None else json.dumps(list(readers[:NAMED_READERS])),
-            self.without_members.get(topic),
-        )
+    def _number(self, topics: Mapping[str, TopicInfo]) -> None:
+        """Number these topics. One that was created again was never written."""
+        before = {life: number for number, life in enumerate(zip(self._names, self._ids, strict=True))}
+        self._topics, self._names, self._ids = topics, list(topics), [info.topic_id for info in topics.values()]
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        lives = zip(self._names, self._ids, strict=True)
+        there = np.array([before.get(life, -1) for life in lives], dtype=np.intp)
+        here = np.flatnonzero(there >= 0)
+        written, written_at = _Facts.nothing(len(topics)), np.full(len(topics), np.nan)
+        written.copy_from(self._written, there[here], here)
+        written_at[here] = self._written_at[there[here]]
+        self._written, self._written_at = written, written_at
+        self._now = _Facts.nothing(len(topics))
+        self._used.clear()
 
+    def _numbers_of(self, names: Sequence[str]) -> tuple[Rows, Rows]:
+        """Return the places of those of ``names`` that are topics, and their numbers."""
+        numbers = np.array([self._numbers.get(name, -1) for name in names], dtype=np.intp)
+        there = np.flatnonzero(numbers >= 0)
+        return there, numbers[there]
 
-def _is_due(facts: _Facts, before: tuple[_Facts, float] | None, at: float) -> bool:
-    if before is None:
-        return any(value is not None for value in facts)
-    written, when = before
-    if not 0 <= at - when < AGAIN_SECONDS:
-        return True
-    changed = [name for name, value, old in zip(_Facts._fields, facts, written, strict=True) if value != old]
-    return any(
-        getattr(facts, name) is not None and (name not in _NO_NEWS or getattr(written, name) is None)
-        for name in changed
-    )
+    def _take_readers(self) -> None:
+        readers = [self.readers.get(name) for name in self._names]
+        self._put_counts("consumer_groups", [None if names is None else len(names) for names in readers])
+        self._put_counts("groups_without_members", list(map(self.without_members.get, self._names)))
+        lists = [None if names is None else tuple(names[:NAMED_READERS]) for names in readers]
+        self._put_texts("readers", self._reader_lists, lists)
+
+    def _take_copies(self) -> None:
+        count = len(self._names)
+        clusters: list[str | None] = [None] * count
+        sources: list[str | None] = [None] * count
+        state = np.full(count, _UNKNOWN, dtype=np.int64)
+        # Of several sources the first one counts.
+        for known in reversed(self.copies.values()):
+            there, numbers = self._numbers_of(known.targets)
+            state[numbers] = known.state[there]
+            for place, number in zip(there.tolist(), numbers.tolist(), strict=True):
+                clusters[number], sources[number] = known.cluster, known.topics[place]
+        self._put_texts("replica_of_cluster", self._clusters, clusters)
+        self._put_texts("replica_of_topic", self._sources, sources)
+        self._now.put("replica_state", state, state != _UNKNOWN)
+
+    def _take_inspected(self) -> None:
+        there, numbers = self._numbers_of(self.inspected.layout.topics)
+        of_topics, count = self.inspected.of_topics, len(self._names)
+        for name, counts in (("disk_bytes", of_topics.disk_bytes), ("producers", of_topics.producers)):
+            value, known = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+            value[numbers], known[numbers] = counts.value[there], counts.known[there]
+            self._now.put(name, value, known)
+
+    def _put_counts(self, name: str, counts: Sequence[int | None]) -> None:
+        values = np.array([0 if count is None else count for count in counts], dtype=np.int64)
+        self._now.put(name, values, np.array([count is not None for count in counts], dtype=np.bool_))
+
+    def _put_texts(self, name: str, numbers: Numbers[_T], values: Sequence[_T | None]) -> None:
+        written = self._written.value[_PLACES[name]][self._written.known[_PLACES[name]]]
+        found = numbers.of(values, written.tolist())
+        self._now.put(name, found, found >= 0)
+
+    def _rows(self, rows: Rows, at: float) -> Columns:
+        """Return rows of these topics."""
+        every = np.arange(len(rows))
+        columns: dict[str, Column] = {
+            "cluster": self._cluster,
+            "topic": Named([self._names[row] for row in rows.tolist()], every),
+            "topic_id": Named([self._ids[row] for row in rows.tolist()], every),
+            "exporter": self._exporter,
+            "source": Source.POLL.value,
+            "observed_at": at,
+            "replica_of_cluster": self._texts("replica_of_cluster", rows, self._clusters.__getitem__),
+            "replica_of_topic": self._texts("replica_of_topic", rows, self._sources.__getitem__),
+            "replica_state": self._texts("replica_state", rows, BEST_FIRST.__getitem__),
+            "readers": self._texts("readers", rows, lambda number: json.dumps(self._reader_lists[number])),
+        }
+        for name in ("consumer_groups", "disk_bytes", "producers", "groups_without_members"):
+            place = _PLACES[name]
+            columns[name] = Masked(self._now.value[place, rows], ~self._now.known[place, rows])
+        return Columns(Relation, len(rows), columns)
+
+    def _texts(self, name: str, rows: Rows, text: Callable[[int], str]) -> Named:
+        place = _PLACES[name]
+        known = self._now.known[place, rows]
+        used, which = np.unique(self._now.value[place, rows[known]], return_inverse=True)
+        number = np.full(len(rows), -1, dtype=np.int64)
+        number[known] = which
+        return Named([text(one) for one in used.tolist()], number)

@@ -16,7 +16,7 @@ from exporter.commands.explain import Subject, explain_to
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import MIRROR
 from exporter.domain import Comparison, NotCompared, ReplicaReading, ReplicaState
-from exporter.history.relations import Copy, copies_of
+from exporter.history.relations import BEST_FIRST, copies_of
 from exporter.settings import Settings
 from tests.integration.mirroring import MirrorMaker, PairTest, copy
 from tests.integration.serving import Exporter, until
@@ -84,7 +84,10 @@ class PrintedMetrics:
 def assert_in_history_and_explained(stopped: Comparison, bootstraps: Mapping[str, str], history: Path) -> None:
     """History keeps the worst state of a topic's partitions, and ``explain`` says what is missing now."""
     assert stopped.readings[copy(RISING)].at_least == 5
-    assert copies_of(stopped)[f"east.{RISING}"] == Copy("east", RISING, ReplicaState.STOPPED)
+    copies = copies_of(stopped)
+    at = copies.targets.index(f"east.{RISING}")
+    assert (copies.cluster, copies.topics[at]) == ("east", RISING)
+    assert BEST_FIRST[copies.state[at]] is ReplicaState.STOPPED
     both = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in bootstraps.items()]
     settings = {"clusters": both, "replicas": [{"source": "east", "target": "west"}], "history": {"folder": history}}
     explain_to(out := io.StringIO(), Settings.model_validate(settings), Subject(f"east.{RISING}"), "west")

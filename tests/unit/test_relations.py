@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
+import numpy as np
 import pytest
 
 from exporter.domain import (
@@ -21,23 +25,36 @@ from exporter.domain import (
 )
 from exporter.domain.inspections import Inspections
 from exporter.domain.layout import Layout
-from exporter.history.relations import Copy, Relations, copies_of
+from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
+from exporter.history.tables import table_of
 from tests.unit.readings import replica_table
 
 DAY = 86_400.0
 NOW = 1_772_539_200.0
 
 
+def rows_due(known: Relations, ago: float, topics: Mapping[str, TopicInfo]) -> list[dict[str, Any]]:
+    """The rows due so long before now, as a file holds them."""
+    rows = known.due(topics, NOW - ago)
+    return [] if rows is None else table_of([rows]).to_pylist()
+
+
 def due(known: Relations, ago: float, **topics: str | None) -> list[tuple[str, int | None, str | None]]:
     """Topic, groups and state of the rows due so long before now."""
-    rows = known.due({name: TopicInfo(topic_id, {}) for name, topic_id in topics.items()}, NOW - ago)
-    return [(row.topic, row.consumer_groups, row.replica_state) for row in rows]
+    rows = rows_due(known, ago, {name: TopicInfo(topic_id, {}) for name, topic_id in topics.items()})
+    return [(row["topic"], row["consumer_groups"], row["replica_state"]) for row in rows]
+
+
+def copies(source: str, state: ReplicaState, *topics: str) -> Copies:
+    """Topics that are replicas of those of the same name, all in one state."""
+    return Copies(source, topics, topics, np.full(len(topics), BEST_FIRST.index(state), dtype=np.int8))
 
 
 @pytest.mark.parametrize("first", [{}, {"orders": "abc", "audit": ""}])
 def test_rows_are_written_for_news_and_once_a_day(first: Mapping[str, str]) -> None:
     """What is not known any more is no news, and nothing is written where nothing was ever known."""
-    known = Relations("prod", "exporter-a", readers=first)
+    known = Relations("prod", "exporter-a")
+    known.readers = first
     expected = [] if not first else [("orders", 3, None), ("audit", 0, None)]
     assert due(known, 5 * DAY, orders="1", audit="2") == expected
     known.readers = {"orders": "abc", "audit": ""}
@@ -45,13 +62,119 @@ def test_rows_are_written_for_news_and_once_a_day(first: Mapping[str, str]) -> N
         [] if first else [("orders", 3, None), ("audit", 0, None)]
     )
     known.readers = {"orders": "", "audit": "a"}
-    known.copies["east"] = {"orders": Copy("east", "orders", "stopped")}
+    known.copies["east"] = copies("east", ReplicaState.STOPPED, "orders")
     assert due(known, 5 * DAY - 600, orders="1", audit="2") == [("orders", 0, "stopped"), ("audit", 1, None)]
-    known.readers, known.copies["east"] = {}, {"orders": Copy("east", "orders", None)}
+    known.readers, known.copies["east"] = {}, copies("east", ReplicaState.UNKNOWN, "orders")
     assert due(known, 5 * DAY - 900, orders="1", audit="2") == []
     assert due(known, 4 * DAY - 900, orders="1", audit="2") == [("orders", None, None), ("audit", None, None)]
     known.readers = {"orders": ""}
     assert due(known, 4 * DAY - 1200, orders="made-again") == [("orders", 0, None)]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of one topic."""
+
+    readers: tuple[str, ...] | None = ("audit",)
+    without_members: int | None = 0
+    copy: tuple[str, str, ReplicaState] | None = ("east", "orders", ReplicaState.IN_STEP)
+    disk_bytes: int | None = 10
+    producers: int | None = 1
+
+    def into(self, known: Relations) -> None:
+        """Have a cluster know this of ``orders``."""
+        known.readers = {} if self.readers is None else {"orders": self.readers}
+        known.without_members = {} if self.without_members is None else {"orders": self.without_members}
+        known.copies.clear()
+        if self.copy is not None:
+            source, topic, state = self.copy
+            known.copies[source] = copies(source, state, "orders")._replace(topics=[topic])
+        producers = None if self.producers is None else Producers(frozenset(range(self.producers)))
+        inspected = Inspected(producers, None, self.disk_bytes)
+        known.inspected = Inspections.of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
+
+
+ALL = Seen()
+NONE = Seen(None, None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "after", "expected"),
+    [
+        (None, NONE, 0, False),
+        (None, replace(NONE, disk_bytes=0), 0, True),
+        (ALL, ALL, 300, False),
+        (ALL, ALL, DAY - 1, False),
+        (ALL, ALL, DAY, True),
+        (ALL, ALL, -1, True),
+        (ALL, NONE, 300, False),
+        (ALL, NONE, DAY, True),
+        (ALL, replace(ALL, readers=("audit", "billing")), 300, True),
+        (ALL, replace(ALL, readers=("billing",)), 300, True),
+        (ALL, replace(ALL, readers=()), 300, True),
+        (ALL, replace(ALL, readers=None), 300, False),
+        (replace(ALL, readers=None), ALL, 300, True),
+        (ALL, replace(ALL, copy=("east", "orders", ReplicaState.BEHIND)), 300, True),
+        (ALL, replace(ALL, copy=("east", "orders", ReplicaState.UNKNOWN)), 300, False),
+        (replace(ALL, copy=("east", "orders", ReplicaState.UNKNOWN)), ALL, 300, True),
+        (ALL, replace(ALL, copy=("west", "orders", ReplicaState.IN_STEP)), 300, True),
+        (ALL, replace(ALL, copy=("east", "others", ReplicaState.UNKNOWN)), 300, True),
+        (ALL, replace(ALL, copy=None), 300, False),
+        (ALL, replace(ALL, disk_bytes=20), 300, False),
+        (ALL, replace(ALL, disk_bytes=None), 300, False),
+        (replace(ALL, disk_bytes=None), ALL, 300, True),
+        (ALL, replace(ALL, producers=0), 300, False),
+        (replace(ALL, producers=None), ALL, 300, True),
+        (ALL, replace(ALL, without_members=1), 300, False),
+        (replace(ALL, without_members=None), ALL, 300, True),
+    ],
+)
+def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *, expected: bool) -> None:
+    """A value that is known and new or changed, of some only where it was not known; and a day, also a clock set back.
+
+    A topic of which nothing is known, and never was, has no row.
+    """
+    known, topics = Relations("prod", "exporter-a"), {"orders": TopicInfo("1", {})}
+    if before is not None:
+        before.into(known)
+        assert len(rows_due(known, 0, topics)) == 1
+    now.into(known)
+    assert len(rows_due(known, -after, topics)) == expected
+    assert rows_due(known, -after, dict(topics)) == [], "written once, also where topics are numbered again"
+
+
+def test_a_row_has_all_that_is_known() -> None:
+    """Each fact in its column; of two sources the first one counts."""
+    known = Relations("prod", "exporter-a")
+    ALL.into(known)
+    known.copies["west"] = copies("west", ReplicaState.STOPPED, "orders")
+    [row] = rows_due(known, 0, {"audit": TopicInfo(None, {}), "orders": TopicInfo("1", {})})
+    assert row == {
+        "cluster": "prod",
+        "topic": "orders",
+        "topic_id": "1",
+        "exporter": "exporter-a",
+        "source": "poll",
+        "observed_at": datetime.fromtimestamp(NOW, UTC),
+        "consumer_groups": 1,
+        "replica_of_cluster": "east",
+        "replica_of_topic": "orders",
+        "replica_state": "in-step",
+        "disk_bytes": 10,
+        "producers": 1,
+        "readers": '["audit"]',
+        "groups_without_members": 0,
+        "schema_version": 1,
+    }
+
+
+def test_topics_that_come_and_go_keep_what_was_written_of_the_others() -> None:
+    """Their place in the columns changes, and a topic that was away for one close begins again."""
+    known = Relations("prod", "exporter-a")
+    known.readers = {"audit": "a", "orders": "o", "payments": "p"}
+    assert [topic for topic, _, _ in due(known, 900, audit="1", orders="2")] == ["audit", "orders"]
+    assert [topic for topic, _, _ in due(known, 600, payments="3", orders="2")] == ["payments"]
+    assert [topic for topic, _, _ in due(known, 300, audit="1", orders="2", payments="3")] == ["audit"]
 
 
 def test_the_first_readers_are_named_and_all_are_counted() -> None:
@@ -60,8 +183,8 @@ def test_the_first_readers_are_named_and_all_are_counted() -> None:
 
     def due_rows(ago: float, *names: str) -> list[tuple[int | None, str | None]]:
         known.readers = {"orders": names}
-        rows = known.due({"orders": TopicInfo("1", {})}, NOW - ago)
-        return [(row.consumer_groups, row.readers) for row in rows]
+        rows = rows_due(known, ago, {"orders": TopicInfo("1", {})})
+        return [(row["consumer_groups"], row["readers"]) for row in rows]
 
     assert due_rows(900, "audit", 'a "group"') == [(2, '["audit", "a \\"group\\""]')]
     assert due_rows(600, "audit", "billing") == [(2, '["audit", "billing"]')]
@@ -77,8 +200,8 @@ def test_a_size_is_written_where_it_was_not_known_and_then_once_a_day() -> None:
 
     def due_rows(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None, int | None]]:
         known.inspected = Inspections.of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
-        rows = known.due({"orders": TopicInfo("1", {})}, NOW - ago)
-        return [(row.disk_bytes, row.producers, row.consumer_groups) for row in rows]
+        rows = rows_due(known, ago, {"orders": TopicInfo("1", {})})
+        return [(row["disk_bytes"], row["producers"], row["consumer_groups"]) for row in rows]
 
     assert due_rows(2 * DAY, Inspected()) == []
     assert due_rows(2 * DAY - 300, Inspected(None, 10, 30)) == [(30, None, None)]
@@ -109,7 +232,7 @@ def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:
     infos = {name: TopicInfo("id", {}) for name in [*(f"east.{topic}" for topic in states), "both", "other"]}
     known = Relations("prod", "exporter-a")
     known.copies["east"] = copies_of(Comparison("east", "prod", NOW, Matching({}), replica_table(readings)))
-    assert [(row.topic, row.replica_of_topic, row.replica_state) for row in known.due(infos, NOW)] == [
+    assert [(row["topic"], row["replica_of_topic"], row["replica_state"]) for row in rows_due(known, 0, infos)] == [
         ("east.stopped", "stopped", "stopped"),
         ("east.behind", "behind", "behind"),
         ("east.odd", "odd", None),
