@@ -109,6 +109,24 @@ class Layout:
         topics, counts = np.unique(self.topic[rows], return_counts=True)
         return Layout([self.topics[number] for number in topics.tolist()], counts.tolist(), self.partition[rows])
 
+    def joined(self, rows: Rows, other: Layout, others: Rows) -> tuple[Layout, Rows]:
+        """Return a layout of these rows and of ``others`` of another layout, which have no partition in common.
+
+        All topics of this one stay. The second is where each row comes from: a row here, or ``len(self)`` and a row of
+        the other one.
+        """
+        added = {other.topics[number] for number in np.unique(other.topic[others]).tolist()}
+        topics = self.topics if added <= self._index.keys() else tuple(sorted(added | self._index.keys()))
+        number = {name: place for place, name in enumerate(topics)}
+        here = np.array([number[name] for name in self.topics], dtype=np.int64)
+        there = np.array([number.get(name, -1) for name in other.topics], dtype=np.int64)
+        topic = np.concatenate([here[self.topic[rows]], there[other.topic[others]]])
+        partition = np.concatenate([self.partition[rows], other.partition[others]])
+        # Stable: two sequences that are sorted already are merged in a single pass.
+        order = np.argsort((topic << 32) | partition, kind="stable")
+        counts = np.bincount(topic, minlength=len(topics)).tolist()
+        return Layout(topics, counts, partition[order]), np.concatenate([rows, len(self) + others])[order]
+
     def moves_from(self, before: Layout) -> tuple[Rows, Rows]:
         """Return the rows of partitions of both layouts, here and in ``before``."""
         there = before.find(self.topics, self.topic, self.partition)

@@ -70,16 +70,13 @@ class Membership:
         Raises KeyError where one of ``names`` is not a topic of both.
         """
         here, there = self.layout, before.layout
-        start, count = here.first[:-1].copy(), np.diff(here.first)
+        remain, restored = np.ones(len(here), dtype=np.bool_), np.zeros(len(there), dtype=np.bool_)
         for name in names:
-            number, rows = here.number_of(name), there.rows_of(name)
-            if number is None:
-                raise KeyError(name)
-            start[number], count[number] = len(here) + rows.start, rows.stop - rows.start
-        wanted = ranges(start, count)
+            remain[here.rows_of(name)], restored[there.rows_of(name)] = False, True
+        layout, wanted = here.joined(np.flatnonzero(remain), there, np.flatnonzero(restored))
         leaderless = np.full(len(there), NO_LEADER, dtype=np.int32)
         return Membership(
-            Layout(here.topics, count.tolist(), np.concatenate([here.partition, there.partition])[wanted]),
+            layout,
             np.concatenate([self.leader, leaderless])[wanted],
             _lists_of(wanted, (self.first_replica, self.replicas), (before.first_replica, before.replicas)),
             _lists_of(wanted, (self.first_in_sync, self.in_sync), (before.first_in_sync, before.in_sync)),

@@ -139,7 +139,9 @@ class InventoryRows:
         topic_undescribed = [name in topics and topics[name].reason is not None for name in self._layout.topics]
         undescribed = absent & np.array(topic_undescribed, dtype=np.bool_)[self._layout.topic]
         gone = self._rows(np.flatnonzero(absent & ~undescribed), snapshot.taken_at, deleted=True)
-        wanted = _joined(layout, self._layout, np.flatnonzero(undescribed)) if undescribed.any() else layout
+        wanted = layout
+        if undescribed.any():
+            wanted, _ = layout.joined(np.arange(len(layout)), self._layout, np.flatnonzero(undescribed))
         self._last_rows = self._last_rows.laid_out(self._layout, wanted)
         self._layout = wanted
         self._row = wanted.moves_from(layout)[0]
@@ -175,12 +177,3 @@ class InventoryRows:
             "deleted": deleted,
         }
         return Columns(Inventory, len(rows), columns)
-
-
-def _joined(layout: Layout, other: Layout, rows: Rows) -> Layout:
-    """Return a layout with these rows of another one added."""
-    partitions = {name: layout.partition[layout.rows_of(name)].tolist() for name in layout.topics}
-    for row in rows.tolist():
-        key = other.key(row)
-        partitions.setdefault(key.topic, []).append(key.partition)
-    return Layout.of(partitions)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain import PartitionInfo, Reason, TopicInfo
+from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership, Metadata, with_partitions_known_before
 
+Numbers = Mapping[str, set[int]]
 Topics = Mapping[str, Mapping[int, PartitionInfo]]
 
 BROKERS = st.lists(st.integers(1, 4), max_size=3).map(tuple)
@@ -54,3 +57,22 @@ def test_one_topic_that_cannot_be_described_makes_no_object_of_any_partition(mon
     monkeypatch.setattr("exporter.domain.metadata.PartitionInfo", None)
     found = with_partitions_known_before(now, before)
     assert found.membership.leader.tolist() == [1, 1, 1, -1, -1, -1, 1, 1, 1]
+
+
+NUMBERS = st.dictionaries(st.sampled_from("abcdef"), st.sets(st.integers(0, 9), max_size=4))
+
+
+@given(NUMBERS, NUMBERS, st.sets(st.integers(0, 99)))
+def test_rows_of_two_layouts_are_joined_in_order(one: Numbers, other: Numbers, left_out: set[int]) -> None:
+    """Each row of the result is named with the layout and row that it comes from."""
+    here, there = Layout.of(one), Layout.of(other)
+    rows = np.array([row for row in range(len(here)) if row not in left_out], dtype=np.intp)
+    remain = {here.key(row) for row in rows.tolist()}
+    others = np.array([row for row in range(len(there)) if there.key(row) not in remain], dtype=np.intp)
+    expected: dict[str, set[int]] = {name: set() for name in one}
+    for key in [*remain, *map(there.key, others.tolist())]:
+        expected.setdefault(key.topic, set()).add(key.partition)
+    layout, origin = here.joined(rows, there, others)
+    assert layout == Layout.of(expected)
+    found = [here.key(row) if row < len(here) else there.key(row - len(here)) for row in origin.tolist()]
+    assert found == list(layout)
