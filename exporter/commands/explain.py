@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TextIO
 
 import click
+import numpy as np
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
@@ -21,16 +22,16 @@ from exporter.domain import (
     Advance,
     Expectation,
     GroupSweep,
-    Inspected,
     PollFailure,
     Reading,
     Reason,
     Snapshot,
 )
 from exporter.domain.calibration import PARTITION, TOPIC
-from exporter.domain.detection import Detector, may_be_held, newest_of_topic
+from exporter.domain.detection import Detector, may_be_held, newest_by_topic
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.incidents import Incident
+from exporter.domain.inspections import OfTopic
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.overrides import Overrides
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
@@ -126,6 +127,7 @@ def explain_to(
         )
         if overdue:
             incidents, unsure = _incidents(settings, subject.topic, name, clock, last_advances)
+    newest, inspected = (None, None) if snapshot is None else _newest_and_inspected(snapshot, subject)
     siblings = siblings_of(TopicPartitions(readings, silences, usable, incidents, override), subject.topic, now)
     case = ExplainedSubject(
         cluster=name,
@@ -141,9 +143,9 @@ def explain_to(
         silence=silence,
         incident=incidents.get(subject.partition),
         reading=None if subject.partition is None else readings.get(subject.partition),
-        newest=newest_of_topic(one for number, one in readings.items() if subject.partition in (None, number)),
+        newest=newest,
         config=None if info is None else info.config,
-        inspected=_inspected(readings, subject.partition),
+        inspected=inspected,
         not_inspected=uninspected,
         poll_problem=poll_problem,
         sweep=sweep,
@@ -303,9 +305,22 @@ def _readings(snapshot: Snapshot | None, topic: str) -> Mapping[int, Reading]:
     return {key.partition: reading for key, reading in snapshot.readings.of_topics([topic]).items()}
 
 
-def _inspected(readings: Mapping[int, Reading], partition: int | None) -> Inspected | None:
-    inspected = [one.inspected for number, one in readings.items() if partition in (None, number) and one.inspected]
-    return Inspected.together(inspected) if inspected else None
+def _newest_and_inspected(snapshot: Snapshot, subject: Subject) -> tuple[float | None, OfTopic | None]:
+    """Return the newest timestamp of the subject and the results of its inspection; a partition as a topic of one."""
+    whole = snapshot.table.layout
+    if whole.number_of(subject.topic) is None:
+        return None, None
+    of_topic = whole.rows_of(subject.topic)
+    rows = np.arange(of_topic.start, of_topic.stop)
+    if subject.partition is not None:
+        rows = rows[whole.partition[of_topic] == subject.partition]
+    layout = whole.part(rows)
+    if not len(layout):
+        return None, None
+    newest = float(newest_by_topic(snapshot.table.laid_out(layout))[0])
+    everywhere = np.ones(len(snapshot.inspected.layout), dtype=np.bool_)
+    inspected = snapshot.inspected.laid_out(layout, everywhere, everywhere)
+    return None if np.isnan(newest) else newest, inspected.of_topics.topic(0) if len(inspected) else None
 
 
 def _same_topic(row: Expectation | Advance, topic_id: str | None) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 from exporter.domain import (
     Expectation,
     GroupSweep,
-    Inspected,
     Reading,
     ReplicaReading,
     State,
@@ -21,6 +20,7 @@ from exporter.domain.assessment import Judgement
 from exporter.domain.detection import judge, overruled
 from exporter.domain.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.incidents import Incident
+from exporter.domain.inspections import OfTopic
 from exporter.domain.silence import Silence
 from exporter.domain.thresholds import PastAlarms
 
@@ -60,7 +60,7 @@ class ExplainedSubject:
     newest: float | None = None
     """The largest record timestamp of the partition or topic in that poll."""
     config: TopicConfig | None = None
-    inspected: Inspected | None = None
+    inspected: OfTopic | None = None
     """Producers and size, as brokers return them now; None where inspection is off."""
     not_inspected: str = ""
     """Why a part of that is unknown."""

@@ -200,17 +200,17 @@ def _inspected(case: ExplainedSubject) -> Iterator[str]:
     """Yield producers and size, as far as brokers returned them."""
     if case.inspected is None:
         return
-    producers, log_bytes, disk_bytes = case.inspected.producers, case.inspected.log_bytes, case.inspected.disk_bytes
-    if producers is not None:
-        details = [f"{len(producers.ids)} idempotent, remembered by brokers"]
-        if producers.last_write is not None:
-            details.append(f"last batch {moment(producers.last_write)}")
-        if producers.open_transactions:
-            details.append(f"{len(producers.open_transactions)} in a transaction")
+    found = case.inspected
+    if found.producers is not None:
+        details = [f"{found.producers} idempotent, remembered by brokers"]
+        if found.last_write is not None:
+            details.append(f"last batch {moment(found.last_write)}")
+        if found.open_transactions:
+            details.append(f"{found.open_transactions} in a transaction")
         yield _line("producers", ", ".join(details))
-    if log_bytes is not None:
-        on_disk = "" if disk_bytes is None else f", {size(disk_bytes)} with all replicas"
-        yield _line("size", f"{size(log_bytes)} in one copy{on_disk}")
+    if found.log_bytes is not None:
+        on_disk = "" if found.disk_bytes is None else f", {size(found.disk_bytes)} with all replicas"
+        yield _line("size", f"{size(found.log_bytes)} in one copy{on_disk}")
     if case.not_inspected:
         yield _line("inspection", case.not_inspected)
 

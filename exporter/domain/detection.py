@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from exporter.domain.last_advances import LastAdvances
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.overrides import OverrideColumns
-from exporter.domain.readings import Reading, State
+from exporter.domain.readings import State
 from exporter.domain.silence import BeforeRestart, Silence, Silences, by_topic, silences_of
 from exporter.domain.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.traffic_clock import HOUR
@@ -252,13 +252,3 @@ def newest_of_all(table: Table) -> float | None:
     present = dated & (table.state != STATE_CODES[State.FUTURE])
     known = table.newest[present if present.any() else dated]
     return float(known.max()) if len(known) else None
-
-
-def newest_of_topic(readings: Iterable[Reading]) -> float | None:
-    """Return the largest timestamp of the partitions of one topic, as ``newest_by_topic`` does."""
-    last_read = [reading if reading.latest is not None else reading.before for reading in readings]
-    known = [reading for reading in last_read if reading is not None]
-    if len(known) < len(last_read) or any(one.newest is None and one.state not in _WITHOUT_TIME for one in known):
-        return None
-    dated = [(one.state is not State.FUTURE, one.newest) for one in known if one.newest is not None]
-    return max(dated)[1] if dated else None

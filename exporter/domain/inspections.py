@@ -47,6 +47,17 @@ class ProducerIds(NamedTuple):
         return frozenset(self.id[start:end].tolist())
 
 
+class OfTopic(NamedTuple):
+    """The values of one topic; None where unknown. Sizes are in bytes, times Unix seconds."""
+
+    log_bytes: int | None = None
+    disk_bytes: int | None = None
+    producers: int | None = None
+    open_transactions: int | None = None
+    last_write: float | None = None
+    open_since: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class OfTopics:
     """The values of topics as the union of their partitions, by topic: only those known of all partitions."""
@@ -57,6 +68,12 @@ class OfTopics:
     open_transactions: Counts
     last_write: Floats
     open_since: Floats
+
+    def topic(self, number: int) -> OfTopic:
+        """Return one topic as an object."""
+        counts = (self.log_bytes, self.disk_bytes, self.producers, self.open_transactions)
+        moments = (self.last_write, self.open_since)
+        return OfTopic(*(_whole(each, number) for each in counts), *(_moment(each[number]) for each in moments))
 
 
 @dataclass(frozen=True, eq=False)

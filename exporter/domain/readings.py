@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -148,16 +147,6 @@ class Producers:
     open_since: float | None = None
     """When the first of these was first seen open, Unix seconds; it may have been open before."""
 
-    @classmethod
-    def together(cls, partitions: Sequence[Producers]) -> Producers:
-        """Return the producers of several partitions, each once."""
-        return cls(
-            frozenset().union(*(one.ids for one in partitions)),
-            max((one.last_write for one in partitions if one.last_write is not None), default=None),
-            frozenset().union(*(one.open_transactions for one in partitions)),
-            min((one.open_since for one in partitions if one.open_since is not None), default=None),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
@@ -171,19 +160,6 @@ class Inspected:
     """The replica at the leader."""
     disk_bytes: int | None = None
     """All replicas, and copies that are being moved to another disk."""
-
-    @classmethod
-    def together(cls, partitions: Iterable[Inspected]) -> Inspected:
-        """Return the values of a topic as the union of its partitions: only those known of all partitions."""
-        known = list(partitions)
-        producers = [one.producers for one in known if one.producers is not None]
-        logs = [one.log_bytes for one in known if one.log_bytes is not None]
-        disks = [one.disk_bytes for one in known if one.disk_bytes is not None]
-        return cls(
-            Producers.together(producers) if known and len(producers) == len(known) else None,
-            sum(logs) if known and len(logs) == len(known) else None,
-            sum(disks) if known and len(disks) == len(known) else None,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from exporter.collectors.poller import Poller
 from exporter.commands.explain import ExplainError, Subject, explain_to
 from exporter.commands.explained_subject import ExplainedSubject, ReplicaNow
 from exporter.commands.explanation import explain, record
@@ -24,6 +26,7 @@ from exporter.domain import (
     GroupState,
     GroupSweep,
     Inspected,
+    Metadata,
     NotCompared,
     NoTimeLag,
     Producers,
@@ -39,6 +42,7 @@ from exporter.domain.detection import judge, may_be_held
 from exporter.domain.drops import OngoingDrop
 from exporter.domain.formatting import moment
 from exporter.domain.incidents import Incident
+from exporter.domain.inspections import Inspections, OfTopic
 from exporter.domain.ports import SourceError
 from exporter.domain.silence import Silence
 from exporter.domain.thresholds import PastAlarms
@@ -126,6 +130,40 @@ def test_a_topic_that_cannot_be_described_is_explained_with_the_reason(
         explained(tmp_path, "orders", **WATCHED)
     publish(tmp_path, office(None, 4), office(0, 4))
     assert f"not asked: {why}; what follows is as of the rollup" in explained(tmp_path, "orders", **WATCHED)
+
+
+@pytest.mark.parametrize(
+    ("subject", "newest", "producers", "sizes"),
+    [
+        ("orders", "Tue 2026-03-03 11:00 UTC", "3 idempotent", "300 B in one copy, 900 B with all replicas"),
+        ("orders:0", "Tue 2026-03-03 10:00 UTC", "2 idempotent", "100 B in one copy, 300 B with all replicas"),
+        ("orders:1", "Tue 2026-03-03 11:00 UTC", "2 idempotent", "200 B in one copy, 600 B with all replicas"),
+    ],
+)
+def test_a_topic_is_explained_as_the_union_of_its_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subject: str, newest: str, producers: str, sizes: str
+) -> None:
+    """The newest timestamp, a producer of two partitions once, and all bytes; a partition by itself."""
+    first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    broker = TableSource({first: (0, 9, NOW - 2 * HOUR), second: (0, 9, NOW - HOUR)})
+    found = {
+        first: Inspected(Producers(frozenset({1, 2})), 100, 300),
+        second: Inspected(Producers(frozenset({2, 3})), 200, 600),
+    }
+
+    class Known:
+        def results(self, metadata: Metadata) -> Inspections:
+            return Inspections.of(metadata.membership.layout, found)
+
+    def cluster(*_: object, **__: object) -> SimpleNamespace:
+        poller = Poller("prod", broker, [], ManualClock(NOW), inspections=Known())
+        return SimpleNamespace(poller=poller, inspector=None, groups=None, close=lambda: None)
+
+    monkeypatch.setattr("exporter.commands.explain.build_cluster", cluster)
+    text = explained(tmp_path, subject, **WATCHED)
+    assert f"newest record {newest}" in text
+    assert f"producers     {producers}," in text
+    assert f"size          {sizes}\n" in text
 
 
 def test_a_partition_that_cannot_be_read_is_explained_with_the_broker(
@@ -387,18 +425,16 @@ def test_a_mute_names_its_end() -> None:
 
 def test_producers_and_size_are_shown() -> None:
     """Each line is shown as far as brokers returned it, with the reason where something is missing."""
-    producers = Producers(frozenset({1, 2}), NOW - DAY, frozenset({2}), NOW - HOUR)
+    found = OfTopic(3 * 2**20, 9 * 2**20, 2, 1, NOW - DAY, NOW - HOUR)
     silence = Silence(NOW - HOUR, NOW, known=True)
-    case = ExplainedSubject(
-        "prod", "orders", None, NOW, silence=silence, inspected=Inspected(producers, 3 * 2**20, 9 * 2**20)
-    )
+    case = ExplainedSubject("prod", "orders", None, NOW, silence=silence, inspected=found)
     lines = list(explain(case))
     shown = [line for line in lines if line.startswith(("producers", "size", "inspection"))]
     assert shown == [
         "producers     2 idempotent, remembered by brokers, last batch Mon 2026-03-02 12:00 UTC, 1 in a transaction",
         "size          3.0 MiB in one copy, 9.0 MiB with all replicas",
     ]
-    less = replace(case, inspected=Inspected(None, 512), not_inspected="producers unauthorized at broker 1")
+    less = replace(case, inspected=OfTopic(512), not_inspected="producers unauthorized at broker 1")
     assert [line for line in explain(less) if line.startswith(("producers", "size", "inspection"))] == [
         "size          512 B in one copy",
         "inspection    producers unauthorized at broker 1",

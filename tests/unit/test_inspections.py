@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 
 from exporter.domain import Inspected, Producers, TopicPartition
-from exporter.domain.inspections import Inspections
+from exporter.domain.inspections import Inspections, OfTopic
 from exporter.domain.layout import Layout
 
 KEYS = [TopicPartition(topic, number) for topic in ("a", "orders", "z") for number in range(4)]
@@ -44,18 +45,28 @@ def test_columns_tell_of_partitions_and_topics_what_objects_do(seed: int) -> Non
     found = drawn(random.Random(seed))
     columns = Inspections.of(layout_of(KEYS), found)
     assert columns == found
-    of = columns.of_topics
     for number, topic in enumerate(columns.layout.topics):
-        whole = Inspected.together(each for key, each in found.items() if key.topic == topic)
-        producers = whole.producers
-        values = [
-            int(counts.value[number]) if counts.known[number] else None
-            for counts in (of.log_bytes, of.disk_bytes, of.producers, of.open_transactions)
-        ]
-        counted = (None, None) if producers is None else (len(producers.ids), len(producers.open_transactions))
-        assert values == [whole.log_bytes, whole.disk_bytes, *counted]
-        moments = [None if np.isnan(at[number]) else float(at[number]) for at in (of.last_write, of.open_since)]
-        assert moments == ([None, None] if producers is None else [producers.last_write, producers.open_since])
+        expected = union([each for key, each in found.items() if key.topic == topic])
+        assert columns.of_topics.topic(number) == expected
+
+
+def union(found: list[Inspected]) -> OfTopic:
+    """The values of a topic whose partitions these are: those that all of them have."""
+
+    def known(values: list[Any]) -> list[Any] | None:
+        return values if values and None not in values else None
+
+    logs, disks = known([each.log_bytes for each in found]), known([each.disk_bytes for each in found])
+    sizes = OfTopic(*(None if values is None else sum(values) for values in (logs, disks)))
+    writers = known([each.producers for each in found])
+    if writers is None:
+        return sizes
+    return sizes._replace(
+        producers=len({one for each in writers for one in each.ids}),
+        open_transactions=len({one for each in writers for one in each.open_transactions}),
+        last_write=max((each.last_write for each in writers if each.last_write is not None), default=None),
+        open_since=min((each.open_since for each in writers if each.open_since is not None), default=None),
+    )
 
 
 @pytest.mark.parametrize("seed", range(30))
