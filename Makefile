@@ -50,7 +50,7 @@ bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
 bench-scale: $(READY)  ## print what a poll and a scrape cost with 100,000 partitions of a fake cluster (needs Go)
 	$(BIN)/python -m tests.bench.scale $(ARGS)
 
-bench-outage: $(READY) java  ## print how long a poll takes with one of three brokers gone, and how many look-ups it sends
+bench-outage: $(READY) java  ## print how long a poll takes with one of three brokers gone, how many look-ups it sends, and restarts survived
 	$(BIN)/python -m tests.bench.outage $(ARGS)
 
 bench-kills: $(READY) java  ## count torn files, duplicate rows and lost seconds when serve and rollup are killed, and on full disks

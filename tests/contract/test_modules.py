@@ -1,8 +1,10 @@
-"""Modules import what their room may import."""
+"""Modules import what their room may import, and docstrings name what exists."""
 
 from __future__ import annotations
 
 import ast
+import pkgutil
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CORE = sorted((ROOT / "exporter" / "domain").rglob("*.py"))
+MODULES = sorted(path for package in ("exporter", "spark_rollups") for path in (ROOT / package).rglob("*.py"))
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -51,3 +54,27 @@ def test_the_core_stands_on_the_standard_library_and_numpy(path: Path) -> None:
 def test_imports_of_other_packages_are_found(line: str, *, fine: bool) -> None:
     """Also those that are made by a call."""
     assert all(map(in_the_core, imported(ast.parse(line)))) == fine
+
+
+def references(path: Path) -> Iterator[str]:
+    """Yield what docstrings name of these packages, with dots."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from re.findall(r"\b(?:exporter|spark_rollups)(?:\.\w+)+", node.value.value)
+
+
+def resolves(name: str) -> bool:
+    """Whether there is a module or a name in it."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_docstrings_name_what_exists() -> None:
+    """Each dotted name of a module, class, function or field."""
+    found = [(str(path.relative_to(ROOT)), name) for path in MODULES for name in references(path)]
+    assert len(found) > 20
+    assert [(path, name) for path, name in found if not resolves(name)] == []
+    assert not resolves("exporter.domain.ports.NoSuchSource")
