@@ -15,7 +15,7 @@ from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.table import STATE_CODES, STATES, Table
 from exporter.history.columns import Column, Columns, Masked, Named
-from exporter.history.numbers import Numbers
+from exporter.history.numbering import Numbering
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
@@ -89,7 +89,7 @@ class InventoryRows:
         self._last_rows = _LastRows.nothing(0)
         self._row: Rows = np.zeros(0, dtype=np.intp)
         """The row in ``_last_rows`` of each row of the snapshot."""
-        self._facts: Numbers[_Facts] = Numbers()
+        self._facts: Numbering[_Facts] = Numbering()
         self._facts_now: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The number of the present facts of each row of the snapshot."""
 

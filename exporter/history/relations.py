@@ -15,7 +15,7 @@ from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.inspections import NO_INSPECTIONS
 from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATES
 from exporter.history.columns import Column, Columns, Masked, Named
-from exporter.history.numbers import Numbers
+from exporter.history.numbering import Numbering
 
 _T = TypeVar("_T", bound=Hashable)
 
@@ -140,9 +140,9 @@ class Relations:
         self._now = self._written = _Facts.nothing(0)
         self._written_at: Floats = np.zeros(0)
         """When the last row of each topic was written; NaN where none was."""
-        self._clusters: Numbers[str] = Numbers()
-        self._sources: Numbers[str] = Numbers()
-        self._reader_lists: Numbers[tuple[str, ...]] = Numbers()
+        self._clusters: Numbering[str] = Numbering()
+        self._sources: Numbering[str] = Numbering()
+        self._reader_lists: Numbering[tuple[str, ...]] = Numbering()
         self._used: dict[str, tuple[object, ...]] = {}
         """What the columns of each kind were made from."""
 
@@ -224,7 +224,7 @@ class Relations:
         values = np.array([0 if count is None else count for count in counts], dtype=np.int64)
         self._now.put(name, values, np.array([count is not None for count in counts], dtype=np.bool_))
 
-    def _put_texts(self, name: str, numbers: Numbers[_T], values: Sequence[_T | None]) -> None:
+    def _put_texts(self, name: str, numbers: Numbering[_T], values: Sequence[_T | None]) -> None:
         written = self._written.value[_PLACES[name]][self._written.known[_PLACES[name]]]
         found = numbers.of(values, written.tolist())
         self._now.put(name, found, found >= 0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 _T = TypeVar("_T", bound=Hashable)
 
 
-class Numbers(Generic[_T]):
+class Numbering(Generic[_T]):
     """Gives equal values the same number, for as long as it is in use."""
 
     def __init__(self) -> None:
