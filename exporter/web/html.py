@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from exporter.domain import Verdict
-from exporter.domain.formatting import ago, duration, moment, some
+from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.queries import GRAVEST, ClusterFacts, Query, partitions, subject_facts, topics
 from exporter.domain.readings import State
 from exporter.domain.traffic_clock import HOUR, HOURS
@@ -125,23 +125,43 @@ def routes(source: Source, run_in_worker: RunInWorker, report: Callable[[str], b
 def overview(status: Status, known: Sequence[ClusterFacts]) -> str:
     """Return the first page: what is dead or suspect, incidents, and all clusters."""
     alarming = topics(known, Query(verdicts=_ALARMING, limit=SHOWN), status.now)
+    read = [cluster for cluster in status.clusters if cluster.name in {one.cluster for one in known}]
+    incidents = [(one.cluster, str(each)) for one in known for each in one.assessment.incidents]
+    held = sum(one.assessment.held_topics for one in known) if incidents else 0
     counted: dict[str, int] = {}
-    for cluster in status.clusters:
+    for cluster in read:
         for name, count in cluster.topic_verdicts.items():
             counted[name] = counted.get(name, 0) + count
     return _render(
         "overview.html",
         status,
-        known=known,
+        headline=_headline(status, len(read), alarming.total, held, len(incidents)),
         alarming=asdict(alarming),
         partly=asdict(partitions(known, Query(verdicts=_ALARMING, limit=SHOWN, of_living=True), status.now)),
-        unreadable=sum(cluster.states.get(State.UNREADABLE, 0) for cluster in status.clusters),
+        unreadable=sum(cluster.states.get(State.UNREADABLE, 0) for cluster in read),
         verdicts=[(str(verdict), counted[verdict]) for verdict in GRAVEST if verdict in counted],
-        held=sum(one.assessment.held_topics for one in known),
-        incidents=[(one.cluster, str(each)) for one in known for each in one.assessment.incidents],
+        incidents=incidents,
         expectations=expectations(status),
         clusters=[(cluster.name, facts(cluster, status.now)) for cluster in status.clusters],
     )
+
+
+def _headline(status: Status, read: int, alarming: int, held: int, incidents: int) -> str:
+    """Return what is dead, suspect or held, or why that is not known; ``read`` counts the clusters that are read."""
+    if not read:
+        return "No cluster is read now"
+    if alarming:
+        text = f"{plural(alarming, 'topic')} {'needs' if alarming == 1 else 'need'} a look"
+        text += f", {held:,} {'is' if held == 1 else 'are'} held" if incidents else ""
+    elif incidents:
+        text = f"{plural(held, 'topic')} {'is' if held == 1 else 'are'} held"
+    elif status.expectations_in_force:
+        text = "No topic is dead or suspect"
+    else:
+        text = "Verdicts are not known"
+    text += f": {plural(incidents, 'incident')}" if incidents else ""
+    unread = len(status.clusters) - read
+    return text + (f"; {plural(unread, 'cluster')} {'is' if unread == 1 else 'are'} not read" if unread else "")
 
 
 def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> str:

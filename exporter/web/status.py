@@ -85,8 +85,14 @@ def expectations(status: Status) -> str:
     """Return from when the expectations are, and what is wrong with them or the history folder."""
     if status.expectations_as_of is None:
         text = "No expectations are published yet, so every verdict is learning: run `topic-liveness rollup`."
-    else:
+    elif status.expectations_in_force:
         text = f"Expectations as of {_ago(status.expectations_as_of, status.now)}."
+    else:
+        fault = "too old to judge by" if status.expectations_as_of < status.now else "ahead of the clock"
+        text = (
+            f"Expectations as of {_ago(status.expectations_as_of, status.now)}, {fault}, "
+            "so every verdict is learning: run `topic-liveness rollup`."
+        )
     if status.expectations_problem is not None:
         text += f" Problem: {status.expectations_problem}"
     return " ".join([text, *(f"Problem: {problem}" for problem in status.upkeep_problems)])
