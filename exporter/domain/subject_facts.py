@@ -103,7 +103,7 @@ class SubjectFacts:
             for key, place in group.partitions.items()
             if key.topic == self.topic and self.partition in (None, key.partition)
         ]
-        unknown = any(one.lag is None for one in places)
+        unknown = not places or any(one.lag is None for one in places)
         return {"group": name, **of_group(group), "lag": None if unknown else sum(one.lag or 0 for one in places)}
 
 

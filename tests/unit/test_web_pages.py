@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, Reason, TopicPartition
+from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
+from exporter.domain.queries import subject_facts
 from exporter.state import Monitor, MonitorSettings, Rhythm
-from exporter.web.html import overview
+from exporter.web.html import overview, topic
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import HOUR, NOW, promise, publish
 
@@ -78,3 +79,34 @@ def test_the_first_page_says_that_verdicts_are_not_known_before_the_first_rollup
     headline, _, line = first_page(monitor)
     assert headline == "Verdicts are not known; 1 cluster is not read"
     assert line.startswith("No expectations are published yet")
+
+
+def readers(monitor: Monitor, sweep: GroupSweep) -> tuple[str, list[str]]:
+    """What the page of the topic ``gone`` says of its readers after a sweep, and the cells of the table there."""
+    monitor.take_sweep(sweep)
+    page = topic(monitor.status(), monitor.cluster_facts(), "prod", "gone")
+    assert page is not None
+    section = page.partition('<h2 id="groups">Readers</h2>')[2].partition("</section>")[0]
+    return re.sub("<.*?>", "", section).strip(), re.findall("<t[hd] (?:scope=.row.|data-label=.*?)>(.*?)</t", section)
+
+
+def test_the_lag_of_a_group_that_committed_nothing_is_not_known() -> None:
+    """A member has the topic assigned, or the group could not be read: that is no lag of 0."""
+    monitor, prod, _, _ = two_clusters()
+    prod.poll()
+    topics, place = frozenset({"gone"}), TopicPartition("gone", 0)
+    groups = {
+        "behind": Group(GroupState.STABLE, 1, {place: GroupPartition(30, 10)}, topics),
+        "new": Group(GroupState.STABLE, 2, topics=topics),
+        "unread": Group(topics=topics, reason=Reason.UNAUTHORIZED),
+    }
+    _, cells = readers(monitor, GroupSweep("prod", NOW, 0.1, groups, all_visible=True))
+    assert cells == [
+        *("behind", "stable", "1", "10"),
+        *("new", "stable", "2", "not known"),
+        *("unread", "unauthorized", "not known", "not known"),
+    ]
+    for partition in (None, 0):
+        explained = subject_facts(monitor.cluster_facts()[0], "gone", partition, NOW)
+        assert explained is not None
+        assert [group["lag"] for group in explained.record()["groups"]] == [10, None, None]
