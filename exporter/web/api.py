@@ -71,25 +71,25 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
         }
 
     def paged(request: Request, page: Callable[[Sequence[ClusterFacts], Query, float], Page]) -> Mapping[str, Any]:
-        query, status = _query(request), source.status()
-        return {**_envelope(status, query), **_paged(query, page(source.cluster_facts(), query, status.now))}
+        query, status, known = _query(request), source.status(), source.cluster_facts()
+        return _envelope(status, not_read(status, known, query), query, page(known, query, status.now))
 
     def groups(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ("cluster", "topic", "search", "limit", "offset"))
-        query, status = _query(request), source.status()
+        query, status, known = _query(request), source.status(), source.cluster_facts()
         found = [
             {"cluster": one.cluster, "group": name, **of_group(group), "topics": sorted(group.topics)}
-            for one in source.cluster_facts()
+            for one in known
             if one.sweep is not None and (not query.clusters or one.cluster in query.clusters)
             for name, group in sorted(one.sweep.groups.items())
             if query.search.lower() in name.lower() and (not query.topics or not group.topics.isdisjoint(query.topics))
         ]
         page = Page(len(found), found[query.offset : query.offset + query.limit])
-        return {**_envelope(status, query), **_paged(query, page)}
+        return _envelope(status, not_read(status, known, query), query, page)
 
     def incidents(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ("cluster", "limit", "offset"))
-        query, status = _query(request), source.status()
+        query, status, known = _query(request), source.status(), source.cluster_facts()
         found = [
             {
                 "cluster": one.cluster,
@@ -98,12 +98,12 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
                 "falling": _falling(incident),
                 "evidence": str(incident),
             }
-            for one in source.cluster_facts()
+            for one in known
             if not query.clusters or one.cluster in query.clusters
             for incident in one.assessment.incidents
         ]
         page = Page(len(found), found[query.offset : query.offset + query.limit])
-        return {**_envelope(status, query), **_paged(query, page)}
+        return _envelope(status, not_read(status, known, query), query, page)
 
     def explain(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ())
@@ -136,14 +136,17 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
     ]
 
 
-def _envelope(status: Status, query: Query) -> Mapping[str, Any]:
-    """Return as of when items are known, and of which clusters nothing is known now."""
-    selected = [cluster for cluster in status.clusters if not query.clusters or cluster.name in query.clusters]
-    return {"as_of": status.now, "not_read": {one.name: one.condition for one in selected if not one.up}}
+def not_read(status: Status, known: Sequence[ClusterFacts], query: Query) -> Mapping[str, str]:
+    """Return the clusters of which nothing is known now although the query may be about them, and why."""
+    read = {one.cluster for one in known}
+    missing = [one for one in status.clusters if one.name not in read]
+    return {one.name: one.condition for one in missing if not query.clusters or one.name in query.clusters}
 
 
-def _paged(query: Query, page: Page) -> Mapping[str, Any]:
-    return {"total": page.total, "offset": query.offset, "limit": query.limit, "items": page.items}
+def _envelope(status: Status, unknown: Mapping[str, str], query: Query, page: Page) -> Mapping[str, Any]:
+    """Return a page of items, as of when they are known, and what is not known of which clusters."""
+    paging = {"total": page.total, "offset": query.offset, "limit": query.limit}
+    return {"as_of": status.now, "not_read": unknown, **paging, "items": page.items}
 
 
 def _falling(incident: Incident) -> Mapping[str, object] | None:

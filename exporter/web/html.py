@@ -22,7 +22,7 @@ from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.queries import GRAVEST, ClusterFacts, Query, partitions, subject_facts, topics
 from exporter.domain.readings import State
 from exporter.domain.traffic_clock import HOUR, HOURS
-from exporter.web.api import FILTERS, RunInWorker, Source, check, query_of
+from exporter.web.api import FILTERS, RunInWorker, Source, check, not_read, query_of
 from exporter.web.status import Status, expectations, facts
 
 SHOWN = 50
@@ -125,7 +125,8 @@ def routes(source: Source, run_in_worker: RunInWorker, report: Callable[[str], b
 def overview(status: Status, known: Sequence[ClusterFacts]) -> str:
     """Return the first page: what is dead or suspect, incidents, and all clusters."""
     alarming = topics(known, Query(verdicts=_ALARMING, limit=SHOWN), status.now)
-    read = [cluster for cluster in status.clusters if cluster.name in {one.cluster for one in known}]
+    unread = not_read(status, known, Query())
+    read = [cluster for cluster in status.clusters if cluster.name not in unread]
     incidents = [(one.cluster, str(each)) for one in known for each in one.assessment.incidents]
     held = sum(one.assessment.held_topics for one in known) if incidents else 0
     counted: dict[str, int] = {}
@@ -184,11 +185,7 @@ def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> s
         owners=sorted(owners)[:500],
         sorts=_SORTS,
         sort=f"-{query.sort}" if query.descending else query.sort,
-        not_read={
-            one.name: one.condition
-            for one in status.clusters
-            if not one.up and (not query.clusters or one.name in query.clusters)
-        },
+        not_read=not_read(status, known, query),
         before=_link(query, max(0, query.offset - SHOWN)) if query.offset else None,
         after=_link(query, end) if end < page.total and page.items else None,
     )

@@ -15,7 +15,8 @@ import pytest
 import trustme
 
 from exporter.cli import run
-from exporter.domain import TopicPartition
+from exporter.domain import Reason, TopicPartition
+from exporter.domain.ports import SourceError
 from exporter.web import WebConfigFile, WebServer
 from exporter.web.api import document
 from tests.plain_http import get
@@ -169,6 +170,34 @@ def test_verdicts_of_long_ago_are_not_taken_for_health(
     assert capsys.readouterr().out.startswith(line)
     assert run(["status", "--history", str(tmp_path)]) == (1 if code else 0)
     assert ("verdicts are not known: the expectations are as of" in capsys.readouterr().out) == bool(code)
+
+
+def test_one_failed_poll_is_not_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a cluster has shown is shown until its series are withdrawn, and only then it is not read: API and line."""
+    monitor, poller, source, clock = scene()
+    source.offsets = {TopicPartition("orders", 0): (0, 40, NOW - HOUR)}
+    poller.poll()
+    running = WebServer("127.0.0.1:0", monitor)
+    running.start()
+    url = f"http://{running.address}"
+
+    def asked() -> tuple[int, str, int, list[str]]:
+        code, answer = run(["status", "--url", url, "--format", "nagios"]), get(f"{url}/api/v1/topics", timeout=20)
+        line, body = capsys.readouterr().out, answer.json()
+        return code, line.partition(" |")[0], body["total"], [why[:27] for why in body["not_read"].values()]
+
+    try:
+        well: tuple[int, str, int, list[str]] = (0, "OK: 0 dead, 0 suspect, 0 incident, 0 unreadable", 1, [])
+        assert asked() == well
+        source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
+        clock.time += 30
+        poller.poll()
+        assert asked() == well
+        clock.time += 120
+        text = "UNKNOWN: 0 dead, 0 suspect, 0 incident, 0 unreadable; prod is not read"
+        assert asked() == (3, text, 0, ["down: cluster-unreachable: "])
+    finally:
+        running.stop()
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
-from exporter.domain.queries import subject_facts
+from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, PollFailure, Reason, TopicPartition
+from exporter.domain.queries import Query, subject_facts
 from exporter.state import Monitor, MonitorSettings, Rhythm
-from exporter.web.html import overview, topic
+from exporter.web.html import overview, topic, topic_list
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import HOUR, NOW, promise, publish
 
@@ -79,6 +79,22 @@ def test_the_first_page_says_that_verdicts_are_not_known_before_the_first_rollup
     headline, _, line = first_page(monitor)
     assert headline == "Verdicts are not known; 1 cluster is not read"
     assert line.startswith("No expectations are published yet")
+
+
+def test_a_list_of_topics_calls_no_cluster_unread_whose_topics_it_has() -> None:
+    """One failed poll withdraws nothing; after a few the cluster has no topics, and the page says why."""
+    monitor, prod, test, clock = two_clusters()
+    prod.poll()
+    monitor.missed(PollFailure("prod", clock.time, 1.0, Reason.CLUSTER_UNREACHABLE, "no broker answers"))
+
+    def listed() -> tuple[str, list[str]]:
+        page = topic_list(monitor.status(), monitor.cluster_facts(), Query())
+        return "".join(re.findall("<h1>(.*?)</h1>", page)), re.findall("Cluster (.*?) is not read now", page)
+
+    assert listed() == ("2 topics", ["test"])
+    clock.time += 600
+    test.poll()
+    assert listed() == ("1 topic", ["prod"])
 
 
 def readers(monitor: Monitor, sweep: GroupSweep) -> tuple[str, list[str]]:
