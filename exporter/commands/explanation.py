@@ -48,7 +48,7 @@ def plain(text: str, _colour: str) -> str:
 
 def record(case: ExplainedSubject) -> dict[str, Any]:
     """Return the explanation as JSON has it, as the API of the exporter returns it."""
-    groups = None if case.sweep is None else case.sweep.groups
+    groups = None if case.sweep is None else case.sweep.known_groups
     return SubjectFacts(
         cluster=case.cluster,
         topic=case.topic,
@@ -275,7 +275,8 @@ def _readers(case: ExplainedSubject) -> Iterator[str]:
     if not sweep.complete:
         reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
         why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-        yield _line("" if shown else "read by", f"unknown for some consumer groups: {why}")
+        which = "" if sweep.known_groups is None else " for some consumer groups"
+        yield _line("" if shown else "read by", f"unknown{which}: {why}")
     elif sweep.narrowed and not shown:
         yield _line("read by", "no consumer group that `groups.include` and `groups.exclude` select")
     elif not sweep.all_visible:

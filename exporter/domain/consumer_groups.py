@@ -128,6 +128,11 @@ class GroupSweep:
         """Whether every group is known, and was read."""
         return self.reason is None and not self.unlisted and not self.failures
 
+    @property
+    def known_groups(self) -> Mapping[str, Group] | None:
+        """The groups; None where none could be read at all, and none is known from sweeps before."""
+        return self.groups if self.groups or self.reason is None else None
+
     def readers(self, topics: Iterable[str]) -> Mapping[str, int]:
         """Count the groups that have committed an offset in each of these topics, or have it assigned to a member.
 

@@ -291,7 +291,7 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: flo
     reading = None if partition is None else table.reading(row)
     newest = one.assessment.newest[number]
     info = one.snapshot.metadata.topics[topic]
-    known = {} if one.sweep is None else one.sweep.groups
+    groups = None if one.sweep is None else one.sweep.known_groups
     return SubjectFacts(
         cluster=one.cluster,
         topic=topic,
@@ -308,7 +308,7 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: flo
         override=one.override(topic),
         owner=info.owner,
         config=info.config,
-        groups=None if one.sweep is None else {name: group for name, group in known.items() if topic in group.topics},
+        groups=None if groups is None else {name: each for name, each in groups.items() if topic in each.topics},
         all_groups=one.sweep is not None and topic in one.sweep.readers([topic]),
         partitions={}
         if partition is not None

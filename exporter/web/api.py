@@ -85,7 +85,7 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
             if query.search.lower() in name.lower() and (not query.topics or not group.topics.isdisjoint(query.topics))
         ]
         page = Page(len(found), found[query.offset : query.offset + query.limit])
-        return _envelope(status, not_read(status, known, query), query, page)
+        return _envelope(status, {**not_read(status, known, query), **_without_groups(known, query)}, query, page)
 
     def incidents(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ("cluster", "limit", "offset"))
@@ -141,6 +141,19 @@ def not_read(status: Status, known: Sequence[ClusterFacts], query: Query) -> Map
     read = {one.cluster for one in known}
     missing = [one for one in status.clusters if one.name not in read]
     return {one.name: one.condition for one in missing if not query.clusters or one.name in query.clusters}
+
+
+def _without_groups(known: Sequence[ClusterFacts], query: Query) -> Mapping[str, str]:
+    """Return the clusters whose consumer groups were not read lately, or could not be, and why."""
+    found = {}
+    for one in known:
+        if query.clusters and one.cluster not in query.clusters:
+            continue
+        if one.sweep is None:
+            found[one.cluster] = "its consumer groups are not read, or were not lately"
+        elif one.sweep.reason is not None:
+            found[one.cluster] = f"its consumer groups could not be read: {one.sweep.reason}: {one.sweep.problem}"
+    return found
 
 
 def _envelope(status: Status, unknown: Mapping[str, str], query: Query, page: Page) -> Mapping[str, Any]:

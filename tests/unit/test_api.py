@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -236,6 +236,35 @@ def test_a_cluster_that_is_not_read_has_no_items_and_says_so() -> None:
         running.stop()
     assert (answer["total"], answer["items"]) == (0, [])
     assert answer["not_read"]["prod"].startswith("down: no poll has ended for too long")
+
+
+def test_consumer_groups_that_could_not_be_read_are_not_none() -> None:
+    """The list names the cluster and the reason, and the record of a topic has null: no sweep, or one that failed."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    running = WebServer("127.0.0.1:0", monitor)
+    running.start()
+
+    def asked() -> tuple[list[str], Mapping[str, str], list[str] | None]:
+        listed = get(f"http://{running.address}/api/v1/groups", timeout=20)
+        schema["/api/v1/groups"]["GET"].validate_response(listed)
+        names = [one["group"] for one in listed.json()["items"]]
+        one = get(f"http://{running.address}/api/v1/explain/prod/orders", timeout=20).json()["groups"]
+        return names, listed.json()["not_read"], None if one is None else [each["group"] for each in one]
+
+    try:
+        assert asked() == ([], {"prod": "its consumer groups are not read, or were not lately"}, None)
+        refused = GroupSweep("prod", 1e9, 0.1, {}, problem="not allowed", reason=Reason.UNAUTHORIZED)
+        why = {"prod": "its consumer groups could not be read: unauthorized: not allowed"}
+        monitor.take_sweep(refused)
+        assert asked() == ([], why, None)
+        assert get(f"http://{running.address}/api/v1/groups?cluster=test", timeout=20).json()["not_read"] == {}
+        monitor.take_sweep(replace(refused, groups=SWEEP.groups))
+        assert asked() == (["billing"], why, ["billing"])
+        monitor.take_sweep(SWEEP)
+        assert asked() == (["billing"], {}, ["billing"])
+    finally:
+        running.stop()
 
 
 def test_groups_without_a_member_are_counted_apart_from_readers() -> None:

@@ -511,6 +511,19 @@ def test_the_consumer_groups_of_a_topic_are_named(
     assert not lines[begin + len(expected)].startswith(("read by", "committed", " "))
 
 
+def test_consumer_groups_that_could_not_be_read_are_unknown() -> None:
+    """Not only some of them, and the JSON has null for them."""
+    case = ExplainedSubject(
+        "prod",
+        "orders",
+        None,
+        NOW,
+        sweep=GroupSweep("prod", NOW, 1.0, {}, problem="not allowed", reason=Reason.UNAUTHORIZED),
+    )
+    assert "read by       unknown: not allowed" in list(explain(case))
+    assert record(case)["groups"] is None
+
+
 def test_the_lag_of_a_partition_is_its_own() -> None:
     """For one partition the other partitions do not count."""
     sweep = GroupSweep("prod", NOW, 1.0, {"etl": SEEN["etl"]}, all_visible=True)

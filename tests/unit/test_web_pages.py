@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, PollFailure, Reason, TopicPartition
@@ -126,3 +127,14 @@ def test_the_lag_of_a_group_that_committed_nothing_is_not_known() -> None:
         explained = subject_facts(monitor.cluster_facts()[0], "gone", partition, NOW)
         assert explained is not None
         assert [group["lag"] for group in explained.record()["groups"]] == [10, None, None]
+
+
+def test_readers_are_not_known_where_consumer_groups_could_not_be_read() -> None:
+    """Nobody may say that no group reads a topic; where some were read before, or all are known, the page says it."""
+    monitor, prod, _, _ = two_clusters()
+    prod.poll()
+    refused = GroupSweep("prod", NOW, 0.1, {}, problem="not allowed", reason=Reason.UNAUTHORIZED)
+    assert readers(monitor, refused)[0] == "Consumer groups are not known now."
+    other = replace(refused, groups={"etl": Group(GroupState.STABLE, 1, topics=frozenset({"orders"}))})
+    assert readers(monitor, other)[0] == "No consumer group reads it, as far as groups are known."
+    assert readers(monitor, GroupSweep("prod", NOW, 0.1, {}, all_visible=True))[0] == "No consumer group reads it."
