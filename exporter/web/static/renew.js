@@ -19,8 +19,10 @@ async function renew() {
   if (document.hidden || (!selection.isCollapsed && main.contains(selection.anchorNode))) return;
   let fresh = null;
   try {
-    const answer = await fetch(location.href, { cache: "no-store" });
-    if (answer.ok) fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(10_000) });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    // A proxy may answer with a page of its own, such as one to log in.
+    if (answer.ok && page.querySelector("#main[data-renew]") && page.querySelector("footer")) fresh = page;
   } catch {
     // As with an answer that is none: the next time it may be there.
   }
