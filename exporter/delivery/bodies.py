@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 from functools import cache
@@ -30,10 +30,11 @@ BODY_VERSION = 1
 """Version of what a webhook gets; raised when a field changes its meaning or goes."""
 
 
-def mail(message: Message, sender: str, to: str, message_id: str) -> EmailMessage:
-    """Return a mail with the message as text and HTML, and its page attached."""
+def mail(message: Message, sender: str, to: str, message_id: str, sent_at: float) -> EmailMessage:
+    """Return a mail, sent at ``sent_at`` (Unix seconds), with the message as text and HTML, and its page attached."""
     made = EmailMessage(policy=SMTP)
     made["Subject"], made["From"], made["To"] = message.subject, sender, to
+    made["Date"] = datetime.fromtimestamp(sent_at, UTC)
     # The same one when it is sent again, so that mail programs show it once.
     made["Message-ID"] = message_id
     made["Auto-Submitted"] = "auto-generated"

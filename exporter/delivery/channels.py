@@ -11,7 +11,7 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, cast
@@ -19,8 +19,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from exporter.clock import SystemClock
 from exporter.delivery import bodies
 from exporter.delivery.message import Message
+from exporter.domain.ports import Clock
 from exporter.secret_files import header_in, text_in
 
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
@@ -111,6 +113,7 @@ class Mail:
 
     to: str
     by: MailServer
+    clock: Clock = field(default_factory=SystemClock)
 
     @property
     def name(self) -> str:
@@ -141,7 +144,8 @@ class Mail:
             raise NotTakenError(f"{self.to!r} is no mail address: check delivery.recipients and owners", passing=False)
         password = _secret(self.by.password)
         domain, sending = self.by.sender.rpartition("@")[2], False
-        made = bodies.mail(message, self.by.sender, self.to, f"<{key(self.name, message)}@{domain}>")
+        name = f"<{key(self.name, message)}@{domain}>"
+        made = bodies.mail(message, self.by.sender, self.to, name, self.clock.now())
         try:
             connection = self._connected(timeout)
             connections.append(connection)

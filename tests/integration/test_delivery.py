@@ -46,6 +46,7 @@ from tests.integration.receiving import (
     write_report,
 )
 from tests.integration.serving import Exporter, until
+from tests.unit.readings import ManualClock
 
 NOT_TLS = ssl.create_default_context()
 LINKS = Links("https://grafana.example.org/", None, "https://wiki.example.org/dead", "https://liveness.example.org")
@@ -283,6 +284,13 @@ def test_a_server_that_dies_with_the_mail_gets_it_again_by_the_same_name(
     assert Sent(folder, [to(Mail("boss@example.org", server))]).send() == Delivered(1, 0, 0)
     assert box.to == ["boss@example.org"] * 2
     assert box.mails[0]["Message-ID"] == box.mails[1]["Message-ID"]
+
+
+def test_a_mail_has_the_date_of_its_sending(folder: Path, box: MailBox, server: MailServer) -> None:
+    """A mail needs one (RFC 5322): servers put one without it into spam, and mail programs sort by it."""
+    sent_at = ManualClock(datetime(2026, 3, 4, 6, 30, tzinfo=UTC).timestamp())
+    Sent(folder, [to(Mail("boss@example.org", server, sent_at))]).send()
+    assert [mail["Date"] for mail in box.mails] == ["Wed, 04 Mar 2026 06:30:00 +0000"]
 
 
 def test_a_hook_that_dies_or_is_busy_gets_it_again_by_the_same_key(folder: Path, hook: Hook, url: Path) -> None:
