@@ -25,7 +25,7 @@ from spark_rollups.report.model import (
     Report,
     Section,
 )
-from spark_rollups.report.wording import delete_command, in_plain_words, readers
+from spark_rollups.report.wording import delete_command, in_plain_words, readers, visible
 
 _NOT_IN_JSON = ("of_owner", "by_cluster", "compared_with")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -179,7 +179,11 @@ def _csv(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str
 
 
 def _cell(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    # A line break in a name would end the row: the writer quotes none, as it writes no line end itself.
+    text = visible(value)
+    return f"'{text}" if value.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 
 def _moment(when: datetime | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections import Counter
@@ -12,7 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -37,6 +38,7 @@ from spark_rollups.report.model import (
 )
 from spark_rollups.report.render import to_html, to_markdown
 from spark_rollups.report.rules import RuleInForce
+from spark_rollups.report.wording import visible
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -564,8 +566,21 @@ def test_links_are_there_where_they_are_configured() -> None:
         assert f'href="{address}"' in html
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\tx"])
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\tx", "\r=1+1", "\n=1+1", " =1+1", "\x00=1+1"])
 def test_no_cell_of_a_list_is_a_formula(text: str) -> None:
     """What a spreadsheet would calculate has an apostrophe before it."""
     report = build_report(facts(judged(finding(None, "dead")), owners={("prod", "orders"): text}))
-    assert f",'{text}," in next(line for line in LISTS["topics.csv"](report) if "orders" in line)
+    [row] = csv.DictReader(LISTS["topics.csv"](report))
+    assert row["owner"].startswith(("'", "\ufffd"))
+
+
+@given(st.text(min_size=1))
+@example('=HYPERLINK("x")\n=cmd|x,y\r\n@sum')
+def test_a_line_of_a_list_is_a_row_whatever_a_group_is_called(name: str) -> None:
+    """A group may have any name, also with line breaks, quotes and commas: read back, no row and no cell is another."""
+    around = {KEY: Relations(1, readers=("first", name))}
+    report = build_report(facts(judged(finding(None, "dead"), partitions=1), relations=around))
+    for list_of in ("topics.csv", "action.csv"):
+        [row] = csv.DictReader("\r\n".join(LISTS[list_of](report)).splitlines(keepends=True), strict=True)
+        assert row["readers"] == visible(f"first; {name}")
+        assert (row["evidence"], row["verdict"]) == ("silent; evidence of None", "dead")
