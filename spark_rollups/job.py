@@ -219,7 +219,7 @@ def report(
         _session("report", history, files, master, conf, progress) as spark,
     ):
         write = partial(write_report, Tables(spark, history), as_of=as_of, output=output, zone=zone)
-        _report(progress, partial(write, links=links, outages=outages))
+        _report(progress, partial(write, asked_for=as_of or datetime.now(UTC), links=links, outages=outages))
 
 
 def _report(progress: Progress, write: Callable[[], ReportPaths]) -> None:

@@ -2,13 +2,13 @@
 
 Tables -> ``Facts`` (``tables``) -> ``Report`` (``build``) -> HTML and Markdown (``render``), JSON and CSV (``forms``),
 with a page for each owner (``folder``). The same tables give the same bytes: the clock only decides which
-verdicts are of a clock that was ahead.
+verdicts are of a clock that was ahead, and (by ``asked_for``) whether the rollup may have stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import Outage
@@ -47,6 +47,7 @@ def write_report(
     *,
     as_of: datetime | None,
     output: Location | None,
+    asked_for: datetime | None = None,
     zone: tzinfo = UTC,
     links: Links | None = None,
     outages: Sequence[Outage] = (),
@@ -54,7 +55,8 @@ def write_report(
     """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest), with moments in ``zone``.
 
     The newest are those of no clock that was ahead: as of now, or of an hour later at most. The deaths of ``outages``
-    that a record ended are shown as outages.
+    that a record ended are shown as outages. Where the verdicts are much older than ``asked_for`` (None: ``as_of``), a
+    warning says that the rollup may have stopped.
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
     or none. Raises NoVerdictsError, ReportError where the folder cannot be written, TablesError where
@@ -75,6 +77,7 @@ def write_report(
                 f"run `topic-liveness rollup --history {history}` first"
             )
         facts = Facts(as_of=published)
+    facts = replace(facts, asked_for=asked_for or as_of)
     folder: Location = output or history / "published" / "reports" / f"{facts.as_of.astimezone(UTC):%Y-%m-%d}"
     try:
         write_files(build_report(facts, zone, links), folder)

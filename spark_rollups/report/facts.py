@@ -38,12 +38,12 @@ class Facts:
 
     ``judged`` holds all topic rows, and the partition rows that their topic does not represent: neither ``live`` nor
     ``quiet``, or unreadable, or revived. ``gone`` are topics dead in the verdicts of ``week_ago_as_of`` that are no
-    longer judged. ``requested_as_of`` is the moment the caller named, ``first_as_of`` that of the oldest verdicts.
-    ``week_ago`` has the verdict of each topic in those of ``week_ago_as_of``.
+    longer judged. ``asked_for`` is the moment for which the report was asked, ``first_as_of`` that of the oldest
+    verdicts. ``week_ago`` has the verdict of each topic in those of ``week_ago_as_of``.
     """
 
     as_of: datetime
-    requested_as_of: datetime | None = None
+    asked_for: datetime | None = None
     first_as_of: datetime | None = None
     week_ago_as_of: datetime | None = None
     judged: tuple[JudgedStream, ...] = ()

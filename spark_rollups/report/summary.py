@@ -11,7 +11,8 @@ from spark_rollups.report.model import ClusterCoverage, Count, Counts
 from spark_rollups.report.wording import day, moment, share
 
 _WELL_COVERED = 0.9
-_STALE = timedelta(days=1)
+_STALE = timedelta(hours=36)
+"""As in the alert TopicLivenessRollupLate: a rollup a day, and the time that it takes."""
 
 
 def summary(counts: Counts, facts: Facts, zone: tzinfo) -> str:
@@ -72,10 +73,10 @@ def warnings(facts: Facts, zone: tzinfo) -> Iterable[str]:
             f"No topic has a verdict at or before {moment(facts.as_of, zone)}. See that the exporter writes its "
             "history here, run `topic-liveness rollup` on it, then the report again."
         )
-    if facts.requested_as_of is not None and facts.requested_as_of - facts.as_of > _STALE:
+    if facts.asked_for is not None and facts.asked_for - facts.as_of > _STALE:
         yield (
-            f"Asked for {moment(facts.requested_as_of, zone)}, but the newest verdicts before it are "
-            f"{duration((facts.requested_as_of - facts.as_of).total_seconds())} older: has the rollup stopped?"
+            f"Asked for {moment(facts.asked_for, zone)}, but the newest verdicts before it are "
+            f"{duration((facts.asked_for - facts.as_of).total_seconds())} older: has the rollup stopped?"
         )
     for coverage in facts.coverage:
         warning = _coverage_warning(coverage, facts, zone)

@@ -106,7 +106,6 @@ def read_facts(
     judged = taken_for(judged, tables.read("maxima"), as_of, known)
     return Facts(
         as_of=as_of,
-        requested_as_of=requested_as_of,
         first_as_of=runs[0] if runs else None,
         week_ago_as_of=week_ago,
         judged=tuple(judged),

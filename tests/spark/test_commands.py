@@ -91,6 +91,7 @@ def test_a_report_is_shown_sent_and_summed_up_by_the_exit_code(tmp_path: Path) -
     assert "2026-03-03 13:00 CET" in page
     [body] = hook.bodies
     assert body["summary"] == json.loads((output / "liveness.json").read_text())["summary"]
+    assert any("has the rollup stopped?" in warning for warning in body["warnings"]), "the report was asked for now"
     assert body["links"] == [{"title": "What to do", "url": "https://wiki.example.org/dead"}]
 
 

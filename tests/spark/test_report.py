@@ -109,11 +109,24 @@ def test_the_same_rows_in_another_order_give_the_same_bytes(spark: SparkSession,
 def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(
     spark: SparkSession, history: Path, tmp_path: Path
 ) -> None:
-    """The newest verdicts at or before the moment count, and their age is shown when it is over a day."""
+    """The newest verdicts at or before the moment count, and their age is shown when it is over 36 hours."""
     paths = write_report(Tables(spark, history), as_of=WEEK_AGO + 2 * DAY, output=tmp_path)
     assert paths.as_of == WEEK_AGO
     assert topics(paths)["still-dead"] == ["invoices-eu"]
     assert "are 2 d older: has the rollup stopped?" in text(paths.markdown)
+
+
+def test_a_report_of_the_newest_verdicts_tells_their_age_as_of_when_it_was_asked_for(
+    spark: SparkSession, history: Path, tmp_path: Path
+) -> None:
+    """The moment chooses no verdicts, and changes nothing but the warning."""
+    tables = Tables(spark, history)
+    late = write_report(tables, as_of=None, asked_for=AS_OF + 30 * DAY, output=tmp_path / "late")
+    in_time = write_report(tables, as_of=None, asked_for=AS_OF + HOUR, output=tmp_path / "in-time")
+    assert late.as_of == in_time.as_of == AS_OF
+    first, *others = json.loads(text(late.json))["warnings"]
+    assert first.endswith("30 d older: has the rollup stopped?")
+    assert others == json.loads(text(in_time.json))["warnings"]
 
 
 def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:

@@ -323,6 +323,19 @@ def test_no_evidence_can_inject_markup_into_the_page() -> None:
     assert "&lt;img src=x onerror=alert(1)&gt;&#34;&#39;&lt;/style&gt;&lt;script&gt;&amp;lt;" in html
 
 
+def test_a_report_of_a_rollup_that_stopped_says_so_in_all_three_forms() -> None:
+    """Where its verdicts are older than a daily rollup leaves them, beside the moment that it was asked for."""
+    known = facts(judged(finding(None, "live")))
+    assert build_report(replace(known, asked_for=AS_OF + 35 * HOUR)).warnings == ()
+    report = build_report(replace(known, asked_for=AS_OF + 9 * DAY))
+    [warning] = report.warnings
+    assert warning == (
+        "Asked for Thu 2026-03-12 12:00 UTC, but the newest verdicts before it are 9 d older: has the rollup stopped?"
+    )
+    assert warning in to_html(report) and warning in to_markdown(report)
+    assert plain(report)["warnings"] == [warning]
+
+
 def test_blindness_is_stated_at_the_top_of_all_three_forms() -> None:
     """Without coverage no silence is proved: a cluster never polled, one gone dark, and one full of gaps."""
     gap = Gap(AS_OF - 7 * DAY, AS_OF - 6 * DAY)
