@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -89,11 +90,15 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class ActionGroup:
-    """What one owner has to do: the listed ``actions``, and how many more there are (``rest``)."""
+    """What one owner has to do: the listed ``actions``, how many more there are (``rest``), and of how many topics.
+
+    Partitions of one topic that died in different weeks are several entries.
+    """
 
     part: OwnerPart
     actions: Sequence[Action]
     rest: int
+    topics: int
 
     @property
     def total(self) -> int:
@@ -104,16 +109,18 @@ class ActionGroup:
 def _action(report: Report) -> list[ActionGroup]:
     every = [(section, entry) for key in ACTION for section in [report.section(key)] for entry in section.entries]
     by_owner: dict[str | None, list[Action]] = {}
-    totals: dict[str | None, int] = {}
     for number, (section, entry) in enumerate(every):
-        totals[entry.owner] = totals.get(entry.owner, 0) + 1
-        mine = by_owner.setdefault(entry.owner, [])
-        if number < LISTED_ENTRIES:
-            mine.append(Action(section, entry, number < OPEN_ENTRIES))
+        by_owner.setdefault(entry.owner, []).append(Action(section, entry, number < OPEN_ENTRIES))
+    on_page = Counter(entry.owner for _, entry in every[:LISTED_ENTRIES])
     return [
-        ActionGroup(part, by_owner[part.owner], totals[part.owner] - len(by_owner[part.owner]))
+        ActionGroup(
+            part,
+            mine[: on_page[part.owner]],
+            len(mine) - on_page[part.owner],
+            len({(one.entry.cluster, one.entry.topic, one.entry.topic_id) for one in mine}),
+        )
         for part in report.owners
-        if part.owner in totals
+        if (mine := by_owner.get(part.owner))
     ]
 
 

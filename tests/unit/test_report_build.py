@@ -541,6 +541,23 @@ def test_every_list_that_is_cut_says_so() -> None:
     assert "data-cut>" not in to_html(part_of(report, report.owners[0]))
 
 
+def test_a_topic_with_entries_in_several_sections_is_counted_once() -> None:
+    """Its partitions died in different weeks: two entries of one topic, under the heading and that of its owner."""
+    rows = []
+    for number in range(51):
+        key = TopicKey("prod", f"t{number:02}", None)
+        rows += judged(finding(None, "live"), finding(2, "dead"), key=key)
+        rows += judged(finding(1, "dead", dead_for=9 * DAY), key=key, dead_a_week_ago=True)
+    owners = {("prod", f"t{number:02}"): f"owner-{number:02}" for number in range(51)}
+    report = build_report(facts(rows, owners=owners))
+    assert [len(report.section(key).entries) for key in ("newly-dead", "still-dead")] == [51, 51]
+    html = to_html(report)
+    assert 'Needs action <span class="count">51 topics</span>' in html
+    assert html.count('</bdi><span class="count">1 · <a href="owners/') == 51
+    assert html.count('<li class="entry"') == 102
+    assert "And 1 topic of 1 other owner." in to_markdown(report)
+
+
 def test_moments_are_shown_in_the_zone_that_was_asked_for() -> None:
     """Pages name the zone with each moment; the JSON stays in UTC."""
     report = build_report(facts(judged(finding(None, "dead"))), zone=ZoneInfo("Asia/Kolkata"))
