@@ -20,7 +20,14 @@
       row.hidden = !words.every((word) => row.dataset.row.includes(word)) ||
         !wanted.every(([by, value]) => row.dataset[by] === value);
     }
-    for (const group of groups) group.hidden = ![...group.querySelectorAll("[data-row]")].some(shown);
+    for (const group of groups) {
+      const own = [...group.querySelectorAll("[data-row]")];
+      const owner = group.dataset.owner;
+      // All entries of an owner may be cut: then its name decides, and its heading leads to them.
+      const named = words.every((word) => owner.toLowerCase().includes(word)) &&
+        wanted.every(([by, value]) => by !== "owner" || value === owner);
+      group.hidden = own.length ? !own.some(shown) : !named;
+    }
     const filtering = words.length + wanted.length > 0;
     const left = rows.filter(shown);
     found.textContent = filtering ? `${left.length} of ${rows.length} lines${cut}` : "";

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from spark_rollups.report.build import build_report
+from spark_rollups.report.facts import TopicKey
+from spark_rollups.report.render import to_html
 from tests.browser.contrast import contrasts_of
+from tests.unit.test_report_build import facts, finding, judged
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = GOLDEN / "report.html"
 PART = GOLDEN / "report-team-payments.html"
 """The page of one owner."""
+MINUTE = timedelta(minutes=1)
 
 BOTH = pytest.mark.parametrize("page", [PAGE, PART], ids=["whole", "owner"], indirect=True)
 DARK = pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -138,6 +144,38 @@ def test_search_and_filters_leave_what_fits(page: Page) -> None:
     assert page.locator("[data-row]:visible").count() >= every
     page.get_by_label("Owner", exact=True).select_option("web & *shop*")
     assert page.locator("[data-row]:visible .name").all_inner_texts() == ["clicks"]
+
+
+def test_an_owner_whose_entries_are_all_cut_is_found(tab: Tab, tmp_path: Path) -> None:
+    """Its heading leads to its own page: an owner to choose, a search for its name, and an empty search show it."""
+    rows, owners = [], {}
+    for number in range(302):
+        key = TopicKey("prod", f"t{number:03}", None)
+        rows += judged(finding(None, "dead", dead_for=(number + 1) * MINUTE), key=key, partitions=1)
+        owners[key.cluster, key.topic] = "Last" if number > 300 else "first"
+    path = tmp_path / "liveness.html"
+    path.write_text(to_html(build_report(facts(rows, owners=owners))), encoding="utf-8")
+    page = tab.page
+    page.goto(path.as_uri())
+    last = page.locator(".group").last
+    link = last.get_by_text("page of this owner")
+    assert last.locator("bdi").inner_text() == "Last"
+    assert last.locator("[data-row]").count() == 0 and link.is_visible()
+    owner, search = page.get_by_label("Owner", exact=True), page.get_by_label("Search topics and owners")
+    for chosen, words, found in (
+        ("Last", "", True),
+        ("", "", True),
+        ("first", "", False),
+        ("", "t001", False),
+        ("", "last", True),
+        ("first", "last", False),
+        ("", "", True),
+    ):
+        owner.select_option(chosen)
+        search.fill(words)
+        assert link.is_visible() == found, (chosen, words)
+    page.get_by_label("Verdict", exact=True).select_option("dead")
+    assert link.is_visible()
 
 
 def test_lists_are_sorted_by_their_heads(page: Page) -> None:
