@@ -147,11 +147,12 @@ def listing(
     panel = table.Panel().title(title).description(description).datasource(SOURCE).no_value(none)
     for letter, column in zip("ABCDEF", columns, strict=False):
         panel.with_target(now(column.expr).format(PromQueryFormat.TABLE).ref_id(letter))
+        values = "Value" if len(columns) == 1 else f"Value #{letter}"
         if column.heading:
-            names[f"Value #{letter}"] = column.heading
+            names[values] = column.heading
             panel.override_by_name(column.heading, [model.DynamicConfigValue(id_val="unit", value=column.unit)])
         else:
-            hidden[f"Value #{letter}"] = True
+            hidden[values] = True
     for link in links:
         value: list[dict[str, Any]] = [{"title": link.title, "url": link.url}]
         panel.override_by_name(link.heading, [model.DynamicConfigValue(id_val="links", value=value)])

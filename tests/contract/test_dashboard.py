@@ -176,6 +176,18 @@ def test_links_in_tables_lead_to_a_dashboard_or_an_exporter() -> None:
         assert url.endswith("&${__url_time_range}") and "&var-topic=${__data.fields." in url
 
 
+def test_tables_name_the_columns_of_their_queries() -> None:
+    """Grafana calls the values of the only query `Value`, and those of several `Value #A`, `Value #B` and so on."""
+    tables = [panel for _, panel in PANELS if panel["type"] == "table"]
+    assert tables
+    for panel in tables:
+        references = [target["refId"] for target in panel["targets"]]
+        columns = {"Value"} if len(references) == 1 else {f"Value #{reference}" for reference in references}
+        [options] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
+        taken = {name for name in options["renameByName"] | options["excludeByName"] if name.startswith("Value")}
+        assert taken == columns, panel["title"]
+
+
 @pytest.mark.parametrize("query", TARGETS + ANNOTATIONS, ids=lambda query: f"{query.dashboard}-{query.title}")
 def test_every_selector_matches_job_namespace_and_instance(query: Query) -> None:
     """No query leaves the exporters that the reader chose, and every range is $__rate_interval."""
