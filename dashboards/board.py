@@ -10,26 +10,26 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
 
-from dashboards.panels import CLUSTER, ORANGE, OWN, PURPLE, RED, SOURCE, TOPIC
+from dashboards.panels import CLUSTER, CLUSTER_KEYS, ORANGE, OWN, PURPLE, RED, SOURCE, TOPIC, TOPIC_KEYS
 
 
 def _annotations(cluster: str, topic: str) -> dict[str, tuple[str, str, str]]:
     """Colour, query and title of each annotation, for selectors of clusters and of topics."""
     dead = f'kafka_topic_verdict{{{topic}, verdict="dead"}}'
     held = f"topic_liveness_held_topics{{{cluster}}}"
-    polled = f"max by (kafka_cluster) (topic_liveness_cluster_up{{{cluster}}} offset 1m) == 1"
+    polled = f"max by ({CLUSTER_KEYS}) (topic_liveness_cluster_up{{{cluster}}} offset 1m) == 1"
     return {
         "Deaths": (
             RED,
             (
-                f"max by (kafka_cluster, topic) ({dead}) unless max by (kafka_cluster, topic) ({dead} offset 1m)"
-                f" and on (kafka_cluster) {polled}"
+                f"max by ({TOPIC_KEYS}) ({dead}) unless max by ({TOPIC_KEYS}) ({dead} offset 1m)"
+                f" and on ({CLUSTER_KEYS}) {polled}"
             ),
             "{{kafka_cluster}} / {{topic}} is dead",
         ),
         "Incidents": (
             PURPLE,
-            f"max by (kafka_cluster) ({held}) > 0 unless max by (kafka_cluster) ({held} offset 1m) > 0",
+            f"max by ({CLUSTER_KEYS}) ({held}) > 0 unless max by ({CLUSTER_KEYS}) ({held} offset 1m) > 0",
             "topics of {{kafka_cluster}} fell silent together",
         ),
         "Rollups": (

@@ -8,8 +8,10 @@ from dashboards.board import KAFKA_CLUSTER, board, scheme
 from dashboards.panels import (
     BLUE,
     CLUSTER,
+    CLUSTER_KEYS,
     NO_SCRAPE,
     OWN,
+    TARGET_KEYS,
     Column,
     Link,
     curves,
@@ -20,6 +22,8 @@ from dashboards.panels import (
     query,
     steps,
 )
+
+_INSTANCE_KEYS = f"{TARGET_KEYS}, instance"
 
 
 def _rate(metric: str, by: str, selector: str = CLUSTER) -> str:
@@ -52,8 +56,10 @@ def _now(made: dashboard.Dashboard) -> None:
             "Each leads to its own start page, which says what is wrong in words.",
             {"instance": "Instance", "job": "Job", "version": "Version"},
             [
-                Column("Runs", f"max by (instance, job, version) (topic_liveness_build_info{{{OWN}}})", "bool_yes_no"),
-                Column("Configuration good", newest(reload, "instance, job", OWN), "bool_yes_no"),
+                Column(
+                    "Runs", f"max by ({_INSTANCE_KEYS}, version) (topic_liveness_build_info{{{OWN}}})", "bool_yes_no"
+                ),
+                Column("Configuration good", newest(reload, _INSTANCE_KEYS, OWN), "bool_yes_no"),
             ],
             NO_SCRAPE,
             Link("Instance", "Its start page", "${scheme}://${__value.raw}/"),
@@ -65,14 +71,13 @@ def _now(made: dashboard.Dashboard) -> None:
             "1 where the last poll gave readings; the moment of the last one that did.",
             {"kafka_cluster": "Cluster"},
             [
-                Column("Readable", newest("topic_liveness_cluster_up", "kafka_cluster", CLUSTER), "bool_yes_no"),
+                Column("Readable", newest("topic_liveness_cluster_up", CLUSTER_KEYS, CLUSTER), "bool_yes_no"),
                 Column(
                     "Last reading",
-                    "1000 * "
-                    + newest("topic_liveness_last_successful_poll_timestamp_seconds", "kafka_cluster", CLUSTER),
+                    "1000 * " + newest("topic_liveness_last_successful_poll_timestamp_seconds", CLUSTER_KEYS, CLUSTER),
                     "dateTimeAsIso",
                 ),
-                Column("Held topics", newest("topic_liveness_held_topics", "kafka_cluster", CLUSTER), "none"),
+                Column("Held topics", newest("topic_liveness_held_topics", CLUSTER_KEYS, CLUSTER), "none"),
             ],
             "no cluster is configured, or no exporter scraped",
         )
@@ -89,7 +94,7 @@ def _now(made: dashboard.Dashboard) -> None:
             figure(
                 title,
                 description,
-                f'sum(max by (stream) ({alarms}{{{OWN}, kind="{kind}"}}))',
+                f'max(sum by ({TARGET_KEYS}) (max by ({TARGET_KEYS}, stream) ({alarms}{{{OWN}, kind="{kind}"}})))',
                 "none",
                 steps((None, BLUE)),
                 "too few topics, or no rollup yet",
@@ -108,7 +113,7 @@ def _polls(made: dashboard.Dashboard) -> None:
         curves(
             "Polls by outcome",
             "A poll that fails is retried by the next one.",
-            [query(_rate("topic_liveness_polls_total", "kafka_cluster, outcome"), "{{kafka_cluster}} {{outcome}}")],
+            [query(_rate("topic_liveness_polls_total", f"{CLUSTER_KEYS}, outcome"), "{{kafka_cluster}} {{outcome}}")],
             "cps",
         ),
         curves(
@@ -116,7 +121,7 @@ def _polls(made: dashboard.Dashboard) -> None:
             "A partition that is not read cannot be found dead.",
             [
                 query(
-                    f'max by (kafka_cluster, outcome) (topic_liveness_partitions{{{CLUSTER}, outcome!="ok"}}) > 0',
+                    f'max by ({CLUSTER_KEYS}, outcome) (topic_liveness_partitions{{{CLUSTER}, outcome!="ok"}}) > 0',
                     "{{kafka_cluster}} {{outcome}}",
                 )
             ],
@@ -137,7 +142,7 @@ def _polls(made: dashboard.Dashboard) -> None:
             "Processes with a Kafka client that ended, hung, leaked or reached no broker, by reason.",
             [
                 query(
-                    _rate("topic_liveness_client_restarts_total", "kafka_cluster, reason"),
+                    _rate("topic_liveness_client_restarts_total", f"{CLUSTER_KEYS}, reason"),
                     "{{kafka_cluster}} {{reason}}",
                 )
             ],
@@ -166,8 +171,7 @@ def _history(made: dashboard.Dashboard) -> None:
             "History is written every few minutes; two hours raise an alarm.",
             [
                 query(
-                    "time() - "
-                    + newest("topic_liveness_history_last_write_timestamp_seconds", "kafka_cluster", CLUSTER),
+                    "time() - " + newest("topic_liveness_history_last_write_timestamp_seconds", CLUSTER_KEYS, CLUSTER),
                     "{{kafka_cluster}}",
                 )
             ],
@@ -178,7 +182,7 @@ def _history(made: dashboard.Dashboard) -> None:
             "Windows written and lost",
             "A window is one partition over one interval in which it advanced.",
             [
-                query(_rate(metric, "kafka_cluster"), f"{{{{kafka_cluster}}}} {word}")
+                query(_rate(metric, CLUSTER_KEYS), f"{{{{kafka_cluster}}}} {word}")
                 for metric, word in (
                     ("topic_liveness_history_windows_written_total", "written"),
                     ("topic_liveness_history_windows_dropped_total", "lost"),
@@ -207,7 +211,7 @@ def _sweeps() -> dashboard.Row:
                 "Partial: a group or a broker's list could not be read.",
                 [
                     query(
-                        _rate("topic_liveness_group_sweeps_total", "kafka_cluster, outcome"),
+                        _rate("topic_liveness_group_sweeps_total", f"{CLUSTER_KEYS}, outcome"),
                         "{{kafka_cluster}} {{outcome}}",
                     )
                 ],
@@ -221,7 +225,7 @@ def _sweeps() -> dashboard.Row:
                 "groups.interval is the limit.",
                 [
                     query(
-                        newest("topic_liveness_group_sweep_duration_seconds", "kafka_cluster", CLUSTER),
+                        newest("topic_liveness_group_sweep_duration_seconds", CLUSTER_KEYS, CLUSTER),
                         "{{kafka_cluster}}",
                     )
                 ],
@@ -241,9 +245,9 @@ def _process() -> dashboard.Row:
                 "Memory",
                 "Resident memory of the exporter's own process and of its processes with Kafka clients.",
                 [
-                    query(f"max by (instance) (process_resident_memory_bytes{{{OWN}}})", "{{instance}}"),
+                    query(f"max by ({_INSTANCE_KEYS}) (process_resident_memory_bytes{{{OWN}}})", "{{instance}}"),
                     query(
-                        f"max by (kafka_cluster, process) (topic_liveness_client_resident_memory_bytes{{{CLUSTER}}})",
+                        f"max by ({CLUSTER_KEYS}, process) (topic_liveness_client_resident_memory_bytes{{{CLUSTER}}})",
                         "{{kafka_cluster}} {{process}}",
                     ),
                 ],
@@ -255,7 +259,7 @@ def _process() -> dashboard.Row:
             curves(
                 "CPU",
                 "CPU seconds per second of the exporter's own process.",
-                [query(_rate("process_cpu_seconds_total", "instance", OWN), "{{instance}}")],
+                [query(_rate("process_cpu_seconds_total", _INSTANCE_KEYS, OWN), "{{instance}}")],
                 "none",
                 NO_SCRAPE,
             )
@@ -264,7 +268,7 @@ def _process() -> dashboard.Row:
             curves(
                 "Duration of scrapes",
                 "As Prometheus measures it.",
-                [query(f"max by (instance) (scrape_duration_seconds{{{OWN}}})", "{{instance}}")],
+                [query(f"max by ({_INSTANCE_KEYS}) (scrape_duration_seconds{{{OWN}}})", "{{instance}}")],
                 "s",
                 NO_SCRAPE,
             )
@@ -273,7 +277,7 @@ def _process() -> dashboard.Row:
             curves(
                 "Series scraped",
                 "What Prometheus keeps: docs/metrics.md says what each setting costs.",
-                [query(f"max by (instance) (scrape_samples_scraped{{{OWN}}})", "{{instance}}")],
+                [query(f"max by ({_INSTANCE_KEYS}) (scrape_samples_scraped{{{OWN}}})", "{{instance}}")],
                 "none",
                 NO_SCRAPE,
             )

@@ -5,10 +5,24 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.board import GROUPS, KAFKA_CLUSTER, TOPICS, board
-from dashboards.panels import CLUSTER, TOPIC, Column, curves, listing, longest, newest, query, to_topic, topics
+from dashboards.panels import (
+    CLUSTER,
+    CLUSTER_KEYS,
+    TARGET_KEYS,
+    TOPIC,
+    TOPIC_KEYS,
+    Column,
+    curves,
+    listing,
+    longest,
+    newest,
+    query,
+    to_topic,
+    topics,
+)
 
 _KEYS = {"kafka_cluster": "Cluster", "consumergroup": "Group", "topic": "Topic"}
-_LABELS = ", ".join(_KEYS)
+_LABELS = f"{TARGET_KEYS}, {', '.join(_KEYS)}"
 _NAME = "{{kafka_cluster}} / {{consumergroup}} / {{topic}}"
 _READ = f'{TOPIC}, consumergroup=~"$consumergroup"'
 _GROUP = f'{CLUSTER}, consumergroup=~"$consumergroup"'
@@ -72,7 +86,7 @@ def _lag(made: dashboard.Dashboard) -> None:
             "As their coordinators tell it; empty ones have no member.",
             [
                 query(
-                    "count by (kafka_cluster, state) (max by (kafka_cluster, consumergroup, state)"
+                    f"count by ({CLUSTER_KEYS}, state) (max by ({CLUSTER_KEYS}, consumergroup, state)"
                     f" (kafka_consumergroup_state{{{_GROUP}}}))",
                     "{{kafka_cluster}} {{state}}",
                 )
@@ -85,7 +99,7 @@ def _lag(made: dashboard.Dashboard) -> None:
 
 
 def _lists(made: dashboard.Dashboard) -> None:
-    unread = newest("kafka_topic_consumergroups", "kafka_cluster, topic") + " == 0"
+    unread = newest("kafka_topic_consumergroups", TOPIC_KEYS) + " == 0"
     made.with_row(dashboard.Row("Lost and unread"))
     made.with_panel(
         listing(
@@ -102,7 +116,7 @@ def _lists(made: dashboard.Dashboard) -> None:
             "Living topics that nobody reads",
             "No group that the exporter sees has committed an offset in them, or has them assigned.",
             {"kafka_cluster": "Cluster", "topic": "Topic"},
-            [Column("Groups", f"({unread}) and on (kafka_cluster, topic) ({topics('live')})", "none")],
+            [Column("Groups", f"({unread}) and on ({TOPIC_KEYS}) ({topics('live')})", "none")],
             "somebody reads every living topic, or groups are not known",
             to_topic(),
         )
@@ -119,7 +133,7 @@ def _not_known() -> dashboard.Row:
                 "Committed offsets of which it cannot be told how old the first unread record is: docs/time-lag.md.",
                 [
                     query(
-                        "max by (kafka_cluster, outcome)"
+                        f"max by ({CLUSTER_KEYS}, outcome)"
                         f' (topic_liveness_group_time_lags{{{CLUSTER}, outcome!="ok"}}) > 0',
                         "{{kafka_cluster}} {{outcome}}",
                     )
@@ -134,7 +148,7 @@ def _not_known() -> dashboard.Row:
                 "They are shown as they were for groups.missed_sweeps sweeps, then no more.",
                 [
                     query(
-                        f'max by (kafka_cluster, outcome) (topic_liveness_groups{{{CLUSTER}, outcome!="ok"}}) > 0',
+                        f'max by ({CLUSTER_KEYS}, outcome) (topic_liveness_groups{{{CLUSTER}, outcome!="ok"}}) > 0',
                         "{{kafka_cluster}} {{outcome}}",
                     )
                 ],

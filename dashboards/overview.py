@@ -8,6 +8,7 @@ from dashboards.board import KAFKA_CLUSTER, OWNER, TOPICS, board, choice
 from dashboards.panels import (
     BLUE,
     CLUSTER,
+    CLUSTER_KEYS,
     GREEN,
     NO_READINGS,
     ORANGE,
@@ -15,6 +16,7 @@ from dashboards.panels import (
     PURPLE,
     RED,
     TOPIC,
+    TOPIC_KEYS,
     Column,
     curves,
     figure,
@@ -22,6 +24,7 @@ from dashboards.panels import (
     longest,
     newest,
     of_topics,
+    one_owner,
     owned,
     query,
     steps,
@@ -34,14 +37,14 @@ from dashboards.panels import (
 VERDICTS = ("dead", "suspect", "held", "late", "quiet", "live", "learning", "retired", "muted")
 _NAME = "{{kafka_cluster}} / {{topic}}"
 _KEYS = {"kafka_cluster": "Cluster", "topic": "Topic"}
-_SILENCE = "time() - " + newest("kafka_topic_last_advance_timestamp_seconds", "kafka_cluster, topic")
+_SILENCE = "time() - " + newest("kafka_topic_last_advance_timestamp_seconds", TOPIC_KEYS)
 _UNREADABLE = (
-    f"count({newest('topic_liveness_cluster_up', 'kafka_cluster', CLUSTER)} == 0)"
+    f"count({newest('topic_liveness_cluster_up', CLUSTER_KEYS, CLUSTER)} == 0)"
     f" or 0 * count(topic_liveness_cluster_up{{{CLUSTER}}})"
 )
 _DEAD_PARTITIONS = (
-    f'max by (kafka_cluster, topic) (kafka_topic_partitions_by_verdict{{{TOPIC}, verdict="dead"}})'
-    f" unless on (kafka_cluster, topic) ({topics('dead')})"
+    f'max by ({TOPIC_KEYS}) (kafka_topic_partitions_by_verdict{{{TOPIC}, verdict="dead"}})'
+    f" unless on ({TOPIC_KEYS}) ({topics('dead')})"
 )
 
 
@@ -122,7 +125,7 @@ def _figures(made: dashboard.Dashboard) -> None:
         (
             "Partitions not read",
             "The last poll could not read them: they cannot be found dead. The dashboard of the exporter says why.",
-            f'sum(max by (kafka_cluster, outcome) (topic_liveness_partitions{{{CLUSTER}, outcome!="ok"}}))',
+            f'sum(max by ({CLUSTER_KEYS}, outcome) (topic_liveness_partitions{{{CLUSTER}, outcome!="ok"}}))',
             "none",
             doubt,
             NO_READINGS,
@@ -140,9 +143,9 @@ def _figures(made: dashboard.Dashboard) -> None:
 
 
 def _tables(made: dashboard.Dashboard) -> None:
-    rows = owned(f'max by (kafka_cluster, topic, verdict) (kafka_topic_verdict{{{TOPIC}, verdict=~"$verdict"}}) == 1')
-    expected = "1000 * " + newest("kafka_topic_expected_by_timestamp_seconds", "kafka_cluster, topic")
-    owner = f"max by (kafka_cluster, topic, owner) (kafka_topic_info{{{TOPIC}}})"
+    rows = owned(f'max by ({TOPIC_KEYS}, verdict) (kafka_topic_verdict{{{TOPIC}, verdict=~"$verdict"}}) == 1')
+    expected = "1000 * " + newest("kafka_topic_expected_by_timestamp_seconds", TOPIC_KEYS)
+    owner = one_owner(f'{TOPIC}, owner!=""')
     made.with_row(dashboard.Row("What is dead, going quiet or held"))
     made.with_panel(
         listing(
@@ -152,8 +155,8 @@ def _tables(made: dashboard.Dashboard) -> None:
             [
                 Column("Silent for", of_topics(rows, _SILENCE), "dtdurations"),
                 Column("Expected by", of_topics(rows, expected), "dateTimeAsIso"),
-                Column("Partitions", of_topics(rows, newest("kafka_topic_partitions", "kafka_cluster, topic")), "none"),
-                Column("", f"({rows}) * on (kafka_cluster, topic) group_left (owner) ({owner})", "none"),
+                Column("Partitions", of_topics(rows, newest("kafka_topic_partitions", TOPIC_KEYS)), "none"),
+                Column("", f"({rows}) * on ({TOPIC_KEYS}) group_left (owner) ({owner})", "none"),
             ],
             "no topic has a verdict that is chosen",
             to_topic(),
@@ -172,13 +175,13 @@ def _tables(made: dashboard.Dashboard) -> None:
 
 
 def _over_time(made: dashboard.Dashboard) -> None:
-    count = "count by ({0}) (max by (kafka_cluster, topic, {0}) ({1}))"
+    by_verdict = f"max by ({TOPIC_KEYS}, verdict) ({owned(f'kafka_topic_verdict{{{TOPIC}}} == 1')})"
     made.with_row(dashboard.Row("Since when"))
     made.with_panel(
         timeline(
             "Topics that were suspect, held or dead",
             "The thirty with the worst verdict; a gap is another verdict, or none.",
-            f"topk(30, {owned(verdict_numbers('kafka_topic_verdict', 'kafka_cluster, topic'))})",
+            f"topk(30, {owned(verdict_numbers('kafka_topic_verdict', TOPIC_KEYS))})",
             _NAME,
             "no topic was suspect, held or dead in this time",
         )
@@ -187,7 +190,7 @@ def _over_time(made: dashboard.Dashboard) -> None:
         curves(
             "Topics by verdict",
             "How many topics are in which condition.",
-            [query(count.format("verdict", owned(f"kafka_topic_verdict{{{TOPIC}}} == 1")), "{{verdict}}")],
+            [query(f"count by (verdict) ({by_verdict})", "{{verdict}}")],
             "none",
         )
     )
@@ -203,11 +206,11 @@ def _over_time(made: dashboard.Dashboard) -> None:
         longest(
             "Stalest topics",
             "Age of the newest record's timestamp, which is whatever its producer says; it decides nothing.",
-            f"({owned(f'min by (kafka_cluster, topic) (kafka_topic_staleness_seconds{{{TOPIC}}})')})",
+            f"({owned(f'min by ({TOPIC_KEYS}) (kafka_topic_staleness_seconds{{{TOPIC}}})')})",
             _NAME,
         )
     )
-    rate = f"max by (kafka_cluster, topic) (rate(kafka_topic_records_total{{{TOPIC}}}[$__rate_interval]))"
+    rate = f"max by ({TOPIC_KEYS}) (rate(kafka_topic_records_total{{{TOPIC}}}[$__rate_interval]))"
     made.with_panel(
         curves(
             "Records per second",
@@ -216,12 +219,12 @@ def _over_time(made: dashboard.Dashboard) -> None:
             "wps",
         )
     )
-    named = f'max by (kafka_cluster, topic, owner) (kafka_topic_info{{{TOPIC}, owner!="", owner=~"$owner"}})'
+    named = one_owner(f'{TOPIC}, owner!="", owner=~"$owner"')
     made.with_panel(
         curves(
             "Dead topics by owner",
             "Whom to ask: by the setting `owners` of the exporter.",
-            [query(f"count by (owner) ({named} and on (kafka_cluster, topic) ({topics('dead')}))", "{{owner}}")],
+            [query(f"count by (owner) ({named} and on ({TOPIC_KEYS}) ({topics('dead')}))", "{{owner}}")],
             "none",
             "no dead topic has an owner: see the setting owners",
         )
@@ -229,7 +232,7 @@ def _over_time(made: dashboard.Dashboard) -> None:
 
 
 def _deletable() -> dashboard.Row:
-    size = newest("kafka_topic_disk_size_bytes", "kafka_cluster, topic")
+    size = newest("kafka_topic_disk_size_bytes", TOPIC_KEYS)
     none = "needs inspection.log_sizes, which is off by default"
     return (
         dashboard.Row("What deleting would win (inspection.log_sizes)")
@@ -238,7 +241,7 @@ def _deletable() -> dashboard.Row:
             longest(
                 "Largest dead topics",
                 "All replicas of dead and retired topics: what the brokers' disks win back when these are deleted.",
-                f"({size} and on (kafka_cluster, topic) (({topics('dead')}) or ({topics('retired')})))",
+                f"({size} and on ({TOPIC_KEYS}) (({topics('dead')}) or ({topics('retired')})))",
                 _NAME,
                 "bytes",
                 none,
@@ -250,8 +253,8 @@ def _deletable() -> dashboard.Row:
                 "All replicas of all topics.",
                 [
                     query(
-                        f"sum by (verdict) ({size} * on (kafka_cluster, topic) group_right ()"
-                        f" (max by (kafka_cluster, topic, verdict) (kafka_topic_verdict{{{TOPIC}}}) == 1))",
+                        f"sum by (verdict) ({size} * on ({TOPIC_KEYS}) group_right ()"
+                        f" (max by ({TOPIC_KEYS}, verdict) (kafka_topic_verdict{{{TOPIC}}}) == 1))",
                         "{{verdict}}",
                     )
                 ],

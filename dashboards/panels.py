@@ -1,7 +1,8 @@
 """Kinds of panels and the queries they share.
 
 Every query is bound to the dashboard's variables, and aggregated with ``max`` first, so that two exporters
-that watch one cluster count once. Every panel says in its own words why it is empty.
+that watch one cluster count once. It keeps the labels by which the rules tell clusters of one name apart. Every panel
+says in its own words why it is empty.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ OWN = 'job=~"$job", namespace=~"$namespace", instance=~"$instance"'
 CLUSTER = f'{OWN}, kafka_cluster=~"$kafka_cluster"'
 TOPIC = f'{CLUSTER}, topic=~"$topic"'
 
+TARGET_KEYS = "cluster, namespace, job"
+"""Labels that Prometheus gives the exporters of one release; tables do not show them."""
+
+CLUSTER_KEYS = f"{TARGET_KEYS}, kafka_cluster"
+TOPIC_KEYS = f"{CLUSTER_KEYS}, topic"
+
 GREEN, ORANGE, RED, BLUE, PURPLE = "green", "orange", "red", "blue", "purple"
 
 BY_TOPIC = "needs series of each partition, metrics.granularity: partition"
@@ -44,17 +51,26 @@ def newest(metric: str, labels: str, selector: str = TOPIC) -> str:
 
 def owned(rows: str) -> str:
     """Topics without those that are known to be somebody else's than the chosen owner's."""
-    return f'({rows}) unless on (kafka_cluster, topic) kafka_topic_info{{{CLUSTER}, owner!~"$owner"}}'
+    others = (
+        f'(kafka_topic_info{{{CLUSTER}, owner!~"$owner"}} unless on ({TOPIC_KEYS})'
+        f' kafka_topic_info{{{CLUSTER}, owner=~"$owner"}})'
+    )
+    return f"({rows}) unless on ({TOPIC_KEYS}) {others}"
+
+
+def one_owner(selector: str) -> str:
+    """An owner of each topic that has one: of two exporters one may not know a new configuration yet."""
+    return f"topk by ({TOPIC_KEYS}) (1, {newest('kafka_topic_info', f'{TOPIC_KEYS}, owner', selector)})"
 
 
 def topics(verdict: str) -> str:
     """Topics of a verdict; one series each, of value 1."""
-    return f'max by (kafka_cluster, topic) (kafka_topic_verdict{{{TOPIC}, verdict="{verdict}"}}) == 1'
+    return f'max by ({TOPIC_KEYS}) (kafka_topic_verdict{{{TOPIC}, verdict="{verdict}"}}) == 1'
 
 
 def of_topics(rows: str, value: str) -> str:
     """``value`` of each topic in ``rows``."""
-    return f"({rows}) * on (kafka_cluster, topic) group_left () ({value})"
+    return f"({rows}) * on ({TOPIC_KEYS}) group_left () ({value})"
 
 
 def verdict_numbers(metric: str, labels: str) -> str:
@@ -143,7 +159,7 @@ def listing(
 ) -> table.Panel:
     """A table of the present moment: a row for each combination of ``keys`` (label -> heading)."""
     names = dict(keys)
-    hidden = {"Time": True}
+    hidden = {name: True for name in ("Time", *TARGET_KEYS.split(", ")) if name not in keys}
     panel = table.Panel().title(title).description(description).datasource(SOURCE).no_value(none)
     for letter, column in zip("ABCDEF", columns, strict=False):
         panel.with_target(now(column.expr).format(PromQueryFormat.TABLE).ref_id(letter))

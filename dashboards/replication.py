@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.board import board
-from dashboards.panels import OWN, Column, curves, listing, longest, newest, query, to_topic
+from dashboards.panels import OWN, TARGET_KEYS, Column, curves, listing, longest, newest, query, to_topic
 
 _KEYS = {
     "source_cluster": "Source",
@@ -14,7 +14,7 @@ _KEYS = {
     "target_topic": "Replica",
     "partition": "Partition",
 }
-_LABELS = ", ".join(_KEYS)
+_LABELS = f"{TARGET_KEYS}, {', '.join(_KEYS)}"
 _PAIR = f'{OWN}, source_cluster=~"$source_cluster", target_cluster=~"$target_cluster"'
 _REPLICA = f'{_PAIR}, source_topic=~"$source_topic"'
 _NAME = "{{source_topic}} to {{target_cluster}} / {{target_topic}} / {{partition}}"
@@ -72,7 +72,7 @@ def replication() -> dashboard.Dashboard:
             "How they stand to their source; where that is unknown, the reason.",
             [
                 query(
-                    "max by (source_cluster, target_cluster, state, reason)"
+                    f"max by ({TARGET_KEYS}, source_cluster, target_cluster, state, reason)"
                     f" (topic_liveness_replica_partitions{{{_PAIR}}})",
                     "{{source_cluster}} to {{target_cluster}}: {{state}} {{reason}}",
                 )
@@ -85,7 +85,7 @@ def replication() -> dashboard.Dashboard:
             "Replicas are compared beside the polls; an hour without raises an alarm.",
             [
                 query(
-                    "time() - max by (source_cluster, target_cluster)"
+                    f"time() - max by ({TARGET_KEYS}, source_cluster, target_cluster)"
                     f" (topic_liveness_replica_last_comparison_timestamp_seconds{{{_PAIR}}})",
                     "{{source_cluster}} to {{target_cluster}}",
                 )

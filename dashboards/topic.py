@@ -9,11 +9,14 @@ from dashboards.panels import (
     BLUE,
     BY_TOPIC,
     CLUSTER,
+    CLUSTER_KEYS,
     GREEN,
     NO_READINGS,
     OWN,
     RED,
+    TARGET_KEYS,
     TOPIC,
+    TOPIC_KEYS,
     Column,
     amounts,
     curves,
@@ -29,16 +32,16 @@ from dashboards.panels import (
 
 _NAME = "{{kafka_cluster}} / {{topic}}"
 _PARTITION = _NAME + " / {{partition}}"
-_KEYS = "kafka_cluster, topic"
-_PARTITION_KEYS = "kafka_cluster, topic, partition"
+_PARTITION_KEYS = f"{TOPIC_KEYS}, partition"
 _SETTINGS = {
     "owner": "Owner",
     "timestamp_type": "Timestamps",
     "cleanup_policy": "Cleanup",
     "remote_storage": "Remote storage",
 }
-_ADVANCE = newest("kafka_topic_last_advance_timestamp_seconds", _KEYS)
-_PROMISE = newest("kafka_topic_expected_by_timestamp_seconds", _KEYS)
+_SETTING_KEYS = f"{TOPIC_KEYS}, {', '.join(_SETTINGS)}"
+_ADVANCE = newest("kafka_topic_last_advance_timestamp_seconds", TOPIC_KEYS)
+_PROMISE = newest("kafka_topic_expected_by_timestamp_seconds", TOPIC_KEYS)
 
 
 def topic() -> dashboard.Dashboard:
@@ -80,7 +83,7 @@ def _now(made: dashboard.Dashboard) -> None:
         (
             "Number of partitions",
             "Of the chosen topics.",
-            f"sum({newest('kafka_topic_partitions', _KEYS)})",
+            f"sum({newest('kafka_topic_partitions', TOPIC_KEYS)})",
             "none",
             steps((None, BLUE)),
             NO_READINGS,
@@ -88,7 +91,7 @@ def _now(made: dashboard.Dashboard) -> None:
         (
             "Consumer groups",
             "Groups that have committed an offset in the topic; 0: nobody reads it.",
-            f"min({newest('kafka_topic_consumergroups', _KEYS)})",
+            f"min({newest('kafka_topic_consumergroups', TOPIC_KEYS)})",
             "none",
             steps((None, BLUE)),
             "groups are hidden, or none watched",
@@ -107,14 +110,16 @@ def _now(made: dashboard.Dashboard) -> None:
             },
             [
                 Column(
-                    "Verdict known", f"max by ({_KEYS}, verdict) (kafka_topic_verdict{{{TOPIC}}}) == 1", "bool_yes_no"
+                    "Verdict known",
+                    f"max by ({TOPIC_KEYS}, verdict) (kafka_topic_verdict{{{TOPIC}}}) == 1",
+                    "bool_yes_no",
                 ),
                 Column(
                     "",
-                    f"max by ({_KEYS}, {', '.join(_SETTINGS)}) (kafka_topic_info{{{TOPIC}}})",
+                    f"topk by ({TOPIC_KEYS}) (1, {newest('kafka_topic_info', _SETTING_KEYS)})",
                     "none",
                 ),
-                Column("Retention", newest("kafka_topic_retention_seconds", _KEYS), "dtdurations"),
+                Column("Retention", newest("kafka_topic_retention_seconds", TOPIC_KEYS), "dtdurations"),
             ],
             "no such topic: see the variables",
         )
@@ -142,8 +147,12 @@ def _silence(made: dashboard.Dashboard) -> None:
             "Silence score",
             "0 is as usual, at the threshold the topic is dead.",
             [
-                query(newest("kafka_topic_silence_score", _KEYS), _NAME),
-                query(f'max(topic_liveness_threshold{{{OWN}, stream="topic"}})', "threshold"),
+                query(newest("kafka_topic_silence_score", TOPIC_KEYS), _NAME),
+                query(
+                    f'max by ({TARGET_KEYS}) (topic_liveness_threshold{{{OWN}, stream="topic"}})'
+                    f" and on ({TARGET_KEYS}) topic_liveness_cluster_up{{{CLUSTER}}}",
+                    "threshold",
+                ),
             ],
             "none",
             "nothing is promised of this topic: learning, muted or held",
@@ -153,7 +162,7 @@ def _silence(made: dashboard.Dashboard) -> None:
         curves(
             "Records per second",
             "How fast end offsets advance; transaction markers count.",
-            [query(f"max by ({_KEYS}) (rate(kafka_topic_records_total{{{TOPIC}}}[$__rate_interval]))", _NAME)],
+            [query(f"max by ({TOPIC_KEYS}) (rate(kafka_topic_records_total{{{TOPIC}}}[$__rate_interval]))", _NAME)],
             "wps",
         )
     )
@@ -161,7 +170,7 @@ def _silence(made: dashboard.Dashboard) -> None:
         curves(
             "Staleness",
             "Age of the newest record's timestamp, which is whatever its producer says; it decides nothing.",
-            [query(f"min by ({_KEYS}) (kafka_topic_staleness_seconds{{{TOPIC}}})", _NAME)],
+            [query(f"min by ({TOPIC_KEYS}) (kafka_topic_staleness_seconds{{{TOPIC}}})", _NAME)],
             "s",
             "no newest timestamp: empty, unsupported by the brokers, or only in the remote tier",
         )
@@ -220,7 +229,7 @@ def _partitions(made: dashboard.Dashboard) -> None:
 
 
 def _readers(made: dashboard.Dashboard) -> None:
-    labels = "kafka_cluster, consumergroup, topic"
+    labels = f"{CLUSTER_KEYS}, consumergroup, topic"
     legend = "{{kafka_cluster}} / {{consumergroup}} / {{topic}}"
     made.with_row(dashboard.Row("Who reads it"))
     for title, description, metric, unit in (
@@ -240,8 +249,8 @@ def _readers(made: dashboard.Dashboard) -> None:
 
 
 def _inspected() -> dashboard.Row:
-    opened = f"min by ({_KEYS}) (kafka_topic_open_transaction_timestamp_seconds{{{TOPIC}}})"
-    at = newest("topic_liveness_inspection_timestamp_seconds", "kafka_cluster", CLUSTER)
+    opened = f"min by ({TOPIC_KEYS}) (kafka_topic_open_transaction_timestamp_seconds{{{TOPIC}}})"
+    at = newest("topic_liveness_inspection_timestamp_seconds", CLUSTER_KEYS, CLUSTER)
     none = "needs inspection.producers, which is off by default; empty too where there is none"
     return (
         dashboard.Row("Producers (inspection.producers)")
@@ -251,7 +260,7 @@ def _inspected() -> dashboard.Row:
                 "Longest open transactions",
                 "For how long they were seen open. Past transaction.max.timeout.ms of the broker they hang, and hold "
                 "up all who read committed records only.",
-                f"({at} - on (kafka_cluster) group_right () {opened})",
+                f"({at} - on ({CLUSTER_KEYS}) group_right () {opened})",
                 _NAME,
                 none=none,
             )
@@ -260,7 +269,7 @@ def _inspected() -> dashboard.Row:
             longest(
                 "Producers",
                 "Idempotent producers that wrote within producer.id.expiration.ms.",
-                newest("kafka_topic_producers", _KEYS),
+                newest("kafka_topic_producers", TOPIC_KEYS),
                 _NAME,
                 "none",
                 none,

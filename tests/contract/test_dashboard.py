@@ -176,6 +176,24 @@ def test_links_in_tables_lead_to_a_dashboard_or_an_exporter() -> None:
         assert url.endswith("&${__url_time_range}") and "&var-topic=${__data.fields." in url
 
 
+@pytest.mark.parametrize("query", TARGETS + ANNOTATIONS, ids=lambda query: f"{query.dashboard}-{query.title}")
+def test_queries_tell_clusters_of_one_name_apart_as_rules_do(query: Query) -> None:
+    """What is of one cluster or exporter is grouped and joined by cluster, namespace and job too."""
+    of_one = {"instance", "kafka_cluster", "source_cluster", "target_cluster", "topic", "partition", "consumergroup"}
+    for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", query.expr):
+        assert labels.startswith("cluster, namespace, job") or not of_one & set(labels.split(", ")), query.expr
+
+
+def test_tables_do_not_show_by_what_clusters_of_one_name_are_told_apart() -> None:
+    """The columns cluster, namespace and job are hidden, but those that have a heading."""
+    for _, panel in PANELS:
+        if panel["type"] == "table":
+            [options] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
+            headed = set(options["renameByName"])
+            hidden = {name for name, given in options["excludeByName"].items() if given}
+            assert {"cluster", "namespace", "job"} <= headed | hidden and not headed & hidden, panel["title"]
+
+
 def test_tables_name_the_columns_of_their_queries() -> None:
     """Grafana calls the values of the only query `Value`, and those of several `Value #A`, `Value #B` and so on."""
     tables = [panel for _, panel in PANELS if panel["type"] == "table"]

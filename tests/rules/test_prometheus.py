@@ -234,7 +234,8 @@ def test_every_query_of_the_dashboards_is_answered(monitoring: Monitoring) -> No
     for query in TARGETS + ANNOTATIONS:
         answers.setdefault(f"{query.dashboard}: {query.title}", []).extend(monitoring.ask(query.as_sent()))
     [dead] = answers["overview: Living topics with dead partitions"]
-    assert dead["metric"] == {"kafka_cluster": "prod", "topic": "orders"} and dead["value"][1] == "1"
+    assert dead["metric"] == {"job": "topic-liveness", "kafka_cluster": "prod", "topic": "orders"}
+    assert dead["value"][1] == "1"
     shown = {row["metric"]["topic"]: row["metric"] for row in answers["overview: Topics of the chosen verdicts"]}
     assert set(shown) == {"ahead", "cleared", "lost", "new", "orders"}
 

@@ -292,7 +292,7 @@ def test_deaths_of_a_topic_and_of_its_replica_are_marked_among_replicas(tmp_path
         for cluster in ("east", "south", "west")
     ]
     marked = [
-        {"labels": f'{{kafka_cluster="{cluster}",topic="{topic}"}}', "value": 1}
+        {"labels": f'{{job="topic-liveness",kafka_cluster="{cluster}",topic="{topic}"}}', "value": 1}
         for cluster, topic in (("east", "orders"), ("west", "east.orders"))
     ]
     moments = [

@@ -1,0 +1,128 @@
+"""What queries of the dashboards find in series that were written down, by Prometheus' own promtool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.grafana import ANNOTATIONS, TARGETS
+from tests.rules.test_rules import promtool
+
+SHOP = 'job="topic-liveness",namespace="shop",instance="shop:9797",kafka_cluster="kafka"'
+SEARCH = 'job="topic-liveness",namespace="search",instance="search:9797",kafka_cluster="kafka"'
+ORDERS_OF_SHOP = 'job="topic-liveness",namespace="shop",kafka_cluster="kafka",topic="orders"'
+ORDERS_OF_SEARCH = ORDERS_OF_SHOP.replace('"shop"', '"search"')
+TWO_NAMESPACES = {
+    f'kafka_topic_verdict{{{SHOP},topic="orders",verdict="dead"}}': "1x120",
+    f'kafka_topic_last_advance_timestamp_seconds{{{SHOP},topic="orders"}}': "0x120",
+    f"topic_liveness_cluster_up{{{SHOP}}}": "0x120",
+    f'kafka_topic_info{{{SHOP},topic="orders",owner="team-shop"}}': "1x120",
+    f'kafka_topic_verdict{{{SEARCH},topic="orders",verdict="live"}}': "1x120",
+    f'kafka_topic_last_advance_timestamp_seconds{{{SEARCH},topic="orders"}}': "0+60x120",
+    f"topic_liveness_cluster_up{{{SEARCH}}}": "1x120",
+    f'kafka_topic_info{{{SEARCH},topic="orders",owner="team-search"}}': "1x120",
+}
+"""Two releases whose clusters have the chart's name, with a topic of one name: one is dead and unreadable."""
+
+PAIR = 'job="topic-liveness",kafka_cluster="prod",topic="orders"'
+PAIR_DURING_A_ROLLOUT = {
+    f'kafka_topic_verdict{{{PAIR},instance="a",verdict="dead"}}': "1x120",
+    f'kafka_topic_verdict{{{PAIR},instance="b",verdict="dead"}}': "1x120",
+    f'kafka_topic_info{{{PAIR},instance="a",owner="team-shop",cleanup_policy="delete"}}': "1x120",
+    f'kafka_topic_info{{{PAIR},instance="b",owner="",cleanup_policy="delete"}}': "1x120",
+}
+"""Two exporters of one cluster; one of them has no owners in its configuration yet."""
+
+
+def expressions(dashboard: str, title: str, **variables: str) -> list[str]:
+    """The queries of a panel or an annotation, as Grafana sends them."""
+    return [
+        query.as_sent(**variables)
+        for query in TARGETS + ANNOTATIONS
+        if (query.dashboard, query.title) == (dashboard, title)
+    ]
+
+
+def hold(folder: Path, series: dict[str, str], *moments: tuple[str, str, dict[str, float]]) -> None:
+    """Fail unless each query finds at its moment the samples that are expected, by their labels."""
+    test: dict[str, Any] = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": expr,
+                "eval_time": at,
+                "exp_samples": [{"labels": f"{{{labels}}}", "value": value} for labels, value in found.items()],
+            }
+            for at, expr, found in moments
+        ],
+    }
+    (folder / "story.yaml").write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}), encoding="utf-8")
+    promtool("test", "rules", folder / "story.yaml")
+
+
+def test_clusters_of_one_name_in_two_namespaces_are_told_apart(tmp_path: Path) -> None:
+    """The dead topic has its own silence and owner, whatever a topic of that name does in the other cluster."""
+    silent, _, _, owner = expressions("overview", "Topics of the chosen verdicts", verdict="dead|suspect|held")
+    [unreadable] = expressions("overview", "Clusters without readings")
+    [longest] = expressions("overview", "Longest silent topics")
+    [owners] = expressions("overview", "Dead topics by owner")
+    [dead] = expressions("overview", "Dead topics")
+    in_topic, *_ = expressions("topic", "Silence, and what is still as usual")
+    both: dict[str, float] = {ORDERS_OF_SHOP: 7200, ORDERS_OF_SEARCH: 0}
+    hold(
+        tmp_path,
+        TWO_NAMESPACES,
+        ("2h", silent, {f'{ORDERS_OF_SHOP},verdict="dead"': 7200}),
+        ("2h", owner, {f'{ORDERS_OF_SHOP},verdict="dead",owner="team-shop"': 1}),
+        ("2h", unreadable, {"": 1}),
+        ("2h", longest, both),
+        ("2h", in_topic, both),
+        ("2h", owners, {'owner="team-shop"': 1}),
+        ("2h", dead, {"": 1}),
+    )
+
+
+@pytest.mark.parametrize("chosen", [".*", "team-shop"])
+def test_a_topic_has_one_owner_while_exporters_of_a_pair_differ(tmp_path: Path, chosen: str) -> None:
+    """The one that is known: the topic stands there once, and for its owner too."""
+    *_, owner = expressions("overview", "Topics of the chosen verdicts", verdict="dead", owner=chosen)
+    [dead] = expressions("overview", "Dead topics", owner=chosen)
+    [owners] = expressions("overview", "Dead topics by owner", owner=chosen)
+    _, settings, _ = expressions("topic", "Verdict and settings")
+    labels = f'{PAIR},verdict="dead",owner="team-shop"'
+    hold(
+        tmp_path,
+        PAIR_DURING_A_ROLLOUT,
+        ("1h", owner, {labels: 1}),
+        ("1h", dead, {"": 1}),
+        ("1h", owners, {'owner="team-shop"': 1}),
+        ("1h", f"count({settings})", {"": 1}),
+    )
+
+
+def test_another_owner_does_not_see_the_topic(tmp_path: Path) -> None:
+    """What is known to be somebody else's is left out."""
+    [dead] = expressions("overview", "Dead topics", owner="team-search")
+    hold(tmp_path, PAIR_DURING_A_ROLLOUT, ("1h", dead, {"": 0}))
+
+
+@pytest.mark.parametrize("title", ["Deaths", "Incidents"])
+def test_annotations_tell_clusters_of_one_name_apart(tmp_path: Path, title: str) -> None:
+    """A death and an incident are marked also where the cluster of that name in another namespace had one before."""
+    [mark] = expressions("overview", title)
+    series = {
+        f'kafka_topic_verdict{{{SHOP},topic="orders",verdict="dead"}}': "_x5 1x20",
+        f'kafka_topic_verdict{{{SEARCH},topic="orders",verdict="dead"}}': "1x20",
+        f"topic_liveness_held_topics{{{SHOP}}}": "0x4 3x20",
+        f"topic_liveness_held_topics{{{SEARCH}}}": "2x20",
+        f"topic_liveness_cluster_up{{{SHOP}}}": "1x20",
+        f"topic_liveness_cluster_up{{{SEARCH}}}": "1x20",
+    }
+    found: dict[str, float] = {ORDERS_OF_SHOP: 1}
+    if title == "Incidents":
+        found = {ORDERS_OF_SHOP.removesuffix(',topic="orders"'): 3}
+    hold(tmp_path, series, ("4m", mark, {}), ("5m", mark, found), ("6m", mark, {}))
