@@ -10,7 +10,7 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
 
-from dashboards.panels import CLUSTER, CLUSTER_KEYS, ORANGE, OWN, PURPLE, RED, SOURCE, TOPIC, TOPIC_KEYS
+from dashboards.panels import CLUSTER, CLUSTER_KEYS, ORANGE, OWN, PURPLE, RED, SOURCE, TARGET_KEYS, TOPIC, TOPIC_KEYS
 
 
 def _annotations(cluster: str, topic: str) -> dict[str, tuple[str, str, str]]:
@@ -18,6 +18,7 @@ def _annotations(cluster: str, topic: str) -> dict[str, tuple[str, str, str]]:
     dead = f'kafka_topic_verdict{{{topic}, verdict="dead"}}'
     held = f"topic_liveness_held_topics{{{cluster}}}"
     polled = f"max by ({CLUSTER_KEYS}) (topic_liveness_cluster_up{{{cluster}}} offset 1m) == 1"
+    published = f"topic_liveness_rollup_last_success_timestamp_seconds{{{OWN}}}"
     return {
         "Deaths": (
             RED,
@@ -34,7 +35,7 @@ def _annotations(cluster: str, topic: str) -> dict[str, tuple[str, str, str]]:
         ),
         "Rollups": (
             ORANGE,
-            f"time() - max(topic_liveness_rollup_last_success_timestamp_seconds{{{OWN}}}) < 60",
+            f"max by ({TARGET_KEYS}) ({published}) > max by ({TARGET_KEYS}) ({published} offset 1m)",
             "a rollup published expectations",
         ),
     }

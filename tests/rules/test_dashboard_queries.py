@@ -46,10 +46,12 @@ def expressions(dashboard: str, title: str, **variables: str) -> list[str]:
     ]
 
 
-def hold(folder: Path, series: dict[str, str], *moments: tuple[str, str, dict[str, float]]) -> None:
+def hold(
+    folder: Path, series: dict[str, str], *moments: tuple[str, str, dict[str, float]], interval: str = "1m"
+) -> None:
     """Fail unless each query finds at its moment the samples that are expected, by their labels."""
     test: dict[str, Any] = {
-        "interval": "1m",
+        "interval": interval,
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
         "promql_expr_test": [
             {
@@ -126,3 +128,18 @@ def test_annotations_tell_clusters_of_one_name_apart(tmp_path: Path, title: str)
     if title == "Incidents":
         found = {ORDERS_OF_SHOP.removesuffix(',topic="orders"'): 3}
     hold(tmp_path, series, ("4m", mark, {}), ("5m", mark, found), ("6m", mark, {}))
+
+
+def test_a_rollup_is_marked_once_however_late_it_is_seen(tmp_path: Path) -> None:
+    """At the first minute that knows it, 50 s after it; not where an exporter starts or its pair sees it later."""
+    [mark] = expressions("overview", "Rollups")
+    release = 'job="topic-liveness",namespace="shop"'
+    metric = f"topic_liveness_rollup_last_success_timestamp_seconds{{{release}"
+    series = {
+        f'{metric},instance="a:9797"}}': "0x34 300x40",
+        f'{metric},instance="b:9797"}}': "0x36 300x40",
+        f'{metric},instance="started:9797"}}': "_x50 300x25",
+        'topic_liveness_rollup_last_success_timestamp_seconds{job="other",instance="c:9797"}': "_x20 100x50",
+    }
+    marked = {minute: {release: 300.0} if minute == 6 else {} for minute in range(2, 12)}
+    hold(tmp_path, series, *((f"{minute}m", mark, found) for minute, found in marked.items()), interval="10s")
