@@ -157,11 +157,11 @@ def _history(made: dashboard.Dashboard) -> None:
     for panel in (
         curves(
             "Age of expectations, rollup and report",
-            "Expectations are trusted up to expectations.max_age.",
+            "Expectations are trusted up to expectations.max_age. Of several exporters the oldest are shown.",
             [
-                query(f"time() - max(topic_liveness_expectations_timestamp_seconds{{{OWN}}})", "expectations"),
-                query(f"time() - max(topic_liveness_rollup_last_success_timestamp_seconds{{{OWN}}})", "rollup"),
-                query(f"time() - max(topic_liveness_report_last_success_timestamp_seconds{{{OWN}}})", "report"),
+                query(f"time() - min(topic_liveness_expectations_timestamp_seconds{{{OWN}}})", "expectations"),
+                query(f"time() - min(topic_liveness_rollup_last_success_timestamp_seconds{{{OWN}}})", "rollup"),
+                query(f"time() - min(topic_liveness_report_last_success_timestamp_seconds{{{OWN}}})", "report"),
             ],
             "s",
             "no rollup yet",

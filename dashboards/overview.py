@@ -132,8 +132,8 @@ def _figures(made: dashboard.Dashboard) -> None:
         ),
         (
             "Age of expectations",
-            "How old the history is that verdicts rest on. Published by the rollup, daily by default.",
-            f"time() - max(topic_liveness_expectations_timestamp_seconds{{{OWN}}})",
+            "How old the history is that verdicts rest on, at worst. Published by the rollup, daily by default.",
+            f"time() - min(topic_liveness_expectations_timestamp_seconds{{{OWN}}})",
             "s",
             steps((None, GREEN), (129_600, ORANGE), (691_200, RED)),
             "no rollup yet",

@@ -26,7 +26,7 @@ NAMES = {metric.name for metric in CATALOGUE} | {
     for suffix in ("_bucket", "_count", "_sum")
 }
 LABELS = {label for metric in CATALOGUE for label in metric.labels} | {"job", "instance", "le"}
-OF_TARGETS = {"cluster", "namespace", "severity"}
+OF_TARGETS = {"cluster", "namespace", "service", "severity"}
 """Labels that Kubernetes and the rules themselves add."""
 OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
 OF_THE_CLIENT = {"process_resident_memory_bytes", "process_cpu_seconds_total"}

@@ -143,3 +143,18 @@ def test_a_rollup_is_marked_once_however_late_it_is_seen(tmp_path: Path) -> None
     }
     marked = {minute: {release: 300.0} if minute == 6 else {} for minute in range(2, 12)}
     hold(tmp_path, series, *((f"{minute}m", mark, found) for minute, found in marked.items()), interval="10s")
+
+
+def test_of_several_exporters_the_oldest_expectations_rollup_and_report_count(tmp_path: Path) -> None:
+    """Neither another one of the job nor one that has none yet hides that they are old."""
+    of_expectations = expressions("overview", "Age of expectations")
+    ages = expressions("exporter", "Age of expectations, rollup and report")
+    assert len(ages) == 3
+    names = ("expectations", "rollup_last_success", "report_last_success")
+    series = {
+        f'topic_liveness_{name}_timestamp_seconds{{job="topic-liveness",instance="{instance}:9797"}}': values
+        for name in names
+        for instance, values in (("a", "0x120"), ("b", "0+60x120"))
+    }
+    series['topic_liveness_expectations_stale{job="topic-liveness",instance="started:9797"}'] = "1x120"
+    hold(tmp_path, series, *(("2h", expr, {"": 7200.0}) for expr in of_expectations + ages))
