@@ -84,6 +84,28 @@ def test_values_change_single_rules(tmp_path: Path) -> None:
     assert manifest["metadata"]["namespace"] == "monitoring"
 
 
+@pytest.mark.parametrize(
+    ("job", "others"),
+    [
+        ("rollup", {"TopicLivenessRollupLate", "TopicLivenessExpectationsStale"}),
+        ("report", {"TopicLivenessReportLate", "TopicLivenessReportUndelivered"}),
+    ],
+)
+def test_alerts_on_a_job_that_the_chart_does_not_create_are_left_out(job: str, others: set[str]) -> None:
+    """They would fire for ever; ``enabled: true`` keeps one for a job that runs elsewhere."""
+
+    def alerts(*settings: str) -> set[str]:
+        rule = one("minimal", "PrometheusRule", "", "prometheusRule.enabled=true", *settings)
+        return {rule["alert"] for group in rule["spec"]["groups"] for rule in group["rules"] if "alert" in rule}
+
+    without = f"{job}.enabled=false"
+    [kept, *_] = sorted(others)
+    assert others <= alerts() and alerts(without) == alerts() - others
+    assert alerts(without, f"prometheusRule.rules.{kept}.severity=info") == alerts() - others
+    assert alerts(without, f"prometheusRule.rules.{kept}.enabled=true") == alerts() - others | {kept}
+    assert alerts(f"prometheusRule.rules.{kept}.enabled=false") == alerts() - {kept}
+
+
 def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None:
     """The first entry that matches counts; then a topic that nobody reads is a warning, and any other critical."""
 

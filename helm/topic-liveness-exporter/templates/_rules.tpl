@@ -39,6 +39,18 @@ group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", "
 {{- $unknown | uniq | join ", " }}
 {{- end }}
 
+{{- /* Alerts on jobs that the chart does not create. */ -}}
+{{- define "liveness.alertsWithoutJob" -}}
+{{- $alerts := list }}
+{{- if not .Values.rollup.enabled }}
+{{- $alerts = concat $alerts (list "TopicLivenessRollupLate" "TopicLivenessExpectationsStale") }}
+{{- end }}
+{{- if not .Values.report.enabled }}
+{{- $alerts = concat $alerts (list "TopicLivenessReportLate" "TopicLivenessReportUndelivered") }}
+{{- end }}
+{{- toYaml $alerts }}
+{{- end }}
+
 {{- /* The rule groups of the files, with what the values change of them. */ -}}
 {{- define "liveness.ruleGroups" -}}
 {{- $values := .Values.prometheusRule }}
@@ -47,6 +59,7 @@ group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", "
 {{- fail (printf "prometheusRule.severities: kafka_topic_info has no label %s; it has kafka_cluster, topic, owner, timestamp_type, cleanup_policy and remote_storage, and a label of your own needs a relabeling of the monitor with that targetLabel" .) }}
 {{- end }}
 {{- end }}
+{{- $withoutJob := include "liveness.alertsWithoutJob" . | fromYamlArray }}
 {{- $alerts := list }}
 {{- $groups := list }}
 {{- range list "recording" "alerts" }}
@@ -77,7 +90,8 @@ group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", "
 {{- else }}
 {{- $alerts = append $alerts $rule.alert }}
 {{- $changed := get $values.rules $rule.alert | default dict }}
-{{- if ne (get $changed "enabled" | toString) "false" }}
+{{- $default := ternary "false" "true" (has $rule.alert $withoutJob) }}
+{{- if eq (get $changed "enabled" | toString | default $default) "true" }}
 {{- with get $changed "for" }}
 {{- $_ := set $rule "for" . }}
 {{- end }}
