@@ -177,7 +177,7 @@ class ReplicaSettings(Section):
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
     """Regular expressions that match whole names of source topics; they win over `include`."""
     interval: Annotated[Seconds, at_least("1s"), at_most("1d")] = 30.0
-    """1s to 1d. How often the pair is compared."""
+    """1s to 1d. How often the pair is compared. Over 30m raise the range of TopicLivenessReplicasNotCompared."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     """1 to 1000000. Look-ups of times at each broker of the source at most."""
     behind_after: Annotated[Seconds, at_least("0s")] = 60.0
