@@ -188,7 +188,6 @@ def test_the_released_chart_names_the_images_that_are_pushed(tmp_path: Path) -> 
     subprocess.run(script, cwd=tmp_path, env=environment, check=True, capture_output=True)
     values = read(tmp_path / chart / "values.yaml")
     release = read(ROOT / ".github/workflows/release.yaml")
-    assert release["env"]["REGISTRY"].startswith("ghcr.io/")
     pushed = {each["target"]: each["name"] for each in release["jobs"]["image"]["strategy"]["matrix"]["include"]}
     assert values["image"]["repository"] == f"ghcr.io/owner/{pushed['exporter']}"
     assert values["jobs"]["image"]["repository"] == f"ghcr.io/owner/{pushed['spark']}"
@@ -196,6 +195,15 @@ def test_the_released_chart_names_the_images_that_are_pushed(tmp_path: Path) -> 
         script, cwd=tmp_path, env={**environment, "REGISTRY": "other"}, capture_output=True, check=False
     )
     assert again.returncode == 1, "the lines to replace are not there any more"
+
+
+@pytest.mark.parametrize("job", ["image", "chart"])
+def test_the_registry_of_an_owner_with_capital_letters_is_in_small_ones(job: str, tmp_path: Path) -> None:
+    """A tag of an image may have none; the first step of the job sets it for all others."""
+    first, *_ = read(ROOT / ".github/workflows/release.yaml")["jobs"][job]["steps"]
+    environment = {**os.environ, "GITHUB_REPOSITORY_OWNER": "KTH-Library", "GITHUB_ENV": str(tmp_path / "env")}
+    subprocess.run(["bash", "-e", "-c", first["run"]], env=environment, check=True)
+    assert (tmp_path / "env").read_text(encoding="utf-8") == "REGISTRY=ghcr.io/kth-library\n"
 
 
 def test_the_release_refuses_a_tag_that_is_no_version_of_this_checkout() -> None:
