@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,13 @@ Codes = NDArray[np.int8]
 
 Rows = NDArray[np.intp]
 """Indices of rows."""
+
+
+class Counts(NamedTuple):
+    """Whole numbers, and where they are known; elsewhere they are invalid."""
+
+    value: NDArray[np.int64]
+    known: Flags
 
 
 def ranges(start: NDArray[np.integer[Any]], count: NDArray[np.integer[Any]]) -> Rows:

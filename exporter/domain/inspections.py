@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.answers import ANSWERED
+from exporter.domain.arrays import Counts, Flags, Floats, Rows
 from exporter.domain.layout import Layout
+from exporter.domain.log_sizes import SizesOfPartitions
+from exporter.domain.producer_answers import FoundProducers, OpenTransactions, ProducersRead
 from exporter.domain.readings import Inspected, Producers, TopicPartition
-
-
-class Counts(NamedTuple):
-    """Whole numbers, and where they are known; elsewhere they are invalid."""
-
-    value: NDArray[np.int64]
-    known: Flags
-
-
-class _Results(Protocol):
-    """Results for one partition, as ``Inspected`` has them."""
-
-    @property
-    def producers(self) -> Producers | None: ...
-
-    @property
-    def log_bytes(self) -> int | None: ...
-
-    @property
-    def disk_bytes(self) -> int | None: ...
 
 
 class ProducerIds(NamedTuple):
@@ -45,6 +28,13 @@ class ProducerIds(NamedTuple):
         """Return the ids of one row."""
         start, end = np.searchsorted(self.row, [row, row + 1])
         return frozenset(self.id[start:end].tolist())
+
+    def replaced(self, outdated: Flags, row: Rows, ids: NDArray[np.int64]) -> ProducerIds:
+        """Return these, with the given ids in place of those of the rows for which ``outdated`` is True."""
+        others = ~outdated[self.row]
+        rows, all_ids = np.concatenate([self.row[others], row]), np.concatenate([self.id[others], ids])
+        order = np.argsort(rows, kind="stable")
+        return ProducerIds(rows[order], all_ids[order])
 
 
 class OfTopic(NamedTuple):
@@ -95,32 +85,13 @@ class Inspections(Mapping[TopicPartition, Inspected]):
     open_transactions: ProducerIds
 
     @classmethod
-    def of(cls, layout: Layout, found: Mapping[TopicPartition, Inspected]) -> Inspections:
-        """Return results as columns; those of partitions that are not in the layout are left out."""
-        inspected = [(row, each) for key, each in found.items() if (row := layout.row(key)) is not None]
-        inspected.sort(key=lambda one: one[0])
-        rows = np.array([row for row, _ in inspected], dtype=np.intp)
-        return cls.by_row(layout, rows, [each for _, each in inspected])
-
-    @classmethod
-    def by_row(cls, layout: Layout, rows: Rows, found: Sequence[_Results]) -> Inspections:
-        """Return the results of ``rows``, which are in order and each given once, as columns."""
-        writers = [(row, each.producers) for row, each in zip(rows, found, strict=True) if each.producers is not None]
-        writer_rows = np.array([row for row, _ in writers], dtype=np.intp)
-        last_write, open_since = np.full(len(layout), np.nan), np.full(len(layout), np.nan)
-        last_write[writer_rows] = np.array([each.last_write for _, each in writers], dtype=np.float64)
-        open_since[writer_rows] = np.array([each.open_since for _, each in writers], dtype=np.float64)
-        return cls(
-            layout,
-            _flags(layout, rows),
-            _counts(layout, rows, [each.log_bytes for each in found]),
-            _counts(layout, rows, [each.disk_bytes for each in found]),
-            _flags(layout, writer_rows),
-            last_write,
-            open_since,
-            _ids(writer_rows, [each.ids for _, each in writers]),
-            _ids(writer_rows, [each.open_transactions for _, each in writers]),
-        )
+    def nothing(cls, layout: Layout) -> Inspections:
+        """Return the columns of partitions that no inspection knew."""
+        count = len(layout)
+        unknown = Counts(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
+        nobody = ProducerIds(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64))
+        never = np.full(count, np.nan)
+        return cls(layout, unknown.known, unknown, unknown, unknown.known, never, never, nobody, nobody)
 
     def laid_out(self, layout: Layout, sizes: Flags, producers: Flags) -> Inspections:
         """Return the same by another layout, with sizes and producers of those of its rows for which these are True."""
@@ -137,6 +108,32 @@ class Inspections(Mapping[TopicPartition, Inspected]):
             _moved(np.where(producers, self.open_since, np.nan), here, there, len(layout), fill=np.nan),
             _moved_ids(self.producers, writer),
             _moved_ids(self.open_transactions, writer),
+        )
+
+    def with_sizes(self, sizes: SizesOfPartitions) -> Inspections:
+        """Return these, with new sizes where all brokers were asked for them."""
+        new = sizes.complete
+        return replace(
+            self,
+            log_bytes=_either(new, sizes.log, self.log_bytes),
+            disk_bytes=_either(new, sizes.disk, self.disk_bytes),
+        )
+
+    def with_producers(self, read: ProducersRead, found: FoundProducers, opened: OpenTransactions) -> Inspections:
+        """Return these, with the producers that were ``found``; ``opened`` are all transactions that are open now."""
+        requested = read.requested
+        last_write, seen = np.where(requested, np.nan, self.last_write), np.full(len(requested), np.nan)
+        np.fmax.at(last_write, found.row, found.last_write)
+        opened = opened[read.reason[opened.row] == ANSWERED]
+        np.fmin.at(seen, opened.row, opened.seen)
+        return replace(
+            self,
+            producers_known=np.where(requested, read.reason == ANSWERED, self.producers_known),
+            last_write=last_write,
+            # By the present wall clock: setting it must not make a transaction older.
+            open_since=np.where(requested, np.round(read.clocks_differ + seen, 3), self.open_since),
+            producers=self.producers.replaced(requested, found.row, found.id),
+            open_transactions=self.open_transactions.replaced(requested, opened.row, opened.id),
         )
 
     @cached_property
@@ -201,21 +198,8 @@ class Inspections(Mapping[TopicPartition, Inspected]):
         return int(np.count_nonzero(self.there))
 
 
-def _flags(layout: Layout, rows: Rows) -> Flags:
-    flags = np.zeros(len(layout), dtype=np.bool_)
-    flags[rows] = True
-    return flags
-
-
-def _counts(layout: Layout, rows: Rows, values: Sequence[int | None]) -> Counts:
-    counts = Counts(np.zeros(len(layout), dtype=np.int64), np.zeros(len(layout), dtype=np.bool_))
-    counts.value[rows], counts.known[rows] = [each or 0 for each in values], [each is not None for each in values]
-    return counts
-
-
-def _ids(rows: Rows, ids: Sequence[frozenset[int]]) -> ProducerIds:
-    lengths = np.array([len(each) for each in ids], dtype=np.intp)
-    return ProducerIds(np.repeat(rows, lengths), np.array([one for each in ids for one in each], dtype=np.int64))
+def _either(new: Flags, one: Counts, other: Counts) -> Counts:
+    return Counts(np.where(new, one.value, other.value), np.where(new, one.known, other.known))
 
 
 def _moved(column: NDArray, here: Rows, there: Rows, count: int, *, fill: float) -> NDArray:  # type: ignore[type-arg]
@@ -242,5 +226,5 @@ def _whole(counts: Counts, row: int) -> int | None:
     return int(counts.value[row]) if counts.known[row] else None
 
 
-NO_INSPECTIONS = Inspections.of(Layout((), (), np.zeros(0, dtype=np.int32)), {})
+NO_INSPECTIONS = Inspections.nothing(Layout((), (), np.zeros(0, dtype=np.int32)))
 """Where nothing is inspected."""

@@ -1,13 +1,9 @@
-"""The requests to clients of kafka-python, and their answers. Nothing here imports kafka-python."""
+"""The requests to clients of kafka-python, and their failures. Nothing here imports kafka-python."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
-
-from exporter.domain.readings import Reason, TopicPartition
+from collections.abc import Sequence
 
 log = logging.getLogger(__name__)
 
@@ -31,25 +27,6 @@ class KafkaPythonError(Exception):
     def detail(self) -> str:
         """The whole message."""
         return str(self)
-
-
-class Producer(NamedTuple):
-    """One producer that a partition's leader remembers. ``last_write`` is in Unix seconds."""
-
-    producer_id: int
-    last_write: float | None
-    open_from: int | None
-    """The offset at which its open transaction began, None where it has none open here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The logs of one broker, in bytes; ``moving`` are copies that will replace a log on another of its disks."""
-
-    logs: Mapping[TopicPartition, int]
-    moving: Mapping[TopicPartition, int]
-    missing: Reason = Reason.MISSING_ANSWER
-    """Why a wanted partition is missing: ``storage-error`` where a disk of the broker is offline."""
 
 
 def log_ignored_properties(cluster: str, wants: str, properties: Sequence[str]) -> None:

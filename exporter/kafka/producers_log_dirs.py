@@ -7,17 +7,23 @@ whole call when one partition fails; here responses are read directly, so that e
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from exporter.domain.metadata import PartitionInfo
-from exporter.domain.readings import END_OF_TIME, Reason, TopicPartition
+import numpy as np
+
+from exporter.domain.answers import ANSWERED, reason_code
+from exporter.domain.arrays import Counts, Rows
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.log_sizes import LogSizes
+from exporter.domain.metadata import Membership, ragged
+from exporter.domain.producer_answers import FoundProducers, ProducerAnswers
+from exporter.domain.readings import END_OF_TIME, Reason
 from exporter.kafka.credentials import Property
 from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python import KafkaPythonClient
-from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS, Producer, Sizes
+from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.rate_limiter import RateLimiter
 
@@ -39,61 +45,78 @@ class InspectionClient(KafkaPythonClient):
         super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self._limiter = RateLimiter(lookups_per_second, time)
 
-    def partitions(self, keys: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
-        """Return leaders and replicas of the partitions that a broker knows now.
+    def partitions(self, wanted: Layout) -> Membership:
+        """Return the partitions that a broker knows now, with their leaders and replicas.
 
         Raises nothing.
         """
         try:
-            topics = self._admin.describe_topics(sorted({key.topic for key in keys}))
+            topics = self._admin.describe_topics(list(wanted.topics))
         except self._kafka.errors.KafkaError:
-            return {}
-        found = {
-            TopicPartition(topic["name"], one["partition_index"]): PartitionInfo(
-                None if one["leader_id"] < 0 else one["leader_id"], tuple(one["replica_nodes"]), tuple(one["isr_nodes"])
-            )
-            for topic in topics
-            for one in topic["partitions"]
-        }
-        return {key: found[key] for key in keys if key in found}
+            return Membership.of({})
+        found = _AnsweredPartitions(wanted)
+        infos: list[Any] = []
+        for topic in topics:
+            found.add(topic["name"], [one["partition_index"] for one in topic["partitions"]])
+            infos.extend(topic["partitions"])
+        at = found.rows()
+        rows, first = np.unique(at, return_index=True)
+        known = [infos[place] for place in first[rows >= 0].tolist()]
+        return Membership(
+            wanted.part(rows[rows >= 0]),
+            np.array([max(one["leader_id"], NO_LEADER) for one in known], dtype=np.int32),
+            ragged([one["replica_nodes"] for one in known]),
+            ragged([one["isr_nodes"] for one in known]),
+        )
 
-    def producers(
-        self, keys: Sequence[TopicPartition], broker: int
-    ) -> Mapping[TopicPartition, list[Producer] | Reason]:
-        """Return the producers of each partition that one broker remembers, or the reason of a failure.
+    def producers(self, wanted: Layout, broker: int) -> ProducerAnswers:
+        """Return the producers of partitions that one broker remembers, by row of ``wanted``, or why not.
 
-        Sends one request, after the rate limit of the broker allows it; PARTITIONS_PER_CALL is a good size. Every key
-        has an answer. Raises nothing.
+        Sends one request, after the rate limit of the broker allows it; PARTITIONS_PER_CALL is a good size. Raises
+        nothing.
         """
         time.sleep(self._limiter.wait(broker))
-        self._limiter.spend(broker, len(keys))
+        self._limiter.spend(broker, len(wanted))
         request = self._kafka.protocol.admin.DescribeProducersRequest
         topics = [
-            request.TopicRequest(name=name, partition_indexes=partitions)
-            for name, partitions in _by_topic(keys).items()
+            request.TopicRequest(name=name, partition_indexes=partitions) for name, partitions in _by_topic(wanted)
         ]
-        answer = self._ask(PRODUCERS, request(topics=topics), broker, len(keys))
+        answer = self._ask(PRODUCERS, request(topics=topics), broker, len(wanted))
         if isinstance(answer, Reason):
-            return dict.fromkeys(keys, answer)
-        results: dict[TopicPartition, list[Producer] | Reason] = dict.fromkeys(keys, Reason.MISSING_ANSWER)
+            return ProducerAnswers.failed(len(wanted), answer)
+        found = _AnsweredPartitions(wanted)
+        reasons: list[int] = []
+        counts: list[int] = []
+        producers: list[Any] = []
         for topic in answer.topics:
+            found.add(topic.name, [one.partition_index for one in topic.partitions])
             for one in topic.partitions:
-                key = TopicPartition(topic.name, one.partition_index)
-                if key in results:
-                    code = one.error_code
-                    results[key] = (
-                        reason_of_code(code) if code else [_producer(found) for found in one.active_producers]
-                    )
-        return results
+                remembered = () if one.error_code else one.active_producers
+                reasons.append(reason_code(reason_of_code(one.error_code)) if one.error_code else ANSWERED)
+                counts.append(len(remembered))
+                producers.extend(remembered)
+        rows = found.rows()
+        reason = np.full(len(wanted), reason_code(Reason.MISSING_ANSWER), dtype=np.int8)
+        reason[rows[rows >= 0]] = np.array(reasons, dtype=np.int8)[rows >= 0]
+        written = np.array([one.last_timestamp for one in producers], dtype=np.int64)
+        columns = FoundProducers(
+            np.repeat(rows, np.array(counts, dtype=np.intp)),
+            np.array([one.producer_id for one in producers], dtype=np.int64),
+            np.where(written < 0, np.nan, np.minimum(written / 1000, END_OF_TIME)),
+            np.maximum(np.array([one.current_txn_start_offset for one in producers], dtype=np.int64), -1),
+        )
+        return ProducerAnswers(reason, columns[columns.row >= 0])
 
-    def log_sizes(self, keys: Sequence[TopicPartition], broker: int) -> Sizes | Reason:
-        """Return the log sizes of these partitions on one broker, or the reason of a failure. Raises nothing."""
+    def log_sizes(self, wanted: Layout, broker: int) -> LogSizes | Reason:
+        """Return the log sizes of partitions on one broker, by row of ``wanted``, or the reason of a failure.
+
+        Raises nothing.
+        """
         request = self._kafka.protocol.admin.DescribeLogDirsRequest
         topics = [
-            request.DescribableLogDirTopic(topic=name, partitions=partitions)
-            for name, partitions in _by_topic(keys).items()
+            request.DescribableLogDirTopic(topic=name, partitions=partitions) for name, partitions in _by_topic(wanted)
         ]
-        answer = self._ask(LOG_DIRS, request(topics=topics), broker, len(keys))
+        answer = self._ask(LOG_DIRS, request(topics=topics), broker, len(wanted))
         if isinstance(answer, Reason):
             return answer
         if answer.error_code:  # from 3.2 on
@@ -101,17 +124,22 @@ class InspectionClient(KafkaPythonClient):
         if not answer.results:
             # Every broker has a log directory. One without a right for us shows none, and before 3.2 says no more.
             return Reason.UNAUTHORIZED
-        logs: Counter[TopicPartition] = Counter()
-        moving: Counter[TopicPartition] = Counter()
-        wanted, offline = set(keys), False
-        for folder in answer.results:
-            offline |= bool(folder.error_code)
-            for topic in folder.topics:
-                for one in topic.partitions:
-                    key = TopicPartition(topic.name, one.partition_index)
-                    if key in wanted:
-                        (moving if one.is_future_key else logs)[key] += one.partition_size
-        return Sizes(logs, moving, Reason.STORAGE_ERROR if offline else Reason.MISSING_ANSWER)
+        found = _AnsweredPartitions(wanted)
+        logs: list[Any] = []
+        for topic in (topic for folder in answer.results for topic in folder.topics):
+            found.add(topic.name, [one.partition_index for one in topic.partitions])
+            logs.extend(topic.partitions)
+        rows = found.rows()
+        size = np.array([one.partition_size for one in logs], dtype=np.int64)
+        future = np.array([one.is_future_key for one in logs], dtype=np.bool_)
+        log, moving = np.zeros((2, len(wanted)), dtype=np.int64)
+        there = np.zeros(len(wanted), dtype=np.bool_)
+        present, copied = (rows >= 0) & ~future, (rows >= 0) & future
+        np.add.at(log, rows[present], size[present])
+        np.add.at(moving, rows[copied], size[copied])
+        there[rows[present]] = True
+        offline = any(folder.error_code for folder in answer.results)
+        return LogSizes(Counts(log, there), moving, Reason.STORAGE_ERROR if offline else Reason.MISSING_ANSWER)
 
     def _ask(self, what: str, request: object, broker: int, partitions: int) -> Any:
         """Return the answer to one request, or the reason why there is none."""
@@ -122,17 +150,27 @@ class InspectionClient(KafkaPythonClient):
             return self._reason(error)
 
 
-def _by_topic(keys: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    topics: dict[str, list[int]] = defaultdict(list)
-    for key in keys:
-        topics[key.topic].append(key.partition)
-    return topics
+class _AnsweredPartitions:
+    """Partitions in the order of an answer, and their rows in what was wanted."""
+
+    def __init__(self, wanted: Layout) -> None:
+        self._wanted = wanted
+        self._topics: list[str] = []
+        self._counts: list[int] = []
+        self._partitions: list[int] = []
+
+    def add(self, topic: str, partitions: Sequence[int]) -> None:
+        """Add partitions of one topic."""
+        self._topics.append(topic)
+        self._counts.append(len(partitions))
+        self._partitions.extend(partitions)
+
+    def rows(self) -> Rows:
+        """Return the row of each, -1 where it was not wanted."""
+        topic = np.repeat(np.arange(len(self._topics)), np.array(self._counts, dtype=np.intp))
+        return self._wanted.find(self._topics, topic, np.array(self._partitions, dtype=np.int32))
 
 
-def _producer(found: Any) -> Producer:
-    written, began = found.last_timestamp, found.current_txn_start_offset
-    return Producer(
-        found.producer_id,
-        None if written < 0 else min(written / 1000, END_OF_TIME),
-        None if began < 0 else began,
-    )
+def _by_topic(partitions: Layout) -> Iterator[tuple[str, list[int]]]:
+    for name, start, end in zip(partitions.topics, partitions.first, partitions.first[1:], strict=False):
+        yield name, partitions.partition[start:end].tolist()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from exporter.domain import Answer, PartitionInfo, TopicPartition
+from exporter.domain import Answer, TopicPartition
+from exporter.domain.layout import Layout
+from exporter.domain.log_sizes import LogSizes
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import SourceError
+from exporter.domain.producer_answers import ProducerAnswers
 from exporter.domain.readings import Reason
-from exporter.kafka.kafka_python_answers import KafkaPythonError, Producer, Sizes
+from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.process import ClientProcess
 from exporter.kafka.remote import Remote
 
@@ -75,39 +79,35 @@ class RemoteInspections(_RemoteKafkaPython):
 
     kind = "inspections"
 
-    def partitions(self, keys: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
-        """Return leaders and replicas of the partitions that a broker knows now.
+    def partitions(self, wanted: Layout) -> Membership:
+        """Return the partitions that a broker knows now, with their leaders and replicas.
 
         Raises KafkaPythonError where another process had to connect, and could not.
         """
         try:
-            infos: dict[TopicPartition, PartitionInfo] = self._ask("partitions", keys)
+            known: Membership = self._ask("partitions", wanted)
         except SourceError:
-            return {}
-        return infos
+            return Membership.of({})
+        return known
 
-    def producers(
-        self, keys: Sequence[TopicPartition], broker: int
-    ) -> Mapping[TopicPartition, list[Producer] | Reason]:
-        """Return the producers of each partition that one broker remembers, or the reason of a failure.
+    def producers(self, wanted: Layout, broker: int) -> ProducerAnswers:
+        """Return the producers of partitions that one broker remembers, by row of ``wanted``, or why not.
 
         Raises KafkaPythonError where another process had to connect, and could not.
         """
         try:
-            results: Mapping[TopicPartition, list[Producer] | Reason] = self._ask(
-                "producers", keys, broker, partitions=len(keys)
-            )
+            answers: ProducerAnswers = self._ask("producers", wanted, broker, partitions=len(wanted))
         except SourceError as error:
-            return dict.fromkeys(keys, error.reason)
-        return results
+            return ProducerAnswers.failed(len(wanted), error.reason)
+        return answers
 
-    def log_sizes(self, keys: Sequence[TopicPartition], broker: int) -> Sizes | Reason:
-        """Return the log sizes of these partitions on one broker, or the reason of a failure.
+    def log_sizes(self, wanted: Layout, broker: int) -> LogSizes | Reason:
+        """Return the log sizes of partitions on one broker, by row of ``wanted``, or the reason of a failure.
 
         Raises KafkaPythonError where another process had to connect, and could not.
         """
         try:
-            sizes: Sizes | Reason = self._ask("log_sizes", keys, broker)
+            sizes: LogSizes | Reason = self._ask("log_sizes", wanted, broker)
         except SourceError as error:
             return error.reason
         return sizes

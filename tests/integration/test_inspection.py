@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
-from exporter.domain import Inspected, Producers, Reason, TopicPartition
+from exporter.domain import Inspected, PartitionInfo, Producers, Reason, TopicPartition
+from exporter.domain.answers import ANSWERED, reason_code
+from exporter.domain.layout import Layout
+from exporter.domain.log_sizes import LogSizes
 from exporter.kafka import LOG_DIRS, PRODUCERS
-from exporter.kafka.kafka_python_answers import Sizes
 from exporter.kafka.producers_log_dirs import InspectionClient
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
@@ -132,22 +135,23 @@ def test_an_open_transaction_is_as_old_as_it_was_seen(broker: Broker, workbench:
 
 def test_one_partition_that_cannot_be_inspected_costs_only_itself(broker: Broker, spread: str) -> None:
     """A partition that is not there says so, its neighbours in the same request are answered, none is made."""
-    gone, never, there = (
-        TopicPartition(spread, 9),
-        TopicPartition("never-made", 0),
-        TopicPartition(spread, 1),
-    )
+    wanted = Layout.of({spread: [1, 9], "never-made": [0]})
+    there, gone, never = wanted.rows(TopicPartition(*key) for key in [(spread, 1), (spread, 9), ("never-made", 0)])
     with closing(
         InspectionClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10, lookups_per_second=1000)
     ) as client:
-        producers = client.producers([gone, there, never], 1)
-        sizes = client.log_sizes([gone, there, never], 1)
-        nobody = client.producers([there], 7), client.log_sizes([there], 7)
-    assert (producers[gone], producers[never]) == (Reason.UNKNOWN_TOPIC, Reason.UNKNOWN_TOPIC)
-    assert isinstance(producers[there], list) and len(producers[there]) == 1
-    assert isinstance(sizes, Sizes) and sizes.logs == {there: on_disk(broker, spread, 1)}
+        producers = client.producers(wanted, 1)
+        sizes = client.log_sizes(wanted, 1)
+        nobody = client.producers(wanted, 7), client.log_sizes(wanted, 7)
+        known = client.partitions(wanted)
+    unknown = reason_code(Reason.UNKNOWN_TOPIC)
+    assert producers.reason[[never, there, gone]].tolist() == [unknown, ANSWERED, unknown]
+    assert producers.found.row.tolist() == [there]
+    assert isinstance(sizes, LogSizes) and np.flatnonzero(sizes.log.known).tolist() == [there]
+    assert sizes.log.value[there] == on_disk(broker, spread, 1)
     assert sizes.missing is Reason.MISSING_ANSWER
-    assert nobody == ({there: Reason.LEADER_UNREACHABLE}, Reason.LEADER_UNREACHABLE)
+    assert (nobody[0].failure, nobody[1]) == (Reason.LEADER_UNREACHABLE, Reason.LEADER_UNREACHABLE)
+    assert list(known.layout) == [(spread, 1)] and known.info(0) == PartitionInfo(1, (1,), (1,))
     assert "never-made" not in Workbench(broker.bootstrap).admin.list_topics(timeout=10).topics
 
 

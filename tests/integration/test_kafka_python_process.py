@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from exporter.domain import Answer, Reason, TopicPartition
+from exporter.domain.answers import ANSWERED, reason_code
+from exporter.domain.layout import Layout
 from exporter.kafka import (
     EARLIEST_LOCAL,
     ClientProcess,
@@ -26,6 +28,7 @@ from tests.integration.serving import Exporter, until
 from tests.integration.test_client_restarts import clients, polls, restarts
 
 KEY = TopicPartition("bench-0000", 0)
+THERE = Layout.of({KEY.topic: [KEY.partition]})
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +84,10 @@ def test_answers_counts_and_ignored_properties_come_through(rounds: Rounds) -> N
             assert tiers.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(0)}
             assert (tiers.counts, tiers.left_out) == ({EARLIEST_LOCAL: 1}, ("linger.ms",))
     with rounds.inspections() as inspections:
-        absent = TopicPartition("bench-0000", 9)
-        assert inspections.producers([KEY, absent], 0) == {KEY: [], absent: Reason.UNKNOWN_TOPIC}
-        sizes = inspections.log_sizes([KEY], 0)
-        assert not isinstance(sizes, Reason) and sizes.logs == {KEY: 0}
+        producers = inspections.producers(Layout.of({KEY.topic: [KEY.partition, 9]}), 0)
+        assert producers.reason.tolist() == [ANSWERED, reason_code(Reason.UNKNOWN_TOPIC)] and not len(producers.found)
+        sizes = inspections.log_sizes(THERE, 0)
+        assert not isinstance(sizes, Reason) and sizes.log.known.tolist() == [True] and sizes.log.value.tolist() == [0]
         assert inspections.counts == {"producers": 2, "log-dirs": 1}
     assert rounds.restarts == []
 
@@ -97,8 +100,9 @@ def test_the_end_of_the_process_costs_answers_of_one_round(rounds: Rounds) -> No
         os.kill(rounds.process.pid, signal.SIGABRT)
         await_that(lambda: bool(rounds.restarts), "the end is noticed")
         assert tiers.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(reason=Reason.CLIENT_FAILED)}
-        assert inspections.producers([KEY], 0) == {KEY: Reason.CLIENT_FAILED}
-        assert inspections.log_sizes([KEY], 0) is Reason.CLIENT_FAILED
+        assert inspections.producers(THERE, 0).failure is Reason.CLIENT_FAILED
+        assert inspections.log_sizes(THERE, 0) is Reason.CLIENT_FAILED
+        assert not len(inspections.partitions(THERE).layout)
         assert tiers.counts == {EARLIEST_LOCAL: 1}
         time.sleep(2)  # a new process may start: the rest of the round is asked through it
         assert tiers.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(0)}

@@ -48,6 +48,7 @@ from exporter.domain.silence import Silence
 from exporter.domain.thresholds import PastAlarms
 from exporter.settings import ClusterSettings, Settings
 from tests.pointer import point_to
+from tests.snapshots import inspections_of
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
 
@@ -153,7 +154,7 @@ def test_a_topic_is_explained_as_the_union_of_its_partitions(
 
     class Known:
         def results(self, metadata: Metadata) -> Inspections:
-            return Inspections.of(metadata.membership.layout, found)
+            return inspections_of(metadata.membership.layout, found)
 
     def cluster(*_: object, **__: object) -> SimpleNamespace:
         poller = Poller("prod", broker, [], ManualClock(NOW), inspections=Known())

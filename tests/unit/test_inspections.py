@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from exporter.domain import Inspected, Producers, TopicPartition
-from exporter.domain.inspections import Inspections, OfTopic
+from exporter.domain.inspections import OfTopic
 from exporter.domain.layout import Layout
+from tests.snapshots import inspections_of
 
 KEYS = [TopicPartition(topic, number) for topic in ("a", "orders", "z") for number in range(4)]
 
@@ -43,7 +44,7 @@ def layout_of(keys: Mapping[TopicPartition, object] | list[TopicPartition]) -> L
 def test_columns_tell_of_partitions_and_topics_what_objects_do(seed: int) -> None:
     """Each result comes back as it was, and a topic is the union of its partitions that were inspected."""
     found = drawn(random.Random(seed))
-    columns = Inspections.of(layout_of(KEYS), found)
+    columns = inspections_of(layout_of(KEYS), found)
     assert columns == found
     for number, topic in enumerate(columns.layout.topics):
         expected = union([each for key, each in found.items() if key.topic == topic])
@@ -77,7 +78,7 @@ def test_results_move_with_their_partitions(seed: int) -> None:
     there = chance.sample(KEYS, 7)
     after = layout_of([*there, TopicPartition("new", 0)])
     sizes, producers = ({key for key in KEYS if chance.random() < 0.7} for _ in range(2))
-    moved = Inspections.of(before, found).laid_out(
+    moved = inspections_of(before, found).laid_out(
         after, np.array([key in sizes for key in before]), np.array([key in producers for key in before])
     )
     assert moved == {

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from exporter.collectors.producers_log_sizes import MAX_FAILED_INSPECTIONS, Inspector
@@ -23,8 +25,14 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
+from exporter.domain.answers import reason_code
+from exporter.domain.arrays import Counts
+from exporter.domain.layout import Layout
+from exporter.domain.log_sizes import LogSizes
+from exporter.domain.metadata import Membership
+from exporter.domain.producer_answers import FoundProducers, ProducerAnswers
 from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError
-from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL, Producer, Sizes
+from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
@@ -32,6 +40,29 @@ from tests.unit.readings import ManualClock
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 INTERVAL = 300.0
 WRITTEN = 999_000.0
+
+
+class Producer(NamedTuple):
+    """A producer that a leader remembers."""
+
+    id: int
+    last_write: float | None
+    open_from: int | None
+
+
+def answers_of(found: Sequence[list[Producer] | Reason]) -> ProducerAnswers:
+    """The answer of a leader, from objects."""
+    reasons = [each if isinstance(each, Reason) else None for each in found]
+    rows = [(row, one) for row, each in enumerate(found) if not isinstance(each, Reason) for one in each]
+    return ProducerAnswers(
+        np.array([reason_code(reason) for reason in reasons], dtype=np.int8),
+        FoundProducers(
+            np.array([row for row, _ in rows], dtype=np.intp),
+            np.array([one.id for _, one in rows], dtype=np.int64),
+            np.array([one.last_write for _, one in rows], dtype=np.float64),
+            np.array([-1 if one.open_from is None else one.open_from for _, one in rows], dtype=np.int64),
+        ),
+    )
 
 
 @dataclass
@@ -50,6 +81,8 @@ class Brokers:
     left_out: tuple[str, ...] = ()
     seconds: float = 0.0
     problem: str = ""
+    fails: tuple[str, int] | None = None
+    """The request that the client does not survive."""
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[Brokers]:
@@ -58,21 +91,29 @@ class Brokers:
         self.counts = Counter()
         yield self
 
-    def partitions(self, keys: Collection[TopicPartition]) -> Mapping[TopicPartition, PartitionInfo]:
-        return {key: PartitionInfo(now[0], now, now) for key in keys if (now := self.replicas.get(key))}
+    def partitions(self, wanted: Layout) -> Membership:
+        topics: dict[str, dict[int, PartitionInfo]] = {}
+        for key in wanted:
+            if now := self.replicas.get(key):
+                topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(now[0], now, now)
+        return Membership.of(topics)
 
-    def producers(
-        self, keys: Sequence[TopicPartition], broker: int
-    ) -> Mapping[TopicPartition, list[Producer] | Reason]:
-        self._note(PRODUCERS, broker, len(keys))
-        return {key: self.found.get(key, [Producer(1, WRITTEN, None)]) for key in keys}
+    def producers(self, wanted: Layout, broker: int) -> ProducerAnswers:
+        self._note(PRODUCERS, broker, len(wanted))
+        return answers_of([self.found.get(key, [Producer(1, WRITTEN, None)]) for key in wanted])
 
-    def log_sizes(self, keys: Sequence[TopicPartition], broker: int) -> Sizes | Reason:
-        self._note(LOG_DIRS, broker, len(keys))
-        sizes = self.sizes.get(broker, dict.fromkeys(keys, 100 + broker))
-        return sizes if isinstance(sizes, Reason) else Sizes(sizes, self.moving)
+    def log_sizes(self, wanted: Layout, broker: int) -> LogSizes | Reason:
+        self._note(LOG_DIRS, broker, len(wanted))
+        sizes = self.sizes.get(broker, dict.fromkeys(wanted, 100 + broker))
+        if isinstance(sizes, Reason):
+            return sizes
+        there = np.array([key in sizes for key in wanted], dtype=np.bool_)
+        log = Counts(np.array([sizes.get(key, 0) for key in wanted]), there)
+        return LogSizes(log, np.array([self.moving.get(key, 0) for key in wanted]))
 
     def _note(self, what: str, broker: int, partitions: int) -> None:
+        if (what, broker) == self.fails:
+            raise KafkaPythonError("the process ended")
         self.requests.append((what, broker, partitions))
         self.counts[what] += partitions
         self.clock.time += self.seconds
@@ -285,3 +326,42 @@ def test_a_leader_that_refuses_a_partition_is_no_failure_where_another_one_answe
         (PRODUCERS, Reason.NOT_LEADER, 2): 1,
     }
     assert brokers.requests == [(PRODUCERS, 1, 2), (PRODUCERS, 1, 2), (PRODUCERS, 2, 1)]
+
+
+def test_results_stay_with_their_partitions_where_others_come_and_go(brokers: Brokers) -> None:
+    """Also the first sight of a transaction, if the next inspection finds the same one."""
+    seen, start = inspector(brokers), brokers.clock.now()
+    brokers.found[B] = [Producer(7, WRITTEN, 5)]
+    seen.accept(poll({TopicPartition("gone", 0): (1,), B: (2,)}))
+    seen.inspect()
+    brokers.clock.time += 100
+    known = Inspected(Producers(frozenset({7}), WRITTEN, frozenset({7}), start), 102, 102)
+    seen.accept(poll({TopicPartition("bills", 0): (1,), A: (1,), B: (2,)}))
+    brokers.problem = "kafka-python is not installed"
+    seen.inspect()
+    assert (of(seen, A, "id-1"), of(seen, B, "id-1")) == (Inspected(), known)
+    brokers.problem = ""
+    seen.inspect()
+    assert (of(seen, A, "id-1").disk_bytes, of(seen, B, "id-1")) == (101, known)
+
+
+def test_a_transaction_of_a_topic_made_again_is_another(brokers: Brokers) -> None:
+    """Even with the same producer and offset."""
+    seen = inspector(brokers, log_sizes=False)
+    brokers.found[A] = [Producer(7, WRITTEN, 5)]
+    for topic_id in ("id-1", "id-2"):
+        seen.accept(poll({A: (1,)}, topic_id))
+        seen.inspect()
+        found = of(seen, A, topic_id).producers
+        assert found is not None and found.open_since == brokers.clock.now()
+        brokers.clock.time += 100
+
+
+def test_what_was_found_stays_where_the_client_fails_meanwhile(brokers: Brokers) -> None:
+    """Producers that were answered before are kept; of sizes it takes all brokers."""
+    seen = inspector(brokers)
+    brokers.fails = (PRODUCERS, 2)
+    seen.accept(poll({A: (1,), B: (2,)}))
+    assert seen.inspect().problem == "the process ended"
+    assert of(seen, A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 101, 101)
+    assert of(seen, B, "id-1") == Inspected(None, 102, 102)

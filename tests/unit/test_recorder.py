@@ -37,6 +37,7 @@ from exporter.domain.ports import SourceError
 from exporter.history import History, HistoryError, Spool, finished_files
 from exporter.history.exporter_lock import ExporterLock
 from tests.backfill_rows import Stream, starts_by_stream
+from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 ORDERS = TopicPartition("orders", 0)
@@ -525,7 +526,7 @@ def test_what_inspections_found_of_a_topic_is_kept_with_what_stands_around_it(tm
             sizes = {"orders": (10, 30), "idle": (None, 5)}
             layout = metadata.membership.layout
             found = {key: Inspected(Producers(frozenset({key.partition})), *sizes[key.topic]) for key in layout}
-            return Inspections.of(layout, found)
+            return inspections_of(layout, found)
 
     bench, more = Bench(tmp_path), TopicPartition("orders", 1)
     bench.source.offsets[more] = (0, 1, 1.0)

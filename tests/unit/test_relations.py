@@ -23,10 +23,10 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.domain.inspections import Inspections
 from exporter.domain.layout import Layout
 from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
 from exporter.history.tables import table_of
+from tests.snapshots import inspections_of
 from tests.unit.readings import replica_table
 
 DAY = 86_400.0
@@ -91,7 +91,7 @@ class Seen:
             known.copies[source] = copies(source, state, "orders")._replace(topics=[topic])
         producers = None if self.producers is None else Producers(frozenset(range(self.producers)))
         inspected = Inspected(producers, None, self.disk_bytes)
-        known.inspected = Inspections.of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
+        known.inspected = inspections_of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
 
 
 ALL = Seen()
@@ -199,7 +199,7 @@ def test_a_size_is_written_where_it_was_not_known_and_then_once_a_day() -> None:
     known = Relations("prod", "exporter-a")
 
     def due_rows(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None, int | None]]:
-        known.inspected = Inspections.of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
+        known.inspected = inspections_of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
         rows = rows_due(known, ago, {"orders": TopicInfo("1", {})})
         return [(row["disk_bytes"], row["producers"], row["consumer_groups"]) for row in rows]
 
