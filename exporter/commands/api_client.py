@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,14 @@ class Client:
         self._shows_none = split.scheme == "https" and access.cert_file is None
         base = split._replace(path=f"{split.path.rstrip('/')}/api/v1/", query="", fragment="").geturl()
         try:
-            self._http = httpx.Client(base_url=base, timeout=TIMEOUT_SECONDS, auth=_auth(access), verify=_tls(access))
+            self._http = httpx.Client(
+                base_url=base,
+                timeout=TIMEOUT_SECONDS,
+                auth=_auth(access),
+                verify=_tls(access),
+                # A proxy of the environment has another loopback.
+                trust_env=not _is_loopback(split.hostname or ""),
+            )
         except (httpx.InvalidURL, ValueError) as error:
             raise ApiError(f"{self.shown} cannot be asked: {error}") from None
 
@@ -109,6 +117,15 @@ def _split(url: str) -> SplitResult:
     if not usable:
         raise ApiError("--url must be http://HOST:PORT or https://HOST:PORT")
     return split
+
+
+def _is_loopback(host: str) -> bool:
+    if host.rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _auth(access: Access) -> tuple[str, str] | None:

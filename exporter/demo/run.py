@@ -6,8 +6,6 @@ import importlib.util
 import os
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -112,7 +110,7 @@ class _Demo:
 
         with self.screen.stage("starting the exporter"):
             service.start()
-            _wait_for("the exporter's first poll", EXPORTER_TIMEOUT, check, lambda: _shown(address).up)
+            _wait_for("the exporter's first poll", EXPORTER_TIMEOUT, check, lambda: ExposedVerdicts.at(address).up)
         self._command("backfill", BACKFILL_TIMEOUT, check)
         self._command("rollup", SPARK_TIMEOUT, check, "--report")
         rows = self._agreement(address, check)
@@ -145,7 +143,7 @@ class _Demo:
         rows: list[Row] = []
 
         def agrees() -> bool:
-            shown = _shown(address)
+            shown = ExposedVerdicts.at(address)
             if shown.expectations_as_of is None:
                 return False
             rows[:] = compare(published, shown, dead)
@@ -202,14 +200,6 @@ def _wait_for(what: str, timeout: float, check: Callable[[], None], condition: C
         if time.monotonic() > deadline:
             raise _TooLateError(f"waited {timeout:.0f} s for {what}; next step: see the logs folder of the demo")
         time.sleep(CHECK_SECONDS)
-
-
-def _shown(address: str) -> ExposedVerdicts:
-    try:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=5.0) as answer:
-            return ExposedVerdicts.of(answer.read().decode())
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return ExposedVerdicts()
 
 
 def _published(history: Path) -> Mapping[Key, Verdict]:

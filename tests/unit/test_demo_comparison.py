@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,27 @@ def test_an_exposition_is_read() -> None:
     assert shown.expectations_as_of == 1.7954e9
     assert shown.verdicts == {("orders", None): Verdict.LIVE, ("orders", 7): Verdict.DEAD}
     assert shown.states == {("emptied", 0): State.EMPTY}
+
+
+class Exporter(BaseHTTPRequestHandler):
+    """Serves the exposition."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(EXPOSITION.encode())
+
+
+def test_the_exporter_is_asked_through_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that the environment names would ask its own loopback, and the demo would wait in vain."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    with HTTPServer(("127.0.0.1", 0), Exporter) as server:
+        threading.Thread(target=server.serve_forever, args=[0.05]).start()
+        try:
+            assert ExposedVerdicts.at(f"127.0.0.1:{server.server_port}").up
+        finally:
+            server.shutdown()
 
 
 def test_the_report_names_its_dead(tmp_path: Path) -> None:

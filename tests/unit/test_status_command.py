@@ -375,6 +375,32 @@ def test_what_is_no_exporter_is_unknown(path: str, message: str, capsys: pytest.
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("host", "by_proxy"),
+    [
+        ("exporter.invalid", True),
+        ("192.0.2.1", True),
+        ("localhost", False),
+        ("Localhost.", False),
+        ("127.1.2.3", False),
+        ("[::1]", False),
+    ],
+)
+def test_an_exporter_on_this_host_is_asked_through_no_proxy(
+    host: str, by_proxy: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A proxy that the environment names would ask its own loopback; any other host is asked through it."""
+    with HTTPServer(("127.0.0.1", 0), Other) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.server_port}")
+        monkeypatch.setenv("no_proxy", "")
+        threading.Thread(target=proxy.serve_forever, args=[0.05]).start()
+        try:
+            assert run(["status", "--url", f"http://{host}:1"]) == 2
+        finally:
+            proxy.shutdown()
+    assert ("cannot be asked: Expecting value" in capsys.readouterr().err) == by_proxy
+
+
 def test_explain_prints_the_record_of_the_api(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``explain --format json`` is what the OpenAPI document calls an Explanation."""
     publish(tmp_path, by_wall(topic="orders", partition=None, verdict="dead", evidence="silent 9 h"))
