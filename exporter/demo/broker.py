@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from exporter.demo.jars import KAFKA_VERSION, DemoError, java, resolve_kafka
 from exporter.demo.lifeline import GRACE_SECONDS, Lifeline
 
-__all__ = ["KAFKA_VERSION", "Broker", "DemoError", "free_port", "resolve_kafka"]
+__all__ = ["KAFKA_VERSION", "Broker", "DemoError", "free_port", "java_properties", "resolve_kafka"]
 
 PORTS = range(15_000, 32_000)
 """Ports to choose from, below those that systems use for outgoing connections. Processes that share them can clash."""
@@ -131,7 +131,7 @@ class Broker:
             raise DemoError(f"the broker in {self.folder} is running already; next step: stop() it first")
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "server.properties"
-        config.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
+        config.write_text(java_properties(self.properties), encoding="ascii")
         (self.folder / "log4j2.properties").write_text(_LOG4J)
         if not (self.folder / "data" / "meta.properties").exists():
             self._format(config, timeout)
@@ -236,6 +236,21 @@ class Broker:
     def _failed(self, what: str) -> str:
         tail = self.log.read_text(errors="replace").splitlines()[-15:] if self.log.exists() else []
         return f"the broker at {self.bootstrap} {what}; the end of {self.log}:\n" + "\n".join(tail)
+
+
+def java_properties(properties: Mapping[str, str]) -> str:
+    """Return the text of a ``.properties`` file, of which Java reads bytes as ISO-8859-1 and a backslash as an escape.
+
+    Names must be ASCII without ``=``, ``:`` and spaces, as all of Kafka's are.
+    """
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    units = value.replace("\\", "\\\\").encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    text = "".join(chr(code) if 0x20 <= code <= 0x7E else f"\\u{code:04x}" for code in codes)
+    return f"\\{text}" if text.startswith(" ") else text
 
 
 def free_port() -> int:

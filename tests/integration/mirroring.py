@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
+from exporter.demo.broker import java_properties
 from exporter.demo.jars import java
 from exporter.demo.lifeline import Lifeline
 from exporter.domain import Comparison, PollFailure, Replica, ReplicaReading, Snapshot, TopicPartition
@@ -52,7 +53,7 @@ class MirrorMaker:
             **{f"{name}.storage.partitions": "1" for name in STORED[:2]},
         }
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "mm2.properties").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        (folder / "mm2.properties").write_text(java_properties(properties), encoding="ascii")
         (folder / "log4j2.properties").write_text(
             "appender.console.type=Console\nappender.console.name=console\nrootLogger.level=warn\n"
             "rootLogger.appenderRef.console.ref=console\n"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.demo.broker import Broker, DemoError, free_port
+from exporter.demo.broker import Broker, DemoError, free_port, java_properties
 from exporter.demo.lifeline import GRACE_SECONDS, Lifeline
 
 _OF_KRAFT = ("process.roles", "controller.quorum.voters", "controller.listener.names")
@@ -55,10 +55,13 @@ class ZookeeperBroker(Broker):
         if self._zookeeper is None and self._beside is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             settings = self.folder / "zookeeper.properties"
-            settings.write_text(
-                f"dataDir={self.folder / 'zookeeper'}\nclientPort={self.zookeeper_port}\n"
-                "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
-            )
+            properties = {
+                "dataDir": str(self.folder / "zookeeper"),
+                "clientPort": str(self.zookeeper_port),
+                "clientPortAddress": "127.0.0.1",
+                "admin.enableServer": "false",
+            }
+            settings.write_text(java_properties(properties), encoding="ascii")
             main = "org.apache.zookeeper.server.ZooKeeperServerMain"
             log = self.folder / "zookeeper.log"
             self._zookeeper = Lifeline(self._java(main, str(settings), heap="128m"), output=log, cwd=self.folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.demo.broker import java_properties
 from exporter.demo.folder import MARKER, DemoFolder
 from exporter.demo.interruption import Interrupted, interruptible
 from exporter.demo.jars import DemoError, require_locked
@@ -28,6 +29,22 @@ def test_a_jar_that_is_not_the_released_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kafka-clients-4.3.1.jar").write_bytes(b"another")
     with pytest.raises(DemoError, match=r"kafka-clients-4\.3\.1\.jar.*: not the file released with kafka-4\.3\.1"):
         require_locked("kafka-4.3.1", tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("/home/anna/data", "/home/anna/data"),
+        ("/home/a\\b", "/home/a\\\\b"),
+        ("/home/bj\u00f6rn/\u65e5", "/home/bj\\u00f6rn/\\u65e5"),
+        ("\U0001d11e", "\\ud834\\udd1e"),
+        ("two\nlines", "two\\u000alines"),
+        (" first", "\\ first"),
+    ],
+)
+def test_properties_are_written_as_java_reads_them(value: str, written: str) -> None:
+    """It takes bytes for ISO-8859-1, a backslash for an escape, and drops spaces before a value."""
+    assert java_properties({"node.id": "1", "log.dirs": value}) == f"node.id=1\nlog.dirs={written}\n"
 
 
 def test_an_unfinished_demo_leaves_no_folder(tmp_path: Path) -> None:
