@@ -59,9 +59,19 @@ def resolve_kafka(
 
     The first call downloads about 40 MB (30-90 s) from the repositories of Ivy's default settings. Later calls return
     from ``cache`` at once. The folder appears by one rename, so that an incomplete download is never used. Of two
-    processes one waits for the other. Raises DemoError where Java or pyspark is missing, where the download fails, and
-    where a jar is not that of the release.
+    processes one waits for the other. Raises DemoError where Java or pyspark is missing, where the cache cannot be
+    used, where the download fails, and where a jar is not that of the release.
     """
+    try:
+        return _resolved(version, cache, progress, artifact)
+    except OSError as problem:
+        raise DemoError(
+            f"{cache} cannot be used for the jars of Kafka: {problem.strerror}; next step: give write access there or "
+            "set TOPIC_LIVENESS_CACHE to another folder"
+        ) from None
+
+
+def _resolved(version: str, cache: Path, progress: Callable[[str], None], artifact: str) -> Path:
     name = f"{'kafka' if artifact == BROKER else artifact}-{version}"
     ready = cache / name
     if ready.is_dir():

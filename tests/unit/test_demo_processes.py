@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from exporter.demo.broker import java_properties
 from exporter.demo.folder import MARKER, DemoFolder
 from exporter.demo.interruption import Interrupted, interruptible
-from exporter.demo.jars import DemoError, require_locked
+from exporter.demo.jars import KAFKA_VERSION, DemoError, require_locked, resolve_kafka
 from exporter.demo.stages import Stage, environment
 
 
@@ -29,6 +30,22 @@ def test_a_jar_that_is_not_the_released_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kafka-clients-4.3.1.jar").write_bytes(b"another")
     with pytest.raises(DemoError, match=r"kafka-clients-4\.3\.1\.jar.*: not the file released with kafka-4\.3\.1"):
         require_locked("kafka-4.3.1", tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("folders", "file"),
+    [((), "cache"), (("cache/ivy.lock",), ""), (("cache",), f"cache/.kafka-{KAFKA_VERSION}.partial")],
+    ids=["the cache", "its lock", "its staging"],
+)
+def test_a_cache_that_cannot_be_used_is_named(folders: Sequence[str], file: str, tmp_path: Path) -> None:
+    """A file in the place of a folder, or the other way round, is told with the reason and the next step."""
+    for folder in folders:
+        (tmp_path / folder).mkdir(parents=True)
+    if file:
+        (tmp_path / file).touch()
+    cache = tmp_path / "cache"
+    with pytest.raises(DemoError, match=rf"^{cache} cannot be used .*; next step: .* TOPIC_LIVENESS_CACHE"):
+        resolve_kafka(cache=cache, progress=print)
 
 
 @pytest.mark.parametrize(
