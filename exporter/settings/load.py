@@ -106,7 +106,7 @@ def load_settings(
             document.places["clusters",] = "--bootstrap-server"
             tree["clusters"] = [{"name": "default", "kafka": {"bootstrap.servers": bootstrap_server}}]
     ignored = None if with_clusters else tree.pop("clusters", None)
-    if with_clusters and not tree.get("clusters") and ("clusters",) not in (one.path for one in document.problems):
+    if with_clusters and not tree.get("clusters") and ("clusters",) not in (one.path[:1] for one in document.problems):
         document.problems.append(Problem(("clusters",), _NEEDS_CLUSTERS))
     settings = _validated(document, environ)
     if settings is None or document.problems:
@@ -158,17 +158,24 @@ def _overlay_environment(document: Document, tree: dict[str, Tree], environ: Map
         if len(path) > MAX_DEPTH:
             document.problems.append(Problem((f"{variable[:40]}...",), "is not a known setting"))
             continue
+        if whole := next((path[:length] for length in range(len(path)) if path[:length] in _WRITTEN_AS_YAML), None):
+            setter = f"{PREFIX}{'__'.join(whole).upper()}='[...]'"
+            document.problems.append(Problem(path, f"cannot be set alone: set the whole list as YAML, {setter}"))
+            document.places[path] = variable
+            continue
         _put(document, tree, path, environ[variable], variable)
 
 
 def _put(document: Document, tree: dict[str, Tree], path: tuple[str, ...], text: str, place: str) -> None:
-    """Set one value. A section of the wrong type is left unchanged; its own rule reports it."""
+    """Set one value; it is a problem where something above it is no section."""
     branch = tree
-    for step in path[:-1]:
+    for depth, step in enumerate(path[:-1]):
         if branch.get(step) is None:
             branch[step] = {}
         deeper = branch[step]
         if not isinstance(deeper, dict):
+            document.problems.append(Problem(path, f"cannot be set: {_spell(path[: depth + 1])} has a value"))
+            document.places[path] = place
             return
         branch = deeper
     for replaced in [known for known in document.places if known[: len(path)] == path]:
