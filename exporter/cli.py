@@ -26,11 +26,12 @@ from exporter.commands.options import (
     job_settings,
     source_options,
     warn_of_exposed,
+    with_web_config,
 )
 from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
-from exporter.settings import Settings, SettingsError, exposed_in, load_settings, to_yaml
+from exporter.settings import SettingsError, exposed_in, load_settings, to_yaml
 from exporter.waiting import waiting
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         from exporter.app import serve as run_exporter
         from exporter.factory import connect
 
-        sources = connect(settings, processes)
+        sources = with_web_config(settings, lambda: connect(settings, processes))
         inspection = settings.inspection
         if not (settings.groups.enabled or inspection.producers or inspection.log_sizes):
             processes.dismiss_spares()
@@ -107,13 +108,13 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     Example:
       topic-liveness check-config --config prod.yaml
 
-    All problems are listed at once, each with its place. Secrets are printed as ***.
-    No broker is contacted.
+    All problems of settings are listed at once, each with its place. Where there are
+    none, those of web.config_file are, and for each cluster the first property that
+    librdkafka refuses. Secrets are printed as ***. No broker is contacted.
     Exit codes: 0 valid, 2 not.
     """
     settings = load_settings(config, bootstrap_server, os.environ)
-    exposed = check_properties(settings, config)
-    _check_web_config(settings)
+    exposed = with_web_config(settings, lambda: check_properties(settings, config))
     for line in exposed:
         click.echo(f"Warning: {line}", err=True)
     names = ", ".join(cluster.name for cluster in settings.clusters)
@@ -353,16 +354,6 @@ def demo(exit_: bool, folder: Path | None) -> int:
     from exporter.demo.run import demo as run_demo
 
     return run_demo(exit_, folder)
-
-
-def _check_web_config(settings: Settings) -> None:
-    """Read the web configuration file. Raises SettingsError."""
-    from exporter.web import WebConfigError, WebConfigFile
-
-    try:
-        WebConfigFile(settings.web.config_file)
-    except WebConfigError as error:
-        raise SettingsError((f"web.config_file: {error}",)) from None
 
 
 def run(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:

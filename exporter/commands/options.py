@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Command = TypeVar("Command", bound=Callable[..., object])
+Checked = TypeVar("Checked")
 
 config_option = click.option(
     "-c", "--config", type=click.Path(path_type=Path), metavar="FILE", help="The configuration, a YAML file."
@@ -91,6 +92,24 @@ def check_properties(settings: Settings, config: Path | None) -> list[str]:
     finally:
         for source in sources.values():
             source.close()
+
+
+def with_web_config(settings: Settings, check: Callable[[], Checked]) -> Checked:
+    """Return what ``check`` does; read the web configuration file too. Raises SettingsError with problems of both."""
+    from exporter.web import WebConfigError, WebConfigFile
+
+    problems: tuple[str, ...] = ()
+    try:
+        WebConfigFile(settings.web.config_file)
+    except WebConfigError as error:
+        problems = (f"web.config_file: {error}",)
+    try:
+        checked = check()
+    except SettingsError as error:
+        raise SettingsError(error.problems + problems) from None
+    if problems:
+        raise SettingsError(problems)
+    return checked
 
 
 def warn_of_exposed(config: Path | None, sources: Mapping[str, RemotePollSource]) -> None:

@@ -242,6 +242,24 @@ def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: st
     assert "hunter2" not in refused.stderr
 
 
+@pytest.mark.parametrize("command", ["serve", "check-config"])
+def test_the_web_configuration_file_is_checked_beside_the_properties(tmp_path: Path, command: str) -> None:
+    """What is wrong with both is listed at once, and what is wrong with the file alone just as well."""
+    web = tmp_path / "web.yml"
+    web.write_text("basic_auth_user: {}\n")
+    (tmp_path / "prod.yaml").write_text(
+        f"clusters: [{{name: a, kafka: {{bootstrap.servers: '{NOWHERE}', no.such: 1}}}}]\n"
+        f"web: {{config_file: '{web}', listen: '127.0.0.1:0'}}\nhistory: {{enabled: false}}\n"
+    )
+    heading, of_kafka, of_web = cli(tmp_path, command, "-c", "prod.yaml").stderr.splitlines()
+    assert heading == "Error: 2 problems in the configuration:"
+    assert 'No such configuration property: "no.such"' in of_kafka
+    assert of_web.startswith(f"  - web.config_file: {web}")
+    (tmp_path / "prod.yaml").write_text((tmp_path / "prod.yaml").read_text().replace(", no.such: 1", ""))
+    refused = cli(tmp_path, command, "-c", "prod.yaml")
+    assert (refused.returncode, refused.stderr.splitlines()[1:]) == (2, [of_web])
+
+
 def test_the_property_that_librdkafka_refuses_is_found_among_several(tmp_path: Path) -> None:
     """Each property that librdkafka names has its line, a variable its name; else the line is that of ``kafka``."""
     (tmp_path / "prod.yaml").write_text(
