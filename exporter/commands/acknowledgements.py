@@ -42,6 +42,7 @@ _REPEAT, _REPEATED_GROUP = re.compile(r"[*+{]"), re.compile(r"\)[*+{]")
 _NAME = r"(?:[^\\^$.*+?()\[\]{}|]|\.|\\\W)+"
 _NAMES = re.compile(rf"\^?(?:\((?:\?:)?)?({_NAME}(?:\|{_NAME})*)\)?\$?")
 
+_NO_ALERT = "name topics and no alert (alertname), so that they may mean another one"
 _NO_TOPIC = "name topics by no matcher, by a negation or by several"
 _PATTERN = "have a pattern that is not used"
 _NO_CLUSTERS = "name clusters by a pattern or a negation, and the configuration names no clusters"
@@ -160,7 +161,11 @@ def _of(silence: _Silence, clusters: Sequence[str], owners: Owners | None, now: 
     for matcher in silence.matchers:
         by_name.setdefault(matcher.name, []).append(matcher)
     alerts, topics, of_clusters = (by_name.pop(name, []) for name in _NAMED)
-    if not begun or not silence.comment.startswith(MARK) or not alerts:
+    if not begun or not silence.comment.startswith(MARK):
+        return []
+    if not alerts:
+        if any(matcher.is_equal for matcher in topics):
+            raise _LeftOutError(_NO_ALERT)
         return []
     if not any(all(matcher.fits(alert) for matcher in alerts) for alert in ALERTS):
         return []

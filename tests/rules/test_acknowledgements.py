@@ -176,10 +176,10 @@ def test_other_labels_of_an_alert_take_nothing_from_topics_that_are_written_out(
     assert (answer.withdrawn, answer.warning()) == ([], None)
 
 
-def read_one(by: str) -> Acknowledged:
+def read_one(by: str, alert: str = "alertname=TopicLivenessTopicDead ") -> Acknowledged:
     """What is read of one acknowledgement with these matchers."""
     times = {"startsAt": NOW.isoformat(), "endsAt": (NOW + timedelta(hours=1)).isoformat()}
-    matchers = matched(by if "alertname" in by else f"alertname=TopicLivenessTopicDead {by}")
+    matchers = matched(by if "alertname" in by else f"{alert}{by}")
     body = json.dumps([{"id": "1", "comment": "ACK!", "matchers": matchers, **times}]).encode()
     with answering(200, body) as (url, _):
         return read_acknowledgements(settings(url))
@@ -211,6 +211,23 @@ def test_what_may_mean_less_than_it_names_labels_nothing(by: str) -> None:
     answer = read_one(by)
     assert (answer.found, answer.withdrawn) == ([], ["1"])
     assert LEFT_OUT[by] in str(answer.warning())
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("topic=orders", "1 name topics and no alert (alertname), so that they may mean another one"),
+        ("topic=~orders.* kafka_cluster=prod", "1 name topics and no alert (alertname)"),
+        ("topic!=orders", "None"),
+        ("kafka_cluster=prod", "None"),
+        ("alertname=TopicLivenessGroupStalled topic=orders", "None"),
+    ],
+)
+def test_an_acknowledgement_of_topics_without_an_alert_does_not_count(by: str, said: str) -> None:
+    """It is counted as such. One that names neither, or another alert, means something else."""
+    answer = read_one(by, alert="")
+    assert (answer.found, answer.withdrawn) == ([], ["1"])
+    assert said in str(answer.warning())
 
 
 def test_the_rollup_says_once_what_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
