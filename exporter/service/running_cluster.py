@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from exporter.factory import ClusterCollectors
 from exporter.history import History, HistoryCounts, HistoryError
 from exporter.service.result_gate import ResultGate
 
 log = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+
+class Collector(Protocol):
+    """What runs beside the polls of a cluster, in a job of its own."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has nothing to do yet: it begins after the first good poll."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorJob(Generic[_Result]):
+    """A collector as a periodic job of one cluster."""
+
+    name: str
+    interval: float
+    """Seconds."""
+    collector: Collector
+    collect: Callable[[Callable[[], bool]], _Result]
+    """Runs the collector once, until its argument returns True."""
+    take: Callable[[_Result], None]
+    """Called with the result, unless a reload has taken the cluster out meanwhile."""
 
 
 @dataclass(slots=True)
@@ -27,6 +53,8 @@ class RunningCluster:
     polling: bool = False
     gate: ResultGate = field(default_factory=ResultGate)
     """Closed when a reload takes this cluster out, or gives it other settings: its jobs no longer start."""
+    jobs: list[str] = field(default_factory=list)
+    """Names of the jobs that are scheduled for it."""
 
     @property
     def name(self) -> str:

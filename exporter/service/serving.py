@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from exporter.clock import SystemClock
 from exporter.collectors.comparisons import Comparisons
-from exporter.collectors.consumer_groups import GroupWatch
-from exporter.collectors.producers_log_sizes import Inspector
 from exporter.domain import Comparison, GroupSweep
 from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink
@@ -32,7 +31,7 @@ from exporter.logs import set_up_logging
 from exporter.memory import MemoryTrimmer
 from exporter.service.comparison_times import ComparisonTimes
 from exporter.service.result_gate import ResultGate
-from exporter.service.running_cluster import RunningCluster
+from exporter.service.running_cluster import CollectorJob, RunningCluster
 from exporter.service.scheduling import Scheduler
 from exporter.service.upkeep import HistoryUpkeep
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
@@ -218,8 +217,8 @@ class Service:
             self._comparison_times.forget(pair)
         for cluster in clusters:
             cluster.gate.close()
-            for job in ("poll", "tiers", "inspection", "groups"):
-                self._scheduler.remove(f"{job} of {cluster.name}")
+            for job in cluster.jobs:
+                self._scheduler.remove(job)
         for cluster in clusters:
             # A poll that takes longer hangs, and its result is dropped.
             ends = self._clock.monotonic() + 2 * (cluster.interval + cluster.ends_within)
@@ -311,18 +310,27 @@ class Service:
 
     def _schedule(self, cluster: RunningCluster) -> None:
         """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
-        settings, name, collectors = self._settings, cluster.name, cluster.collectors
-        every = self._scheduler.every
-        every(cluster.interval, f"poll of {name}", partial(self._poll, cluster))
-        every(settings.tiered.interval, f"tiers of {name}", partial(self._sweep_tiers, cluster))
-        if collectors.inspector is not None:
-            every(
-                settings.inspection.interval,
-                f"inspection of {name}",
-                partial(self._inspect, cluster, collectors.inspector),
-            )
-        if collectors.groups is not None:
-            every(collectors.groups.interval, f"groups of {name}", partial(self._sweep, cluster, collectors.groups))
+        self._schedule_job(cluster, "poll", cluster.interval, partial(self._poll, cluster))
+        for job in self._collector_jobs(cluster):
+            self._schedule_job(cluster, job.name, job.interval, partial(self._collect, cluster, job))
+
+    def _schedule_job(
+        self, cluster: RunningCluster, kind: str, interval: float, run: Callable[[], bool | None]
+    ) -> None:
+        name = f"{kind} of {cluster.name}"
+        cluster.jobs.append(name)
+        self._scheduler.every(interval, name, run)
+
+    def _collector_jobs(self, cluster: RunningCluster) -> Iterator[CollectorJob[Any]]:
+        collectors, monitor = cluster.collectors, self.monitor
+        tier, inspector, groups = collectors.tier, collectors.inspector, collectors.groups
+        yield CollectorJob("tiers", self._settings.tiered.interval, tier, tier.sweep, monitor.take_tier_sweep)
+        if inspector is not None:
+            interval = self._settings.inspection.interval
+            yield CollectorJob("inspection", interval, inspector, inspector.inspect, monitor.take_inspection)
+        if groups is not None:
+            take = partial(self._record_sweep, cluster)
+            yield CollectorJob("groups", groups.interval, groups, groups.sweep, take)
 
     def _poll(self, cluster: RunningCluster) -> None:
         cluster.polling = not cluster.gate.closed
@@ -349,29 +357,12 @@ class Service:
                 cluster.history.forget_readers()
             cluster.history.keep_copies(self._comparison_times.recent_sources(cluster.name))
 
-    def _sweep_tiers(self, cluster: RunningCluster) -> bool:
-        """Look up offsets of partitions with remote storage."""
-        tier = cluster.collectors.tier
-        if tier.waiting:
+    def _collect(self, cluster: RunningCluster, job: CollectorJob[Any]) -> bool:
+        """Run a collector once; return False where it has nothing to do yet."""
+        if job.collector.waiting:
             return False
-        sweep = tier.sweep(self._unwanted(cluster.gate))
-        cluster.gate.deliver(partial(self.monitor.take_tier_sweep, sweep))
-        return True
-
-    def _inspect(self, cluster: RunningCluster, inspector: Inspector) -> bool:
-        """Inspect producers and log sizes."""
-        if inspector.waiting:
-            return False
-        inspection = inspector.inspect(self._unwanted(cluster.gate))
-        cluster.gate.deliver(partial(self.monitor.take_inspection, inspection))
-        return True
-
-    def _sweep(self, cluster: RunningCluster, groups: GroupWatch) -> bool:
-        """Sweep the consumer groups."""
-        if groups.waiting:
-            return False
-        sweep = groups.sweep(self._unwanted(cluster.gate))
-        cluster.gate.deliver(partial(self._record_sweep, cluster, sweep))
+        result = job.collect(self._unwanted(cluster.gate))
+        cluster.gate.deliver(partial(job.take, result))
         return True
 
     def _record_sweep(self, cluster: RunningCluster, sweep: GroupSweep) -> None:
