@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search, ask_next
 from exporter.domain import Answer, PollFailure, Reason, Snapshot, State, TopicPartition
@@ -57,8 +58,8 @@ class _Results:
     """The results for the partitions of a cluster, each a column [n] by ``layout``; nothing where it has no tiers."""
 
     layout: Layout
-    ids: Sequence[str | None]
-    """Topic ids, by topic of the layout."""
+    ids: NDArray[np.object_]
+    """Topic ids (text, None where unknown), by topic of the layout."""
     tiered: Flags
     """Whether a topic has remote storage, by topic of the layout."""
     newest: Floats
@@ -83,7 +84,7 @@ class _Results:
         count = len(layout)
         return cls(
             layout,
-            [topic.topic_id for topic in topics],
+            np.array([topic.topic_id for topic in topics], dtype=object),
             np.array(tiered, dtype=np.bool_),
             *(np.full(count, nothing, dtype=kind) for nothing, kind in _NOTHING.values()),
         )
@@ -91,21 +92,21 @@ class _Results:
     def laid_out(self, metadata: Metadata) -> _Results:
         """Return a copy by other metadata; what is known of a deleted topic, or of one without tiers, is dropped."""
         moved = _Results.nothing(metadata)
-        here, there = moved.layout.moves_from(self.layout)
-        before = [self.layout.number_of(name) for name in moved.layout.topics]
-        same = [number is not None and self.ids[number] == of for number, of in zip(before, moved.ids, strict=True)]
-        keep = (moved.tiered & np.array(same, dtype=np.bool_))[moved.layout.topic[here]]
+        here = moved.rows_of(self, np.arange(len(self.layout)))
+        valid = here >= 0
         for name in _NOTHING:
-            getattr(moved, name)[here[keep]] = getattr(self, name)[there[keep]]
+            getattr(moved, name)[here[valid]] = getattr(self, name)[valid]
         return moved
 
-    def row(self, key: TopicPartition, topic_id: str | None) -> int | None:
-        """Return the row of a partition, None where its topic has remote storage no more, or is another one."""
-        row = self.layout.row(key)
-        if row is None:
-            return None
-        topic = self.layout.topic[row]
-        return row if self.tiered[topic] and self.ids[topic] == topic_id else None
+    def rows_of(self, other: _Results, rows: Rows) -> Rows:
+        """Return where ``rows`` of the other are here: -1 where the topic has no remote storage now, or is another."""
+        topic = other.layout.topic[rows]
+        here = self.layout.find(other.layout.topics, topic, other.layout.partition[rows])
+        found = np.flatnonzero(here >= 0)
+        now = self.layout.topic[here[found]]
+        dropped = ~self.tiered[now] | (self.ids[now] != other.ids[topic[found]])
+        here[found[dropped]] = -1
+        return here
 
 
 _NOTHING: Mapping[str, tuple[float, type]] = {
@@ -147,9 +148,6 @@ class _Wanted:
         """Return the leader of each of these partitions."""
         layout, leaders = self.table.layout, self.table.led_by[rows].tolist()
         return {layout.key(row): leader for row, leader in zip(rows.tolist(), leaders, strict=True)}
-
-    def topic_id(self, row: int) -> str | None:
-        return self.known.ids[int(self.known.layout.topic[row])]
 
     def search(self, row: int, now: float) -> Search:
         """Return a search for the newest timestamp of a partition."""
@@ -270,7 +268,8 @@ class TierWatch:
                     by_spec = {spec: client.tier(spec, leaders) for spec in self._specs}
                     for spec, answers in by_spec.items():
                         failures.update((spec, answer.reason) for answer in answers.values() if answer.reason)
-                    self._keep_offsets(rows, wanted, by_spec)
+                    offsets = {spec: _offsets(answers[key] for key in leaders) for spec, answers in by_spec.items()}
+                    self._keep_offsets(rows, wanted, offsets)
                 return replace(sweep, lookups=dict(client.counts), failures=failures)
         except KafkaPythonError as error:
             return replace(sweep, problem=str(error))
@@ -282,21 +281,15 @@ class TierWatch:
                 return
             yield rows[at : at + self._batch]
 
-    def _keep_offsets(
-        self,
-        rows: Rows,
-        wanted: _Wanted,
-        by_spec: Mapping[str, Mapping[TopicPartition, Answer]],
-    ) -> None:
-        """Keep the results, except for a topic that was created again meanwhile."""
+    def _keep_offsets(self, rows: Rows, wanted: _Wanted, offsets: Mapping[str, Floats]) -> None:
+        """Keep the offsets of each spec, except for a topic that was created again meanwhile."""
         with self._lock:
             known = self._known
-            for at in rows.tolist():
-                key = wanted.table.layout.key(at)
-                if (row := known.row(key, wanted.topic_id(at))) is not None:
-                    known.earliest_local[row] = _offset(by_spec, EARLIEST_LOCAL, key)
-                    known.latest_tiered[row] = _offset(by_spec, LATEST_TIERED, key)
-                    known.answered_at[row] = self._clock.monotonic()
+            here = known.rows_of(wanted.known, rows)
+            valid = here >= 0
+            for column, spec in ((known.earliest_local, EARLIEST_LOCAL), (known.latest_tiered, LATEST_TIERED)):
+                column[here[valid]] = offsets[spec][valid] if spec in offsets else math.nan
+            known.answered_at[here[valid]] = self._clock.monotonic()
 
     def _ask_times(self, wanted: _Wanted, sweep: TierSweep, enough: Callable[[], bool]) -> TierSweep:
         unsure = wanted.unsure()
@@ -321,18 +314,16 @@ class TierWatch:
         """Keep the results, except for partitions where a poll saw something newer meanwhile."""
         with self._lock:
             known, table = self._known, wanted.table
-            for at, (key, search) in zip(rows.tolist(), searches.items(), strict=True):
-                row = known.row(key, wanted.topic_id(at))
-                if row is None or known.newest_at[row] != wanted.known.newest_at[at]:
-                    continue
-                if search.reason is not None or search.target is not None:
-                    continue
-                known.newest[row] = math.nan if search.newest is None else search.newest
-                known.newest_at[row] = known.searched_to[row] = table.latest[at]
-                known.searched_from[row] = table.earliest[at]
+            here = known.rows_of(wanted.known, rows)
+            valid = (here >= 0) & (known.newest_at[here] == wanted.known.newest_at[rows])
+            valid &= np.array([each.reason is None and each.target is None for each in searches.values()])
+            newest = [math.nan if each.newest is None else each.newest for each in searches.values()]
+            here, there = here[valid], rows[valid]
+            known.newest[here] = np.array(newest)[valid]
+            known.newest_at[here] = known.searched_to[here] = table.latest[there]
+            known.searched_from[here] = table.earliest[there]
 
 
-def _offset(by_spec: Mapping[str, Mapping[TopicPartition, Answer]], spec: str, key: TopicPartition) -> float:
-    """Return the offset in an answer, NaN where there is none."""
-    answer = by_spec.get(spec, {}).get(key)
-    return math.nan if answer is None or answer.offset is None else answer.offset
+def _offsets(answers: Iterable[Answer]) -> Floats:
+    """Return the offset in each answer, NaN where there is none."""
+    return np.array([math.nan if answer.offset is None else answer.offset for answer in answers])
