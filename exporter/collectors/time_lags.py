@@ -2,59 +2,28 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import Answer, NoTimeLag, Reason, Snapshot, TopicPartition
-from exporter.domain.answers import ANSWERED
+from exporter.collectors.topic_ids import TopicIds
+from exporter.domain import NoTimeLag, Reason, Snapshot
+from exporter.domain.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
 from exporter.domain.positions import Positions, outcome_code
 from exporter.domain.readings import GONE
 from exporter.domain.table import Table
-from exporter.domain.time_lag import Point, Points, Search, TimestampRange, still_enough
+from exporter.domain.time_lag import UNFINISHED, Limits, Searches, still_enough
+from exporter.domain.time_points import Points
 
-
-@dataclass(slots=True)
-class _Sought:
-    """The searches of one partition: T of committed offsets with something left to read."""
-
-    key: TopicPartition
-    leader: int
-    latest: int
-    points: Points
-    searches: dict[int, Search]
-    disproved: int
-    """``points.disproved`` before the search."""
-
-    def take(self, target: int, answer: Answer) -> None:
-        """Take the answer for a time in milliseconds."""
-        no_time_lag: NoTimeLag | Reason | None = answer.reason
-        if answer.reason is Reason.UNSUPPORTED_FORMAT or (answer.offset is not None and answer.timestamp is None):
-            no_time_lag = NoTimeLag.NO_TIMESTAMP
-        if no_time_lag is not None:
-            self.give_up(no_time_lag)
-        elif answer.offset is None or answer.timestamp is None:
-            # A record written after the look-up of the end may be the answer: no earlier record is from that time.
-            self.points.add(Point(self.latest, target, None))
-        else:
-            self.points.add(Point(answer.offset, target, round(answer.timestamp * 1000)))
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether a search is not finished."""
-        return any(search.found is None for search in self.searches.values())
-
-    def give_up(self, no_time_lag: NoTimeLag | Reason) -> None:
-        """End every unfinished search."""
-        for search in self.searches.values():
-            search.found = search.found or no_time_lag
+_LATEST_TIMESTAMP = 2.0**62
+"""Milliseconds: a producer may write any 64-bit number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +37,8 @@ class _Logs:
     """As the sweep saw it; valid where the lag is known."""
     earliest: Offsets
     """0 where the poll could not read it."""
-    topic_id: NDArray[np.object_]
+    topic_id: Offsets
+    """A number, 0 where unknown."""
     compacted: Flags
 
 
@@ -83,14 +53,14 @@ class _Proofs:
     low: Offsets
     high: Offsets
     earliest: Offsets
-    topic_id: NDArray[np.object_]
+    topic_id: Offsets
     compacted: Flags
 
     @classmethod
     def none(cls, count: int) -> _Proofs:
         """Return that nothing is known of n positions."""
         numbers, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
-        return cls(no, no, numbers, numbers, numbers, numbers, np.full(count, None, dtype=object), no)
+        return cls(no, no, numbers, numbers, numbers, numbers, numbers, no)
 
     def moved(self, count: int, here: Rows, there: Rows) -> _Proofs:
         """Return the same by ``count`` other rows: ``here`` are the new places of ``there``."""
@@ -131,16 +101,20 @@ class TimeLags:
         """The end of each log when a group was last behind."""
         self._polled: Offsets = np.zeros(0, dtype=np.int64)
         """The end of each log at the last poll, also where no group is behind."""
-        self._points: dict[int, Points] = {}
-        self._last_sweep: dict[int, int] = {}
+        self._points = Points.none()
+        self._points_of: Offsets = np.zeros(0, dtype=np.int64)
+        """The number of the topic id of each partition when its points were last used."""
+        self._last_sweep: Offsets = np.zeros(0, dtype=np.int64)
         """The last sweep that looked up a partition: those that waited longest come first."""
+        self._disproved: Flags = np.zeros(0, dtype=np.bool_)
+        """The partitions of which an answer of this sweep contradicted earlier ones."""
         self._sweeps = 0
         self._before = Positions.of({})
         self._proofs = _Proofs.none(0)
         """Of the rows of ``_before``."""
-        self._topics: tuple[Metadata | None, NDArray[np.object_], Flags]
-        self._topics = None, np.zeros(0, dtype=object), np.zeros(0, dtype=np.bool_)
-        """Id of each topic of the metadata, and whether it is compacted."""
+        self._topic_ids = TopicIds()
+        self._compacted: tuple[Metadata | None, Flags] = None, np.zeros(0, dtype=np.bool_)
+        """Whether each topic of the metadata is compacted."""
 
     def measure(self, positions: Positions, snapshot: Snapshot, enough: Callable[[], bool]) -> Positions:
         """Return the positions of a sweep with the time lag of each committed offset, or why there is none.
@@ -151,6 +125,7 @@ class TimeLags:
         """
         self._sweeps += 1
         self._follow(snapshot.table.layout)
+        self._disproved = np.zeros(len(self._layout), dtype=np.bool_)
         logs = self._logs(positions, snapshot)
         here, there = positions.rows.moves_from(self._before.rows)
         proofs = self._proofs.moved(len(positions), here, there)
@@ -161,21 +136,20 @@ class TimeLags:
         proofs = replace(proofs, lasting=proofs.lasting & ~fallen)
         settled = wanted & proofs.hold(positions, logs)
         settled &= still_enough(proofs.low, proofs.high, now, self._tolerance, self._slack)
-        sought = self._sought(np.flatnonzero(wanted & ~settled), positions, logs, now)
-        self._search(sought, enough)
-        disproved = [row for row, each in sought.items() if each.points.disproved != each.disproved]
-        if disproved and (again := settled & np.isin(logs.row, disproved)).any():
+        limits = Limits(now, self._tolerance, self._slack)
+        found = self._found(np.flatnonzero(wanted & ~settled), positions, logs, limits, enough)
+        again = settled.copy()
+        again[settled] = self._disproved[logs.row[settled]]
+        if again.any():
             # What was proved of another offset of the partition may be wrong as well.
             settled &= ~again
-            more = self._sought(np.flatnonzero(again), positions, logs, now)
-            self._search(more, enough)
-            for row, each in more.items():
-                sought[row].searches.update(each.searches)
-        self._remember(positions, logs, sought)
+            more = self._found(np.flatnonzero(again), positions, logs, limits, enough)
+            found = _Found.joined([found, more])
+        self._remember(positions, logs, found.place)
         behind = (self._before.reason == ANSWERED) & (self._before.lag > 0)
         stalled = np.zeros(len(positions), dtype=np.bool_)
         stalled[here] = behind[there] & (self._before.committed[there] == positions.committed[here])
-        self._proofs, outcomes = _concluded(positions, proofs, settled, logs, sought)
+        self._proofs, outcomes = _concluded(positions, proofs, settled, logs, found)
         self._before = _measured(positions, self._proofs, outcomes, stalled)
         return self._before
 
@@ -186,25 +160,27 @@ class TimeLags:
         here, there = layout.moves_from(self._layout)
         latest, polled = np.zeros(len(layout), dtype=np.int64), np.zeros(len(layout), dtype=np.int64)
         latest[here], polled[here] = self._latest[there], self._polled[there]
-        rows = dict(zip(there.tolist(), here.tolist(), strict=True))
-        self._points = {rows[row]: points for row, points in self._points.items() if row in rows}
-        self._last_sweep = {rows[row]: sweep for row, sweep in self._last_sweep.items() if row in rows}
+        ids, last_sweep = np.zeros(len(layout), dtype=np.int64), np.zeros(len(layout), dtype=np.int64)
+        ids[here], last_sweep[here] = self._points_of[there], self._last_sweep[there]
+        moved = np.full(len(self._layout), -1, dtype=np.intp)
+        moved[there] = here
+        self._points, self._points_of, self._last_sweep = self._points.moved(moved), ids, last_sweep
         self._layout, self._latest, self._polled = layout, latest, polled
 
     def _logs(self, positions: Positions, snapshot: Snapshot) -> _Logs:
         table, metadata = snapshot.table, snapshot.metadata
-        if self._topics[0] is not metadata:
+        if self._compacted[0] is not metadata:
             infos = [metadata.topics[name] for name in table.layout.topics]
-            ids = np.array([info.topic_id for info in infos], dtype=object)
             policies = ["" if info.config is None else info.config.cleanup_policy or "" for info in infos]
-            self._topics = metadata, ids, np.array(["compact" in policy for policy in policies], dtype=np.bool_)
+            self._compacted = metadata, np.array(["compact" in policy for policy in policies], dtype=np.bool_)
+        ids = self._topic_ids.of(metadata, np.concatenate([self._points_of, self._proofs.topic_id]))
         row = positions.rows.partitions_in(table.layout)
         here = np.flatnonzero(row >= 0)
         at, topic = row[here], table.layout.topic[row[here]]
         leader, earliest = np.full(len(row), NO_LEADER, dtype=np.int32), np.zeros(len(row), dtype=np.int64)
         leader[here], earliest[here] = table.leader[at], np.where(table.read[at], table.earliest[at], 0)
-        topic_id, compacted = np.full(len(row), None, dtype=object), np.zeros(len(row), dtype=np.bool_)
-        topic_id[here], compacted[here] = self._topics[1][topic], self._topics[2][topic]
+        topic_id, compacted = np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.bool_)
+        topic_id[here], compacted[here] = ids[topic], self._compacted[1][topic]
         return _Logs(row, leader, positions.committed + positions.lag, earliest, topic_id, compacted)
 
     def _fallen(self, logs: _Logs, wanted: Flags, table: Table) -> Rows:
@@ -218,75 +194,110 @@ class TimeLags:
         np.maximum.at(latest, logs.row[wanted], logs.latest[wanted])
         rows = np.unique(logs.row[wanted])
         fallen: Rows = np.union1d(rows[latest[rows] < self._latest[rows]], fell)
-        for row in fallen.tolist():
-            self._points.pop(row, None)
+        self._points = self._points[~self._points.of_rows(fallen)]
         self._latest = np.where(latest > 0, latest, self._latest)
         return fallen
 
-    def _sought(self, wanted: Rows, positions: Positions, logs: _Logs, now: int) -> dict[int, _Sought]:
-        """Collect the searches, one set for each partition, however many groups read it."""
-        places: dict[int, list[int]] = defaultdict(list)
-        for row, place in zip(logs.row[wanted].tolist(), wanted.tolist(), strict=True):
-            places[row].append(place)
-        starts, sought = positions.start, dict[int, _Sought]()
-        for row in sorted(places, key=lambda row: self._last_sweep.get(row, 0)):
-            at, latest = places[row][0], int(self._latest[row])
-            points = self._points.setdefault(row, Points())
-            points.renew(logs.topic_id[at], int(logs.earliest[at]), latest)
-            searches = {
-                offset: Search(offset, latest, now, self._tolerance, self._slack, bool(logs.compacted[at]))
-                for offset in set(starts[places[row]].tolist())
-            }
-            key, leader = self._layout.key(row), int(logs.leader[at])
-            sought[row] = _Sought(key, leader, latest, points, searches, points.disproved)
-        return sought
+    def _found(
+        self, places: Rows, positions: Positions, logs: _Logs, limits: Limits, enough: Callable[[], bool]
+    ) -> _Found:
+        """Search for T of the committed offsets at ``places``, once for all groups that stand at one offset."""
+        rows, start = logs.row[places], positions.start[places]
+        self._renew(rows, logs.topic_id[places], logs.earliest[places])
+        order = np.lexsort((start, rows))
+        new = np.concatenate([[True], (np.diff(rows[order]) != 0) | (np.diff(start[order]) != 0)])[: len(order)]
+        search_of = np.empty(len(order), dtype=np.intp)
+        search_of[order] = np.cumsum(new) - 1
+        first = order[new]
+        row = rows[first]
+        searches = Searches.of(limits, row, start[first], self._latest[row], logs.compacted[places[first]])
+        self._search(searches, logs.leader[places[first]], enough)
+        found = _Found(searches.row, searches.outcome, searches.low, searches.high, searches.lasting)
+        return replace(found[search_of], place=places)
 
-    def _search(self, sought: Mapping[int, _Sought], enough: Callable[[], bool]) -> None:
-        """Look up until all is found or it is ``enough``."""
-        while (wanted := list(_wanted(sought))) and not enough():
-            for at in range(0, len(wanted), LOOKUPS_AT_ONCE):
+    def _renew(self, rows: Rows, topic_id: Offsets, earliest: Offsets) -> None:
+        """Drop outdated points: all of a topic that was created again, and those before the log start."""
+        starts = np.zeros(len(self._layout), dtype=np.int64)
+        starts[rows] = earliest
+        starts[rows[self._points_of[rows] != topic_id]] = np.iinfo(np.int64).max
+        self._points_of[rows] = topic_id
+        self._points = self._points[self._points.offset >= starts[self._points.row]]
+
+    def _search(self, searches: Searches, leader: NDArray[np.int32], enough: Callable[[], bool]) -> None:
+        """Look up until all is found or it is ``enough``; partitions that waited longest come first."""
+        since = self._last_sweep[searches.row]
+        while True:
+            pending, targets = searches.step(self._points)
+            if not len(pending) or enough():
+                return
+            row = searches.row[pending]
+            order = np.lexsort((targets, row, since[pending]))
+            pending, targets, row = pending[order], targets[order], row[order]
+            once = np.concatenate([[True], (np.diff(row) != 0) | (np.diff(targets) != 0)])
+            pending, targets = pending[once], targets[once]
+            for at in range(0, len(pending), LOOKUPS_AT_ONCE):
                 if enough():
                     break
-                self._ask(wanted[at : at + LOOKUPS_AT_ONCE], sought)
+                part = slice(at, at + LOOKUPS_AT_ONCE)
+                self._ask(pending[part], targets[part], searches, leader)
 
-    def _ask(self, wanted: Sequence[tuple[int, int]], sought: Mapping[int, _Sought]) -> None:
-        requests = {(sought[row].key, target / 1000): (row, target) for row, target in wanted if sought[row].unfinished}
-        rows = {row for row, _ in requests.values()}
-        self._last_sweep |= dict.fromkeys(rows, self._sweeps)
-        leaders = {sought[row].key: sought[row].leader for row in rows}
-        answers = self._source.by_time(list(requests), leaders) if requests else {}
-        reasons: dict[int, set[Reason | None]] = defaultdict(set)
-        for given, answer in answers.items():
-            row, target = requests[given]
-            sought[row].take(target, answer)
-            reasons[sought[row].leader].add(answer.reason)
-        silent = {leader for leader, leader_reasons in reasons.items() if leader_reasons <= GONE}
-        for each in sought.values() if silent else ():
-            if each.leader in silent:
-                each.give_up(Reason.LEADER_UNREACHABLE)
+    def _ask(self, pending: Rows, targets: Offsets, searches: Searches, leader: NDArray[np.int32]) -> None:
+        """Look up a time for each of these searches, which are of different times or partitions."""
+        going = searches.outcome[pending] == UNFINISHED
+        pending, targets = pending[going], targets[going]
+        if not len(pending):
+            return
+        rows, leaders = searches.row[pending], leader[pending]
+        self._last_sweep[rows] = self._sweeps
+        answers = self._look_up(rows, leaders, targets)
+        timed = answers.found & ~np.isnan(answers.timestamp)
+        failed = np.where(answers.found & ~timed, _NO_TIMESTAMP, answers.reason)
+        failed[rows_with(answers.reason, [Reason.UNSUPPORTED_FORMAT])] = _NO_TIMESTAMP
+        proved = failed == ANSWERED
+        milliseconds = np.minimum(np.round(np.where(timed, answers.timestamp, 0.0) * 1000), _LATEST_TIMESTAMP)
+        # A record written after the look-up of the end may be the answer: no earlier record is from that time.
+        offsets = np.where(timed, answers.offset, searches.latest[pending])
+        new = Points(rows, offsets, targets, milliseconds.astype(np.int64), timed)[proved]
+        self._points, disproved = self._points.added(new)
+        self._disproved[disproved] = True
+        outcome = np.full(len(self._layout), ANSWERED, dtype=np.int8)
+        outcome[rows[~proved]] = failed[~proved]
+        searches.give_up(outcome[searches.row] != ANSWERED, outcome[searches.row])
+        answering = leaders[~rows_with(answers.reason, tuple(GONE))]
+        silent = np.isin(leader, np.setdiff1d(leaders, answering))
+        searches.give_up(silent, reason_code(Reason.LEADER_UNREACHABLE))
 
-    def _remember(self, positions: Positions, logs: _Logs, sought: Mapping[int, _Sought]) -> None:
+    def _look_up(self, rows: Rows, leaders: NDArray[np.int32], targets: Offsets) -> Answers:
+        wanted = [(self._layout.key(row), ms / 1000) for row, ms in zip(rows.tolist(), targets.tolist(), strict=True)]
+        of = dict(zip((key for key, _ in wanted), leaders.tolist(), strict=True))
+        answers = self._source.by_time(wanted, of)
+        return Answers.of(answers[each] for each in wanted)
+
+    def _remember(self, positions: Positions, logs: _Logs, searched: Rows) -> None:
         """Keep what the next sweep may need: points around committed offsets."""
-        for gone in self._points.keys() - set(logs.row.tolist()):
-            del self._points[gone]
-            self._last_sweep.pop(gone, None)
-        places = np.flatnonzero(np.isin(logs.row, list(sought)))
-        committed: dict[int, list[int]] = defaultdict(list)
-        for row, start in zip(logs.row[places].tolist(), positions.start[places].tolist(), strict=True):
-            committed[row].append(start)
-        for row, starts in committed.items():
-            self._points[row].trim(starts)
+        present = np.zeros(len(self._layout), dtype=np.bool_)
+        present[logs.row[logs.row >= 0]] = True
+        self._points, self._last_sweep = self._points[present[self._points.row]], np.where(present, self._last_sweep, 0)
+        rows = np.zeros(len(self._layout) + 1, dtype=np.bool_)
+        rows[logs.row[searched]] = True
+        places = np.flatnonzero(rows[logs.row])
+        self._points = self._points.trimmed(logs.row[places], positions.start[places])
 
 
-def _wanted(sought: Mapping[int, _Sought]) -> Iterator[tuple[int, int]]:
-    """Yield the next time of each search, once for searches with the same time."""
-    for row, each in sought.items():
-        targets = {target for search in each.searches.values() if (target := search.next(each.points)) is not None}
-        yield from ((row, target) for target in targets)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found(ColumnSet):
+    """Results of the searches of n positions, as in ``Searches``."""
+
+    place: Rows
+    """The row among the positions."""
+    outcome: Codes
+    low: Offsets
+    high: Offsets
+    lasting: Flags
 
 
 def _concluded(
-    positions: Positions, before: _Proofs, settled: Flags, logs: _Logs, sought: Mapping[int, _Sought]
+    positions: Positions, before: _Proofs, settled: Flags, logs: _Logs, found: _Found
 ) -> tuple[_Proofs, Codes]:
     """Return T of each committed offset that was read, and why it is unknown; the proofs of others stay."""
     fresh, unread = positions.fresh, positions.unread
@@ -294,16 +305,10 @@ def _concluded(
     low, high = before.low.copy(), before.high.copy()
     known, lasting = before.known & keep, before.lasting & keep
     unknown = np.where(fresh, positions.reason, positions.no_time_lag)
-    for place in np.flatnonzero(fresh & unread & ~settled).tolist():
-        if logs.leader[place] == NO_LEADER:
-            unknown[place] = outcome_code(Reason.NO_LEADER)
-            continue
-        search = sought[int(logs.row[place])].searches[int(positions.start[place])]
-        if isinstance(search.found, TimestampRange):
-            low[place], high[place] = search.found
-            known[place], lasting[place] = True, search.lasting
-        else:
-            unknown[place] = outcome_code(search.found or NoTimeLag.UNFINISHED)
+    unknown[fresh & unread & ~settled & (logs.leader == NO_LEADER)] = outcome_code(Reason.NO_LEADER)
+    unknown[found.place] = found.outcome
+    low[found.place], high[found.place] = found.low, found.high
+    known[found.place], lasting[found.place] = found.outcome == ANSWERED, found.lasting
     logged = {name: np.where(keep, getattr(before, name), getattr(logs, name)) for name in _OF_LOGS}
     return _Proofs(known, lasting, np.where(keep, before.start, positions.start), low, high, **logged), unknown
 
@@ -322,4 +327,5 @@ def _measured(positions: Positions, proofs: _Proofs, unknown: Codes, stalled: Fl
     )
 
 
+_NO_TIMESTAMP = outcome_code(NoTimeLag.NO_TIMESTAMP)
 _OF_LOGS = ("earliest", "topic_id", "compacted")

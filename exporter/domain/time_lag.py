@@ -9,132 +9,31 @@ timestamps do not decrease that is the record's own; a late record counts as wri
 moves back as c advances. Before the first timestamp of the log T is that first one. In a compacted topic the record
 at c may be gone: T is then the timestamp of the first later record that is newer than all before c.
 
-Within this module times are whole milliseconds: the resolution of Kafka, at which a search ends. No I/O.
+Within this module and ``time_points`` times are whole milliseconds: the resolution of Kafka, at which a search ends.
+No I/O.
 """
 
 from __future__ import annotations
 
-import bisect
-import math
-from collections.abc import Collection
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from exporter.domain import NoTimeLag, Reason
-from exporter.domain.arrays import Flags, Offsets
-
-POINTS_PER_PARTITION = 8
-"""Points kept of one partition, unless its groups need more: up to four around each committed offset.
-
-More points save no look-ups that ``make bench-timelag`` could measure.
-"""
+from exporter.domain.answers import ANSWERED
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.consumer_groups import NoTimeLag
+from exporter.domain.positions import outcome_code
+from exporter.domain.time_points import NOWHERE, Points
 
 RELATIVE_TOLERANCE = 0.05
 """A time lag is exact enough where its uncertainty is at most this part of its smallest possible value."""
 
-_offset = attrgetter("offset")
+C = TypeVar("C", bound=np.generic)
 
-
-class Point(NamedTuple):
-    """What an answer proved about one offset: every record before it is from before ``target``.
-
-    ``timestamp`` is that of the record at the offset, and the newest up to it. None: no record before ``offset`` is
-    from ``target`` or later, and the record at the offset is unknown.
-    """
-
-    offset: int
-    target: int
-    timestamp: int | None
-
-
-class TimestampRange(NamedTuple):
-    """T of one committed offset lies within [``low``, ``high``], Unix milliseconds."""
-
-    low: int
-    high: int
-
-
-class Points:
-    """What the searches of all groups proved about one partition; kept from sweep to sweep."""
-
-    def __init__(self) -> None:
-        self._points: list[Point] = []
-        self._topic_id: str | None = None
-        self._latest = 0
-        self.disproved = 0
-        """How often an answer contradicted earlier ones."""
-
-    def __len__(self) -> int:
-        return len(self._points)
-
-    def renew(self, topic_id: str | None, earliest: int, latest: int) -> None:
-        """Drop outdated points: all where offsets started over, and those before the log start."""
-        if topic_id != self._topic_id or latest < self._latest:
-            self._points = []
-        self._topic_id, self._latest = topic_id, latest
-        del self._points[: bisect.bisect_left(self._points, earliest, key=_offset)]
-
-    def add(self, point: Point) -> None:
-        """Add what an answer proved.
-
-        An answer that contradicts earlier ones shows that records were removed (retention, compaction, an unclean
-        election): it is kept, and they are dropped.
-        """
-        at = bisect.bisect_left(self._points, point.offset, key=_offset)
-        before, after = self._points[:at], self._points[at:]
-        if after and after[0].offset == point.offset:
-            same = after.pop(0)
-            if None not in (same.timestamp, point.timestamp) and same.timestamp != point.timestamp:
-                self.disproved += 1
-                self._points = [point]
-                return
-            timestamp = same.timestamp if point.timestamp is None else point.timestamp
-            point = Point(point.offset, min(same.target, point.target), timestamp)
-        while before and before[-1].timestamp is None and before[-1].target >= point.target:
-            before.pop()  # the new point proves more
-        newest = next((each.timestamp for each in reversed(before) if each.timestamp is not None), None)
-        if newest is not None and newest >= point.target:
-            self.disproved += 1
-            before, after = [], []
-        elif after and after[0].target <= (point.target if point.timestamp is None else point.timestamp):
-            if point.timestamp is None:
-                return  # the known point proves more
-            self.disproved += 1
-            before, after = [], []
-        self._points = [*before, point, *after]
-
-    def up_to(self, offset: int) -> Point | None:
-        """Return the last record known at or before ``offset``."""
-        at = bisect.bisect_right(self._points, offset, key=_offset)
-        return next((point for point in reversed(self._points[:at]) if point.timestamp is not None), None)
-
-    def after(self, offset: int, *, end: int | None = None) -> Point | None:
-        """Return the first point past ``offset``; with ``end`` not one that leaves open what lies before ``end``."""
-        at = bisect.bisect_right(self._points, offset, key=_offset)
-        for point in self._points[at:]:
-            if end is None or point.timestamp is not None or point.offset >= end:
-                return point
-        return None
-
-    def trim(self, committed: Collection[int]) -> None:
-        """Keep what the next search may need: the points around each committed offset, and the newest others."""
-        if not committed:
-            self._points = []
-            return
-        first = bisect.bisect_left(self._points, min(committed), key=_offset)
-        del self._points[: max(0, first - 2)]
-        if len(self._points) <= POINTS_PER_PARTITION:
-            return
-        around: set[Point | None] = set()
-        for offset in committed:
-            around |= {self.up_to(offset), self.up_to(offset - 1), self.after(offset), self.after(offset - 1)}
-        room = max(0, POINTS_PER_PARTITION - len(around - {None}))
-        rest = [point for point in self._points if point not in around]
-        around.update(rest[len(rest) - room :])
-        self._points = [point for point in self._points if point in around]
+UNFINISHED = outcome_code(NoTimeLag.UNFINISHED)
+_FUTURE, _NO_TIMESTAMP = outcome_code(NoTimeLag.FUTURE), outcome_code(NoTimeLag.NO_TIMESTAMP)
 
 
 def still_enough(low: Offsets, high: Offsets, now: int, tolerance: int, slack: int) -> Flags:
@@ -144,96 +43,164 @@ def still_enough(low: Offsets, high: Offsets, now: int, tolerance: int, slack: i
     return enough
 
 
-@dataclass(slots=True)
-class Search:
-    """Closes in on T of one committed offset, which lies before ``latest`` and not before the log start.
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """When a time lag is exact enough, in milliseconds.
 
-    ``tolerance`` is in milliseconds, as are ``now`` and ``slack``: a timestamp that is further ahead than that is
-    from the future. Each answer is a record, so a bracket closes faster than by halving: 3 or 4 look-ups are usual
-    for an offset of which nothing is known.
+    A timestamp that is more than ``slack`` after ``now`` is from the future.
     """
 
-    committed: int
-    latest: int
     now: int
     tolerance: int
     slack: int
-    compacted: bool = False
-    found: TimestampRange | NoTimeLag | Reason | None = None
-    """None: the search continues."""
-    _width: float = math.inf
+
+    def allowed(self, high: Offsets) -> Offsets:
+        """Return how wide a bracket that ends at ``high`` may be."""
+        relative = np.floor(RELATIVE_TOLERANCE * (self.now - high)).astype(np.int64)
+        allowed: Offsets = np.maximum(self.tolerance, relative)
+        return allowed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Searches:
+    """Searches for T of n committed offsets, each before ``latest`` and not before the log start; columns [n].
+
+    Each answer is a record, so a bracket closes faster than by halving: 3 or 4 look-ups are usual for an offset of
+    which nothing is known. The columns of results are written to.
+    """
+
+    limits: Limits
+    row: Rows
+    """The partition."""
+    committed: Offsets
+    latest: Offsets
+    compacted: Flags
+    outcome: Codes
+    """UNFINISHED, ANSWERED where T was found, or another code of ``positions.OUTCOMES``."""
+    low: Offsets
+    """T lies within [``low``, ``high``], Unix milliseconds, where it was found."""
+    high: Offsets
+    width: Floats
     """The width of the bracket at the last step, in time."""
-    _stalled: int = 0
+    stalled: Offsets
     """Steps in a row that did not halve it: then another kind of step is needed."""
 
-    def next(self, points: Points) -> int | None:
-        """Return the time to look up next, or None where it is ``found``."""
-        if self.found is not None:
-            return None
-        # A compacted topic may have no record at c: what matters is then the first one from there on.
-        low = points.up_to(self.committed - self.compacted)
-        high = points.after(self.committed - self.compacted, end=self.latest if self.compacted else None)
-        if low is None or low.timestamp is None:
-            if high is None or high.target > 0:
-                return 0
-            self.found = (
-                NoTimeLag.NO_TIMESTAMP if high.timestamp is None else self._judge(high.timestamp, high.timestamp)
-            )
-            return None
-        bracket = self._bracket(low.timestamp, low.offset, high)
-        if self._enough(bracket):
-            self.found = self._judge(*bracket)
-            return None
-        return self._choose(low.offset, low.timestamp, high)
+    @classmethod
+    def of(cls, limits: Limits, row: Rows, committed: Offsets, latest: Offsets, compacted: Flags) -> Searches:
+        """Return searches that begin."""
+        count = len(row)
+        return cls(
+            limits,
+            row,
+            committed,
+            latest,
+            compacted,
+            np.full(count, UNFINISHED, dtype=np.int8),
+            np.zeros(count, dtype=np.int64),
+            np.zeros(count, dtype=np.int64),
+            np.full(count, np.inf),
+            np.zeros(count, dtype=np.int64),
+        )
 
-    def _bracket(self, low: int, at: int, high: Point | None) -> TimestampRange:
-        """Return the bounds of T where ``low`` is the newest timestamp of the records up to ``at``."""
-        if at == self.committed:
-            return TimestampRange(low, low)
-        if high is None:
-            # Later than now is no smaller lag.
-            return TimestampRange(low, max(low, self.now))
-        if not self.compacted or high.timestamp is None:
-            return TimestampRange(low, high.target - 1)
-        if high.offset == self.committed or high.target == low + 1:
-            return TimestampRange(high.timestamp, high.timestamp)
-        return TimestampRange(low, high.timestamp)
-
-    def _enough(self, bracket: TimestampRange) -> bool:
-        return bracket.high - bracket.low <= self._allowed(bracket.high) or bracket.low > self.now + self.slack
-
-    def _allowed(self, high: int) -> int:
-        return max(self.tolerance, math.floor(RELATIVE_TOLERANCE * (self.now - high)))
+    def __len__(self) -> int:
+        return len(self.row)
 
     @property
-    def lasting(self) -> bool:
+    def lasting(self) -> Flags:
         """Whether what was found stays valid as long as the offset and the log before it; see ``still_enough``."""
         # Without a point behind the offset its bracket ends at the time of the search.
-        return isinstance(self.found, TimestampRange) and self.found.high < self.now
+        lasting: Flags = (self.outcome == ANSWERED) & (self.high < self.limits.now)
+        return lasting
 
-    def _judge(self, low: int, high: int) -> TimestampRange | NoTimeLag:
-        return NoTimeLag.FUTURE if low > self.now + self.slack else TimestampRange(low, high)
+    def give_up(self, of_rows: Flags, outcome: Codes | int) -> None:
+        """End unfinished searches."""
+        unfinished = of_rows & (self.outcome == UNFINISHED)
+        self.outcome[unfinished] = np.broadcast_to(outcome, of_rows.shape)[unfinished]
 
-    def _choose(self, at: int, low: int, high: Point | None) -> int:
-        """Return a time past ``low``, the newest timestamp up to the offset ``at``, and before that of ``high``."""
-        top, end = (self.now + 1, self.latest) if high is None else (high.target, high.offset)
+    def step(self, points: Points) -> tuple[Rows, Offsets]:
+        """Return which searches need a look-up, and the time of each; the others are finished."""
+        searches = np.flatnonzero(self.outcome == UNFINISHED)
+        row = self.row[searches]
+        # A compacted topic may have no record at c: what matters is then the first one from there on.
+        place = points.place(row, self.committed[searches] - self.compacted[searches])
+        before, after = points.record_before(row, place), place
+        if (gaps := np.flatnonzero(self.compacted[searches])).size:
+            # A bound before the end leaves open what lies behind it.
+            end = points.place(row[gaps], self.latest[searches[gaps]] - 1)
+            after = place.copy()
+            after[gaps] = np.minimum(points.record_from(place[gaps]), np.maximum(end, place[gaps]))
+        after = points.here(row, after)
+        targets = np.zeros(len(searches), dtype=np.int64)
+        first = before == NOWHERE
+        open_ = self._from_start(searches[first], after[first], points)
+        pending = np.zeros(len(searches), dtype=np.bool_)
+        pending[first] = open_
+        rest = np.flatnonzero(~first)
+        bracketed = self._bracketed(searches[rest], before[rest], after[rest], points)
+        rest = rest[~bracketed]
+        pending[rest] = True
+        targets[rest] = self._chosen(searches[rest], before[rest], after[rest], points)
+        return searches[pending], targets[pending]
+
+    def _from_start(self, searches: Rows, after: Rows, points: Points) -> Flags:
+        """Judge searches without a known record before; return those for which the first record must be looked up."""
+        pending: Flags = after == NOWHERE
+        pending[~pending] = points.target[after[~pending]] > 0
+        found, at = searches[~pending], after[~pending]
+        self._judge(found, points.timestamp[at], points.timestamp[at])
+        self.outcome[found[~points.known[at]]] = _NO_TIMESTAMP
+        return pending
+
+    def _bracketed(self, searches: Rows, before: Rows, after: Rows, points: Points) -> Flags:
+        """Judge searches whose bracket is narrow enough; return which are."""
+        now, low, committed = self.limits.now, points.timestamp[before], self.committed[searches]
+        bounded = after != NOWHERE
+        offset, target = _of(points.offset, after), _of(points.target, after)
+        timestamp, known = _of(points.timestamp, after), bounded & _of(points.known, after)
+        exact = points.offset[before] == committed
+        by_record = self.compacted[searches] & known
+        hit = by_record & ((offset == committed) | (target == low + 1))
+        rules = [exact, ~bounded, ~by_record]
+        # Later than now is no smaller lag.
+        high = np.select(rules, [low, np.maximum(low, now), target - 1], timestamp)
+        low = np.where(~exact & hit, timestamp, low)
+        enough: Flags = (high - low <= self.limits.allowed(high)) | (low > now + self.limits.slack)
+        self._judge(searches[enough], low[enough], high[enough])
+        return enough
+
+    def _judge(self, searches: Rows, low: Offsets, high: Offsets) -> None:
+        self.low[searches], self.high[searches] = low, high
+        future = low > self.limits.now + self.limits.slack
+        self.outcome[searches] = np.where(future, _FUTURE, ANSWERED)
+
+    def _chosen(self, searches: Rows, before: Rows, after: Rows, points: Points) -> Offsets:
+        """Return a time past the newest timestamp up to the offset, and before that of ``after``."""
+        now, tolerance, allowed = self.limits.now, self.limits.tolerance, self.limits.allowed
+        committed, at, low = self.committed[searches], points.offset[before], points.timestamp[before]
+        bounded = after != NOWHERE
+        top = np.where(bounded, _of(points.target, after), now + 1)
+        end = np.where(bounded, _of(points.offset, after), self.latest[searches])
         width = top - low
-        self._stalled = 0 if 2 * width <= self._width else self._stalled + 1
-        self._width = width
-        if at == self.committed - 1:
-            return low + 1
-        if self.compacted and width <= self._allowed(top):
-            # What is left to find is the first record past the newest one before c, which may be near or far.
-            target = (low + 1, low + math.isqrt(width), low + width // 2)[self._stalled % 3]
-            return min(max(target, low + 1), top - 1)
-        if self._stalled % 2:
-            # As many times older than the smallest lag as younger than the largest.
-            nearest = max(self.now - top, self.tolerance, 1)
-            target = self.now - round(math.sqrt(nearest * max(self.now - low, nearest)))
-            target = target if low < target < top else low + width // 2
-        else:
-            target = low + round(width * (self.committed - at) / (end - at))
+        stalled = np.where(2.0 * width <= self.width[searches], 0, self.stalled[searches] + 1)
+        self.width[searches], self.stalled[searches] = width, stalled
+        # As many times older than the smallest lag as younger than the largest.
+        nearest = np.maximum(now - top, max(tolerance, 1)).astype(np.float64)
+        older = now - np.round(np.sqrt(nearest * np.maximum(now - low, nearest))).astype(np.int64)
+        older = np.where((low < older) & (older < top), older, low + width // 2)
+        even = low + np.round(width * ((committed - at) / np.maximum(end - at, 1))).astype(np.int64)
+        target = np.where(stalled % 2 == 1, older, even)
         # Nearer to an end than is allowed, half of the answers would prove no more than at this distance.
-        least, most = low + 1 + math.floor(self._allowed(low) / (1 + RELATIVE_TOLERANCE)), top - self._allowed(top)
-        target = low + (width + 1) // 2 if least > most else min(max(target, least), most)
-        return min(max(target, low + 1), top - 1)
+        least = low + 1 + np.floor(allowed(low) / (1 + RELATIVE_TOLERANCE)).astype(np.int64)
+        most = top - allowed(top)
+        target = np.where(least > most, low + (width + 1) // 2, np.minimum(np.maximum(target, least), most))
+        # What is left to find is the first record past the newest one before c, which may be near or far.
+        root = np.sqrt(np.maximum(width, 0)).astype(np.int64)
+        near = np.select([stalled % 3 == 0, stalled % 3 == 1], [low + 1, low + root], low + width // 2)
+        target = np.where(self.compacted[searches] & (width <= allowed(top)), near, target)
+        target = np.minimum(np.maximum(target, low + 1), top - 1)
+        return np.where(at == committed - 1, low + 1, target).astype(np.int64)
+
+
+def _of(column: NDArray[C], places: Rows) -> NDArray[C]:
+    """Return the values at places; where one is NOWHERE any value stands for it."""
+    return column[places] if len(column) else np.zeros(len(places), dtype=column.dtype)

@@ -5,13 +5,20 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from exporter.domain import NoTimeLag
-from exporter.domain.time_lag import POINTS_PER_PARTITION, Point, Points, Search, TimestampRange
+from exporter.domain.answers import ANSWERED
+from exporter.domain.arrays import Rows
+from exporter.domain.positions import outcome_code
+from exporter.domain.time_lag import Limits, Searches
+from exporter.domain.time_points import NOWHERE, POINTS_PER_PARTITION, Points
 from tests.timelog import Log
 
 NOW = 1_767_225_600_000
@@ -20,32 +27,115 @@ DAY = 24 * HOUR
 SLACK = 60_000
 
 
+class TimestampRange(NamedTuple):
+    """T of one committed offset lies within these, Unix milliseconds."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the search for T of one committed offset ended."""
+
+    found: TimestampRange | NoTimeLag
+    tolerance: int
+    compacted: bool
+    lookups: int
+    """Those of its partition."""
+
+
+@dataclass
+class Known:
+    """What is known of one partition."""
+
+    points: Points = field(default_factory=Points.none)
+
+    def add(self, *points: tuple[int, int, int | None], row: int = 0) -> list[int]:
+        """Add points (offset, target, timestamp) of one step; return the partitions with a contradiction."""
+        return self.add_all([(row, *point) for point in points])
+
+    def add_all(self, points: Sequence[tuple[int, int, int, int | None]]) -> list[int]:
+        """Add points of any partitions, each with its row first."""
+        rows, offsets, targets, timestamps = zip(*points, strict=True)
+        self.points, disproved = self.points.added(
+            Points(
+                np.array(rows, dtype=np.intp),
+                np.array(offsets, dtype=np.int64),
+                np.array(targets, dtype=np.int64),
+                np.array([each or 0 for each in timestamps], dtype=np.int64),
+                np.array([each is not None for each in timestamps], dtype=np.bool_),
+            )
+        )
+        return list(disproved.tolist())
+
+    def up_to(self, offset: int) -> tuple[int, int, int] | None:
+        """The last record known at or before an offset, with what it proves."""
+        row, points = np.array([0]), self.points
+        place = points.record_before(row, points.place(row, np.array([offset])))[0]
+        if place == NOWHERE:
+            return None
+        return int(points.offset[place]), int(points.target[place]), int(points.timestamp[place])
+
+
 def search_offsets(
     log: Log,
-    points: Points,
+    known: Known,
     committed: Iterable[int],
     *,
     tolerance: int = 1000,
     now: int = NOW,
     compacted: bool = False,
 ) -> dict[int, Search]:
-    """Search for T of each committed offset as a sweep does, every search one step at a time."""
-    points.renew("id", log.earliest, log.latest)
-    searches = {
-        offset: Search(max(offset, log.earliest), log.latest, now, tolerance, SLACK, compacted)
-        for offset in set(committed)
-        if max(offset, log.earliest) < log.latest
-    }
+    """Search for T of each committed offset of a partition as a sweep does."""
+    known.points = known.points[known.points.offset >= log.earliest]
+    offsets = sorted(set(committed))
+    rows = np.zeros(len(offsets), dtype=np.intp)
+    return searched(log, known, rows, offsets, Limits(now, tolerance, SLACK), compacted=compacted)
+
+
+def search_apart(
+    log: Log, committed: Sequence[int], *, tolerance: int = 1000, compacted: bool = False
+) -> dict[int, Search]:
+    """Search for T of each committed offset in a partition of its own, of which nothing is known."""
+    rows = np.arange(len(committed), dtype=np.intp)
+    return searched(log, Known(), rows, committed, Limits(NOW, tolerance, SLACK), compacted=compacted)
+
+
+def searched(
+    log: Log, known: Known, rows: Rows, committed: Sequence[int], limits: Limits, *, compacted: bool
+) -> dict[int, Search]:
+    """Make every search one step at a time, until all are finished."""
+    offsets = np.array(committed, dtype=np.int64)
+    start = np.maximum(offsets, log.earliest)
+    behind = start < log.latest
+    count = int(behind.sum())
+    searches = Searches.of(limits, rows[behind], start[behind], np.full(count, log.latest), np.full(count, compacted))
+    lookups = np.zeros(len(rows), dtype=np.int64)
     for _ in range(500):
-        targets = {target for search in searches.values() if (target := search.next(points)) is not None}
-        if not targets:
-            points.trim(list(committed))
-            return searches
-        for target in targets:
-            assert target >= 0
-            answer = log.first_from(target)
-            points.add(Point(log.latest, target, None) if answer is None else Point(answer[0], target, answer[1]))
+        pending, targets = searches.step(known.points)
+        if not len(pending):
+            known.points = known.points.trimmed(rows, offsets)
+            return {
+                offset: ended(searches, at, int(lookups[searches.row[at]]))
+                for at, offset in enumerate(offsets[behind].tolist())
+            }
+        assert (targets >= 0).all()
+        wanted = sorted(set(zip(searches.row[pending].tolist(), targets.tolist(), strict=True)))
+        answers = [(row, target, log.first_from(target)) for row, target in wanted]
+        np.add.at(lookups, [row for row, _ in wanted], 1)
+        known.add_all(
+            [(row, *((log.latest, t, None) if found is None else (found[0], t, found[1]))) for row, t, found in answers]
+        )
     raise AssertionError(f"no end after 500 rounds: {searches}")
+
+
+def ended(searches: Searches, at: int, lookups: int) -> Search:
+    """One of the searches, as an object."""
+    code, bracket = searches.outcome[at], TimestampRange(int(searches.low[at]), int(searches.high[at]))
+    reasons = {outcome_code(reason): reason for reason in NoTimeLag}
+    found = bracket if code == ANSWERED else reasons[int(code)]
+    return Search(found, searches.limits.tolerance, bool(searches.compacted[at]), lookups)
 
 
 def lag_of(found: TimestampRange, now: int = NOW) -> tuple[float, float]:
@@ -97,16 +187,14 @@ def logs(draw: st.DrawFn, *, compacted: bool = False) -> Log:
 @given(logs(), st.sampled_from([0, 1, 1000, 30_000]))
 def test_what_is_found_contains_the_truth(log: Log, tolerance: int) -> None:
     """For every committed offset of any log the bracket contains T as defined, and is as narrow as asked."""
-    for committed in range(log.latest):
-        search = search_offsets(log, Points(), [committed], tolerance=tolerance)[committed]
+    for committed, search in search_apart(log, range(log.latest), tolerance=tolerance).items():
         holds(log, search, committed)
 
 
 @given(logs(compacted=True), st.booleans())
 def test_gaps(log: Log, compacted: bool) -> None:
     """The same where offsets are missing, which a committed offset may be too."""
-    for committed in range(log.latest):
-        search = search_offsets(log, Points(), [committed], compacted=compacted)[committed]
+    for committed, search in search_apart(log, range(log.latest), compacted=compacted).items():
         holds(log, search, committed)
 
 
@@ -114,7 +202,7 @@ def test_gaps(log: Log, compacted: bool) -> None:
 @settings(max_examples=60)
 def test_many_groups_and_many_looks(log: Log, data: st.DataObject) -> None:
     """Points shared by groups prove nothing false from look to look, while a log grows and its start is cut off."""
-    points, grown = Points(), Log([], 0)
+    known, grown = Known(), Log([], 0)
     committed = dict.fromkeys("abc", 0)
     newest = dict.fromkeys("abc", -1)
     for each in log.records:
@@ -125,7 +213,7 @@ def test_many_groups_and_many_looks(log: Log, data: st.DataObject) -> None:
         if data.draw(st.integers(0, 9)) == 0:
             grown.delete_before(data.draw(st.integers(grown.earliest, grown.latest)))
             newest = dict.fromkeys("abc", -1)
-        found = search_offsets(grown, points, committed.values())
+        found = search_offsets(grown, known, committed.values())
         for group, offset in committed.items():
             if offset in found and grown.records:
                 holds(grown, found[offset], max(offset, grown.earliest))
@@ -133,14 +221,13 @@ def test_many_groups_and_many_looks(log: Log, data: st.DataObject) -> None:
                 if isinstance(bracket, TimestampRange):
                     assert bracket.high >= newest[group] or bracket.high >= NOW
                     newest[group] = max(newest[group], bracket.low)
-        assert len(points) <= POINTS_PER_PARTITION
+        assert len(known.points) <= POINTS_PER_PARTITION
 
 
 @given(logs())
 def test_t_never_moves_back(log: Log) -> None:
     """T rises with the committed offset, whatever the order of the timestamps: both ends of its bracket do."""
-    points = Points()
-    found = search_offsets(log, points, range(log.latest))
+    found = search_offsets(log, Known(), range(log.latest))
     brackets = [search.found for _, search in sorted(found.items()) if isinstance(search.found, TimestampRange)]
     assert all(one.low <= two.low for one, two in itertools.pairwise(brackets))
 
@@ -150,10 +237,7 @@ def test_t_never_moves_back(log: Log) -> None:
 @settings(max_examples=300)
 def test_the_number_of_lookups_is_bounded(log: Log) -> None:
     """No log, however made, costs more than 40 look-ups for an offset of which nothing is known."""
-    for committed in range(log.latest):
-        log.lookups = 0
-        search_offsets(log, Points(), [committed])
-        assert log.lookups <= 40
+    assert all(search.lookups <= 40 for search in search_apart(log, range(log.latest)).values())
 
 
 def rising(records: int, seconds: float, end: int = NOW, seed: int = 1) -> Log:
@@ -166,12 +250,7 @@ def rising(records: int, seconds: float, end: int = NOW, seed: int = 1) -> Log:
 
 def cold(log: Log, offsets: Sequence[int]) -> list[int]:
     """Look-ups for each committed offset, of which nothing is known."""
-    counts = []
-    for committed in offsets:
-        log.lookups = 0
-        search_offsets(log, Points(), [committed])
-        counts.append(log.lookups)
-    return sorted(counts)
+    return sorted(search.lookups for search in search_apart(log, offsets).values())
 
 
 def test_a_first_look_costs_a_few_lookups() -> None:
@@ -183,12 +262,12 @@ def test_a_first_look_costs_a_few_lookups() -> None:
 
 def test_a_group_that_keeps_up_costs_one_lookup_a_look() -> None:
     """A group 20 records behind a topic of ten records a second costs about one look-up a minute, not more."""
-    log, points = rising(60_000, 0.1), Points()
+    log, known = rising(60_000, 0.1), Known()
     counts = []
     for end in range(30_000, log.latest, 600):
         grown = Log(log.records[:end], end)
         now = grown.records[-1][1]
-        found = search_offsets(grown, points, [end - 20], now=now, tolerance=5000)
+        found = search_offsets(grown, known, [end - 20], now=now, tolerance=5000)
         holds(grown, found[end - 20], end - 20, now=now)
         counts.append(grown.lookups)
     assert sum(counts[1:]) <= 1.2 * len(counts)
@@ -196,11 +275,11 @@ def test_a_group_that_keeps_up_costs_one_lookup_a_look() -> None:
 
 def test_a_group_that_stopped_costs_nothing() -> None:
     """Where the committed offset has not moved its bracket is still true: nothing is asked, as the lag grows."""
-    log, points = rising(10_000, 1.0), Points()
-    search_offsets(log, points, [5000])
+    log, known = rising(10_000, 1.0), Known()
+    search_offsets(log, known, [5000])
     lookups = log.lookups
     for minutes in range(1, 60):
-        found = search_offsets(log, points, [5000], now=NOW + minutes * 60_000)
+        found = search_offsets(log, known, [5000], now=NOW + minutes * 60_000)
         holds(log, found[5000], 5000, now=NOW + minutes * 60_000)
     assert log.lookups == lookups
 
@@ -208,14 +287,14 @@ def test_a_group_that_stopped_costs_nothing() -> None:
 def test_the_unread_record_of_a_slow_topic_is_hit() -> None:
     """At one record an hour the timestamp of the record is found to the millisecond, not a rate guessed."""
     log = Log([(offset, NOW - 45 * 60_000 - (99 - offset) * HOUR) for offset in range(100)], 100)
-    assert search_offsets(log, Points(), [99])[99].found == TimestampRange(NOW - 45 * 60_000, NOW - 45 * 60_000)
+    assert search_offsets(log, Known(), [99])[99].found == TimestampRange(NOW - 45 * 60_000, NOW - 45 * 60_000)
 
 
 def test_ties_are_exact() -> None:
     """Where records share a timestamp T is that timestamp, for each of them."""
     log = Log([(offset, NOW - DAY + offset // 50 * HOUR) for offset in range(200)], 200)
-    for committed in range(200):
-        found = search_offsets(log, Points(), [committed], tolerance=0)[committed].found
+    for committed, search in search_apart(log, range(200), tolerance=0).items():
+        found = search.found
         assert isinstance(found, TimestampRange)
         assert found.low <= log.records[committed][1] <= found.high
         assert found.high - found.low <= 0.05 * (NOW - found.high)
@@ -224,13 +303,13 @@ def test_ties_are_exact() -> None:
 def test_a_late_record_counts_with_those_before_it() -> None:
     """A record dated years back does not make the lag years long: T stays with what was written before it."""
     log = Log([(0, NOW - 3000), (1, NOW - 2000), (2, NOW - 1000 * DAY), (3, NOW - 500)], 4)
-    assert search_offsets(log, Points(), [2], tolerance=0)[2].found == TimestampRange(NOW - 2000, NOW - 2000)
+    assert search_offsets(log, Known(), [2], tolerance=0)[2].found == TimestampRange(NOW - 2000, NOW - 2000)
 
 
 def test_a_future_timestamp_is_the_reason_that_hides_what_follows() -> None:
     """Behind a record from the future there is no time lag but a reason; before it there is one."""
     log = Log([(0, NOW - HOUR), (1, NOW + 365 * DAY), (2, NOW - 2000), (3, NOW - 1000)], 4)
-    found = search_offsets(log, Points(), [0, 1, 2, 3], tolerance=0)
+    found = search_offsets(log, Known(), [0, 1, 2, 3], tolerance=0)
     assert found[0].found == TimestampRange(NOW - HOUR, NOW - HOUR)
     assert [found[offset].found for offset in (1, 2, 3)] == [NoTimeLag.FUTURE] * 3
 
@@ -238,59 +317,64 @@ def test_a_future_timestamp_is_the_reason_that_hides_what_follows() -> None:
 def test_a_clock_slightly_ahead_is_no_future() -> None:
     """A timestamp within the slack counts as now: the lag is 0."""
     log = Log([(0, NOW - HOUR), (1, NOW + SLACK // 2), (2, NOW + SLACK // 2)], 3)
-    found = search_offsets(log, Points(), [2], tolerance=0)[2].found
+    found = search_offsets(log, Known(), [2], tolerance=0)[2].found
     assert isinstance(found, TimestampRange) and lag_of(found) == (0, 0)
 
 
 def test_records_without_timestamps_have_none() -> None:
     """Where no record carries a timestamp the reason says so."""
-    assert search_offsets(Log([], 10), Points(), [5])[5].found is NoTimeLag.NO_TIMESTAMP
+    assert search_offsets(Log([], 10), Known(), [5])[5].found is NoTimeLag.NO_TIMESTAMP
 
 
 def test_below_the_log_start_the_first_record_counts() -> None:
     """A group whose next records were deleted is as late as the first one that is left."""
     log = rising(1000, 60.0)
     log.delete_before(400)
-    assert search_offsets(log, Points(), [10])[10].found == TimestampRange(log.records[0][1], log.records[0][1])
+    assert search_offsets(log, Known(), [10])[10].found == TimestampRange(log.records[0][1], log.records[0][1])
 
 
 def test_compaction_leaves_the_next_newer_record() -> None:
     """Where the records from the committed offset on were compacted away, the next one counts, not the last read."""
     log = Log([(0, NOW - 40 * DAY), (50, NOW - 30 * DAY), (80, NOW - 60_000)], 81)
-    assert search_offsets(log, Points(), [51], compacted=True)[51].found == TimestampRange(NOW - 60_000, NOW - 60_000)
-
-
-def test_points_are_forgotten_when_offsets_start_over() -> None:
-    """A topic made again, or cut back, is searched from nothing: old points are of other records."""
-    points = Points()
-    search_offsets(rising(1000, 60.0), points, [500])
-    assert len(points) > 0
-    points.renew("id", 0, 999)
-    assert len(points) == 0
-    search_offsets(rising(1000, 60.0), points, [500])
-    points.renew("another", 0, 2000)
-    assert len(points) == 0
+    assert search_offsets(log, Known(), [51], compacted=True)[51].found == TimestampRange(NOW - 60_000, NOW - 60_000)
 
 
 def test_an_answer_that_contradicts_what_was_proved_wins() -> None:
     """Where records were removed between two answers the new one stands and the old ones are forgotten."""
-    points = Points()
-    points.renew("id", 0, 1000)
-    points.add(Point(100, 5000, 6000))
-    points.add(Point(200, 9000, 9500))
-    points.add(Point(300, 5500, 9900))
-    assert points.up_to(250) is None
-    assert points.up_to(300) == Point(300, 5500, 9900)
+    known = Known()
+    assert known.add((100, 5000, 6000)) == known.add((200, 9000, 9500)) == []
+    assert known.add((300, 5500, 9900)) == [0]
+    assert known.up_to(250) is None
+    assert known.up_to(300) == (300, 5500, 9900)
+
+
+def test_answers_of_one_step_that_contradict_each_other() -> None:
+    """Where records were removed in the midst of a step the last answer stands."""
+    known = Known()
+    known.add((100, 5000, 6000))
+    assert known.add((200, 9000, 9500), (300, 5500, 9900)) == [0]
+    assert known.up_to(250) is None
+    assert known.up_to(300) == (300, 5500, 9900)
+
+
+def test_a_contradiction_costs_its_partition_alone() -> None:
+    """What is known of the others stays, and their answers of the same step are kept."""
+    known = Known()
+    known.add((100, 5000, 6000))
+    known.add((100, 5000, 6000), row=1)
+    known.add((300, 5500, 9900), row=1)
+    assert known.up_to(250) == (100, 5000, 6000)
+    assert known.points.offset.tolist() == [100, 300]
 
 
 def test_hundreds_of_groups_on_one_partition_keep_their_points() -> None:
     """Past 64 points each committed offset keeps the two around it, so a second look asks nothing."""
-    log, points = rising(20_000, 1.0), Points()
+    log, known = rising(20_000, 1.0), Known()
     committed = random.Random(3).sample(range(log.latest), 200)
-    search_offsets(log, points, committed)
-    assert POINTS_PER_PARTITION < len(points) <= 4 * len(committed)
+    search_offsets(log, known, committed)
+    assert POINTS_PER_PARTITION < len(known.points) <= 4 * len(committed)
     log.lookups = 0
-    search_offsets(log, points, committed)
+    search_offsets(log, known, committed)
     assert log.lookups == 0
 
 
@@ -303,10 +387,8 @@ def test_bursts(compacted: bool) -> None:
         begins = NOW - (40 - burst) * 6 * HOUR
         times += sorted(begins + source.randrange(2000) for _ in range(500))
     log = Log(list(enumerate(times)), len(times))
-    counts = []
-    for committed in source.sample(range(log.latest), 300):
-        log.lookups = 0
-        search = search_offsets(log, Points(), [committed], compacted=compacted)[committed]
+    searches = search_apart(log, source.sample(range(log.latest), 300), compacted=compacted)
+    for committed, search in searches.items():
         holds(log, search, committed)
-        counts.append(log.lookups)
-    assert sorted(counts)[150] <= 8 and max(counts) <= 40
+    counts = sorted(search.lookups for search in searches.values())
+    assert counts[150] <= 8 and counts[-1] <= 40

@@ -1,0 +1,164 @@
+"""What look-ups of offsets by time proved about the partitions of a cluster, as columns (see ``time_lag``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.domain.arrays import Flags, Offsets, Rows
+from exporter.domain.column_set import ColumnSet
+
+POINTS_PER_PARTITION = 8
+"""Points kept of one partition, unless its groups need more: up to four around each committed offset.
+
+More points save no look-ups that ``make bench-timelag`` could measure.
+"""
+
+NOWHERE = -1
+"""The place of a point that does not exist."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points(ColumnSet):
+    """n points, sorted by partition and offset, each offset once: what the searches of all groups proved.
+
+    A point says that every record before its offset is from before ``target``. Places are indices of points.
+    """
+
+    row: Rows
+    """The partition."""
+    offset: Offsets
+    target: Offsets
+    """Unix milliseconds, as ``timestamp``."""
+    timestamp: Offsets
+    """That of the record at the offset, and the newest up to it, where that is ``known``."""
+    known: Flags
+    """Elsewhere the record at the offset is unknown: no record before it is from ``target`` or later."""
+
+    @classmethod
+    def none(cls) -> Points:
+        """Return no points."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(np.zeros(0, dtype=np.intp), nothing, nothing, nothing, np.zeros(0, dtype=np.bool_))
+
+    def of_rows(self, rows: Rows) -> Flags:
+        """Return which points are of these partitions."""
+        if not len(rows):
+            return np.zeros(len(self), dtype=np.bool_)
+        wanted = np.zeros(max(int(rows.max()), int(self.row.max(initial=0))) + 1, dtype=np.bool_)
+        wanted[rows] = True
+        return wanted[self.row]
+
+    def moved(self, here: Rows) -> Points:
+        """Return the points by other rows: ``here`` is the new row of each old one, -1 where it is gone."""
+        row = here[self.row]
+        valid = row >= 0
+        return Points(row[valid], self.offset[valid], self.target[valid], self.timestamp[valid], self.known[valid])
+
+    def added(self, new: Points) -> tuple[Points, Rows]:
+        """Return the points with what answers proved, in any order, and the partitions with a contradiction.
+
+        An answer that contradicts earlier ones shows that records were removed (retention, compaction, an unclean
+        election): the new answers are kept, and the earlier ones are dropped.
+        """
+        touched = self.of_rows(new.row)
+        both = Points.joined([self[touched], new])
+        is_new = np.arange(len(both)) >= len(both) - len(new)
+        merged, disproved = _merged(both)
+        if len(disproved):
+            valid = is_new | ~both.of_rows(disproved)
+            merged, contradictory = _merged(both[valid])
+            if len(contradictory):
+                last = np.zeros(len(both), dtype=np.bool_)
+                last[len(both) - 1 - np.unique(both.row[::-1], return_index=True)[1]] = True
+                merged, _ = _merged(both[valid & (last | ~both.of_rows(contradictory))])
+        joined = Points.joined([self[~touched], merged])
+        return joined[np.argsort(joined.row, kind="stable")], disproved
+
+    def place(self, rows: Rows, offsets: Offsets) -> Rows:
+        """Return where the points past each offset of a partition begin."""
+        low, high = (np.searchsorted(self.row, rows, side).astype(np.intp) for side in ("left", "right"))
+        while (between := low < high).any():
+            middle = (low + high) // 2
+            before = between & (self.offset[np.minimum(middle, len(self) - 1)] <= offsets)
+            low, high = np.where(before, middle + 1, low), np.where(between & ~before, middle, high)
+        return low
+
+    def record_before(self, rows: Rows, places: Rows) -> Rows:
+        """Return the place of the last known record before each place, NOWHERE where the partition has none."""
+        known = np.concatenate([[NOWHERE], np.where(self.known, np.arange(len(self)), NOWHERE)])
+        found = np.maximum.accumulate(known)[places]
+        return np.where(found >= np.searchsorted(self.row, rows), found, NOWHERE).astype(np.intp)
+
+    def here(self, rows: Rows, places: Rows) -> Rows:
+        """Return the places that are points of the partition, NOWHERE for others."""
+        return np.where(places < np.searchsorted(self.row, rows, "right"), places, NOWHERE).astype(np.intp)
+
+    def record_from(self, places: Rows) -> Rows:
+        """Return the place of the first known record of any partition from each place on."""
+        known = np.concatenate([np.where(self.known, np.arange(len(self)), len(self)), [len(self)]])
+        first: Rows = np.minimum.accumulate(known[::-1])[::-1][places]
+        return first
+
+    def trimmed(self, rows: Rows, committed: Offsets) -> Points:
+        """Keep what the next search may need: the points around each committed offset, and the newest others.
+
+        ``rows`` [m] are the partitions of the committed offsets, any number of each; those of others stay.
+        """
+        if not len(rows):
+            return self
+        order = np.lexsort((committed, rows))
+        starts, at = np.unique(rows[order], return_index=True)
+        # Two before the smallest offset: one of them may be from after it.
+        least = committed[order][at]
+        first = self.place(starts, least - 1) - 2
+        begin = np.zeros(len(self), dtype=np.intp)
+        mine = self.of_rows(starts)
+        begin[mine] = first[np.searchsorted(starts, self.row[mine])]
+        points = self[~mine | (np.arange(len(self)) >= begin)]
+        many = np.bincount(points.row, minlength=int(rows.max()) + 1)[rows] > POINTS_PER_PARTITION
+        return points._thinned(rows[many], committed[many]) if many.any() else points  # noqa: SLF001 - of this class
+
+    def _thinned(self, rows: Rows, committed: Offsets) -> Points:
+        around = np.zeros(len(self) + 1, dtype=np.bool_)
+        for offsets in (committed, committed - 1):
+            places = self.place(rows, offsets)
+            around[self.record_before(rows, places)] = around[self.here(rows, places)] = True
+        around = around[:-1]
+        room = np.maximum(POINTS_PER_PARTITION - np.bincount(self.row[around], minlength=self.row[-1] + 1), 0)
+        rest = np.flatnonzero(~around)
+        newer = np.searchsorted(self.row[rest], self.row[rest], "right") - np.arange(len(rest)) - 1
+        around[rest[newer < room[self.row[rest]]]] = True
+        return self[around | ~self.of_rows(rows)]
+
+
+def _merged(points: Points) -> tuple[Points, Rows]:
+    """Return points in any order as one table, each offset once, and the partitions in which they contradict."""
+    points = points[np.lexsort((points.offset, points.row))]
+    if not len(points):
+        return points, points.row
+    first = np.flatnonzero(np.concatenate([[True], (np.diff(points.row) != 0) | (np.diff(points.offset) != 0)]))
+    most = np.maximum.reduceat(np.where(points.known, points.timestamp, _LEAST), first)
+    least = np.minimum.reduceat(np.where(points.known, points.timestamp, _MOST), first)
+    known = np.logical_or.reduceat(points.known, first)
+    wrong = [points.row[first[known & (most != least)]]]
+    target = np.minimum.reduceat(points.target, first)
+    points = Points(points.row[first], points.offset[first], target, np.where(known, most, 0), known)
+    # Of two bounds the later one proves more, where its time is not later.
+    while (less := _less(points)).any():
+        points = points[~less]
+    every = np.arange(len(points))
+    newest = points.record_before(points.row, every)
+    wrong.append(points.row[(newest != NOWHERE) & (points.timestamp[newest] >= points.target)])
+    return points, np.unique(np.concatenate(wrong))
+
+
+def _less(points: Points) -> Flags:
+    less = ~points.known
+    less[-1:] = False
+    less[:-1] &= (points.row[1:] == points.row[:-1]) & (points.target[1:] <= points.target[:-1])
+    return less
+
+
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
