@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import Reason, TopicPartition
+from exporter.domain import Reason
 from exporter.domain.answers import ANSWERED, Answers, reason_code
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.backfill_plan import UNKNOWN, Stretches
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.layout import Layout
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 
 
@@ -29,19 +30,16 @@ class TimeLookups:
         self, source: ByTime, layout: Layout, leader: NDArray[np.int32], tick: Callable[[], None] = lambda: None
     ) -> None:
         self._source, self._tick = source, tick
-        self._keys: list[TopicPartition] = list(layout)
-        leaders = zip(self._keys, leader.tolist(), strict=True)
-        self._leaders = {key: broker for key, broker in leaders if broker != NO_LEADER}
+        self._membership = Membership.led(layout, leader)
 
     def ask(self, rows: Rows, seconds: Floats) -> Answers:
-        """Return the first record at or after each time; no time twice for a row."""
+        """Return the first record at or after each time, of rows that have leaders."""
         found = Answers.none(len(rows))
+        milliseconds = np.round(seconds * 1000).astype(np.int64)
         for at in range(0, len(rows), LOOKUPS_AT_ONCE):
             some = slice(at, at + LOOKUPS_AT_ONCE)
-            keys = (self._keys[row] for row in rows[some].tolist())
-            wanted = list(zip(keys, seconds[some].tolist(), strict=True))
-            answers = self._source.by_time(wanted, self._leaders)
-            found.put(np.arange(at, at + len(wanted)), Answers.of([answers[one] for one in wanted]))
+            answers = self._source.by_time(self._membership, rows[some], milliseconds[some])
+            found.put(np.arange(at, at + len(answers)), answers)
             self._tick()
         return found
 

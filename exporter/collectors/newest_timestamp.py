@@ -6,9 +6,13 @@ tier too (seen on 4.3.1). No record is read; the DESCRIBE right is enough.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from exporter.domain import Answer, Reason, TopicPartition
+import numpy as np
+
+from exporter.domain import Answer, Reason
+from exporter.domain.arrays import Rows
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import ByTime
 from exporter.domain.readings import END_OF_TIME
 
@@ -98,11 +102,15 @@ class Search:
         return (self._there + self._not_there + 1) // 2
 
 
-def ask_next(searches: Mapping[TopicPartition, Search], source: ByTime, leaders: Mapping[TopicPartition, int]) -> int:
-    """Send the next look-up of each search once; return how many were sent, 0 when all are finished."""
-    going = {key: search.target for key, search in searches.items() if search.target is not None}
+def ask_next(searches: Sequence[Search], source: ByTime, membership: Membership, rows: Rows) -> int:
+    """Send the next look-up of each search once; return how many were sent, 0 when all are finished.
+
+    ``rows`` are the partitions of the searches, which have leaders.
+    """
+    going = [at for at, search in enumerate(searches) if search.target is not None]
     if going:
-        found = source.by_time([(key, ms / 1000) for key, ms in going.items()], leaders)
-        for (key, _), answer in found.items():
-            searches[key].take(answer)
+        targets = np.array([searches[at].target for at in going], dtype=np.int64)
+        found = source.by_time(membership, rows[going], targets)
+        for place, at in enumerate(going):
+            searches[at].take(found.answer(place) or Answer(reason=Reason.MISSING_ANSWER))
     return len(going)

@@ -10,9 +10,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
+import numpy as np
+
 from exporter.collectors.newest_timestamp import Search, ask_next
 from exporter.domain import Answer, Metadata, Reason, State, TopicInfo, TopicPartition
 from exporter.domain.activity import state_of
+from exporter.domain.layout import Layout
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import ByTime, Extent, OffsetSource
 from exporter.domain.readings import END_OF_TIME
 
@@ -124,6 +128,11 @@ class _Lookups:
         self._tier = tier
         self._metadata = metadata
         self._leaders = leaders
+        partitions: dict[str, list[int]] = {}
+        for key in leaders:
+            partitions.setdefault(key.topic, []).append(key.partition)
+        layout = Layout.of(partitions)
+        self._membership = Membership.led(layout, np.array([leaders[key] for key in layout], dtype=np.int32))
         self._future_after = future_after
         self._earliest: dict[TopicPartition, Answer] = {}
         self._latest: dict[TopicPartition, Answer] = {}
@@ -136,8 +145,7 @@ class _Lookups:
             return {key: OffsetRow(*key, time, reason=Gap.NOT_ASKED) for key in self._leaders}
         if isinstance(time, Spec):
             return {key: self._place(key, time, answer) for key, answer in self._places(time).items()}
-        found = self._source.by_time([(key, time) for key in self._leaders], self._leaders)
-        answers = {key: answer for (key, _), answer in found.items()}
+        answers = self._by_time(dict.fromkeys(self._leaders, time))
         self._span(key for key, answer in answers.items() if answer.offset is None and answer.reason is None)
         return {key: self._since(key, time, answer) for key, answer in answers.items()}
 
@@ -222,7 +230,8 @@ class _Lookups:
             for key, extent in extents.items()
             if self._tiered(key.topic)
         }
-        while ask_next(searches, self._source, self._leaders):
+        rows = self._membership.layout.rows(searches)
+        while ask_next(list(searches.values()), self._source, self._membership, rows):
             pass
         return {
             key: Answer(search.offset, search.newest, reason=search.reason)
@@ -234,8 +243,13 @@ class _Lookups:
         """Look up the record of each largest timestamp: brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310)."""
         wanted = [(key, a.timestamp) for key, a in newest.items() if a.timestamp is not None and a.offset is not None]
         # Later timestamps became this one, so that a look-up of it may find another record.
-        wanted = [(key, time) for key, time in wanted if time < END_OF_TIME]
-        return {key: answer for (key, _), answer in self._source.by_time(wanted, self._leaders).items()}
+        return self._by_time({key: time for key, time in wanted if time < END_OF_TIME})
+
+    def _by_time(self, wanted: Mapping[TopicPartition, float]) -> dict[TopicPartition, Answer]:
+        """Return the first record at or after the time of each partition (Unix seconds)."""
+        milliseconds = np.array([round(time * 1000) for time in wanted.values()], dtype=np.int64)
+        found = self._source.by_time(self._membership, self._membership.layout.rows(wanted), milliseconds)
+        return {key: answer for place, key in enumerate(wanted) if (answer := found.answer(place)) is not None}
 
     def _record(self, row: OffsetRow, answer: Answer, found: Answer | None) -> OffsetRow:
         if found is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +21,7 @@ from exporter.domain import Answer, PollFailure, Reason, Snapshot, State, TopicP
 from exporter.domain.activity import TierFacts
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
 from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Metadata
+from exporter.domain.metadata import Membership, Metadata
 from exporter.domain.ports import ByTime, Clock
 from exporter.domain.table import STATE_CODES, Table
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, RemoteTiers
@@ -300,24 +300,25 @@ class TierWatch:
             connected = self._times()
         except ValueError as error:
             return replace(sweep, problem=str(error))
+        membership = Membership.led(wanted.table.layout, wanted.table.led_by)
         with connected as source:
             for rows in self._batches(unsure, enough):
-                leaders, now = wanted.leaders(rows), self._clock.now()
-                searches = {wanted.table.layout.key(row): wanted.search(row, now) for row in rows.tolist()}
-                while not enough() and (count := ask_next(searches, source, leaders)):
+                now = self._clock.now()
+                searches = [wanted.search(row, now) for row in rows.tolist()]
+                while not enough() and (count := ask_next(searches, source, membership, rows)):
                     lookups[BY_TIME] += count
-                failures.update((BY_TIME, search.reason) for search in searches.values() if search.reason)
+                failures.update((BY_TIME, search.reason) for search in searches if search.reason)
                 self._keep_times(rows, wanted, searches)
         return replace(sweep, lookups=lookups, failures=failures)
 
-    def _keep_times(self, rows: Rows, wanted: _Wanted, searches: Mapping[TopicPartition, Search]) -> None:
+    def _keep_times(self, rows: Rows, wanted: _Wanted, searches: Sequence[Search]) -> None:
         """Keep the results, except for partitions where a poll saw something newer meanwhile."""
         with self._lock:
             known, table = self._known, wanted.table
             here = known.rows_of(wanted.known, rows)
             valid = (here >= 0) & (known.newest_at[here] == wanted.known.newest_at[rows])
-            valid &= np.array([each.reason is None and each.target is None for each in searches.values()])
-            newest = [math.nan if each.newest is None else each.newest for each in searches.values()]
+            valid &= np.array([each.reason is None and each.target is None for each in searches])
+            newest = [math.nan if each.newest is None else each.newest for each in searches]
             here, there = here[valid], rows[valid]
             known.newest[here] = np.array(newest)[valid]
             known.newest_at[here] = known.searched_to[here] = table.latest[there]

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import (
-    Answer,
     Comparison,
     Fault,
     Matching,
@@ -29,10 +28,10 @@ from exporter.domain import (
     Snapshot,
     TopicInfo,
 )
-from exporter.domain.answers import Answers, reason_of_code
+from exporter.domain.answers import Answers, reason_code, reason_of_code
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.layout import NO_LEADER
-from exporter.domain.metadata import Metadata
+from exporter.domain.metadata import Membership, Metadata
 from exporter.domain.missing_records import (
     LOOK_UP,
     Ends,
@@ -331,21 +330,21 @@ class ReplicaWatch:
 
     def _ask(self, pairing: Pairing, rows: Rows, times: Times, source: Table) -> tuple[Answers, Answers]:
         """Look up the times of these rows, and return the answers to the first and to the later one."""
-        keys = [pairing.layout.key(row) for row in rows.tolist()]
-        leaders = {
-            key: leader
-            for key, leader in zip(keys, source.led_by[pairing.source_rows[rows]].tolist(), strict=True)
-            if leader != NO_LEADER
-        }
-        wanted = [[(key, time) for key, time in zip(keys, column.tolist(), strict=True)] for column in times]
-        requested = [
-            one for pair in zip(*wanted, strict=True) for one in pair if one[0] in leaders and one[1] == one[1]
-        ]
-        answers = self._connected().by_time(requested, leaders) if requested else {}
-        unled = Answer(reason=Reason.NO_LEADER)
-        first, later = (
-            Answers.of(answers.get(one, unled) if one[1] == one[1] else None for one in column) for column in wanted
-        )
+        theirs = pairing.source_rows[rows]
+        membership = Membership.led(source.layout, source.led_by)
+        led = membership.leader[theirs] != NO_LEADER
+        found = [Answers.none(len(rows)) for _ in times]
+        for answers, seconds in zip(found, times, strict=True):
+            answers.reason[~led & ~np.isnan(seconds)] = reason_code(Reason.NO_LEADER)
+        places = [np.flatnonzero(led & ~np.isnan(seconds)) for seconds in times]
+        requested = [seconds[some] for seconds, some in zip(times, places, strict=True)]
+        milliseconds = np.round(np.concatenate(requested) * 1000).astype(np.int64)
+        if len(milliseconds):
+            both = self._connected().by_time(membership, theirs[np.concatenate(places)], milliseconds)
+            split = len(places[0])
+            for answers, some, part in zip(found, places, (both[:split], both[split:]), strict=True):
+                answers.put(some, part)
+        first, later = found
         return first, later
 
     def _connected(self) -> ByTime:

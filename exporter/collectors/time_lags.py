@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from exporter.collectors.topic_ids import TopicIds
 from exporter.domain import NoTimeLag, Reason, Snapshot
-from exporter.domain.answers import ANSWERED, Answers, reason_code, rows_with
+from exporter.domain.answers import ANSWERED, reason_code, rows_with
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Metadata
+from exporter.domain.metadata import Membership, Metadata
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
 from exporter.domain.positions import Positions, outcome_code
 from exporter.domain.readings import GONE
@@ -97,6 +97,7 @@ class TimeLags:
         self._slack = round(future_slack * 1000)
         self._layout = Layout.of({})
         """Of the last poll: what is kept of partitions is by its rows."""
+        self._membership = Membership.led(self._layout, np.zeros(0, dtype=np.int32))
         self._latest: Offsets = np.zeros(0, dtype=np.int64)
         """The end of each log when a group was last behind."""
         self._polled: Offsets = np.zeros(0, dtype=np.int64)
@@ -125,6 +126,7 @@ class TimeLags:
         """
         self._sweeps += 1
         self._follow(snapshot.table.layout)
+        self._membership = Membership.led(self._layout, snapshot.table.leader)
         self._disproved = np.zeros(len(self._layout), dtype=np.bool_)
         logs = self._logs(positions, snapshot)
         here, there = positions.rows.moves_from(self._before.rows)
@@ -211,7 +213,7 @@ class TimeLags:
         first = order[new]
         row = rows[first]
         searches = Searches.of(limits, row, start[first], self._latest[row], logs.compacted[places[first]])
-        self._search(searches, logs.leader[places[first]], enough)
+        self._search(searches, enough)
         found = _Found(searches.row, searches.outcome, searches.low, searches.high, searches.lasting)
         return replace(found[search_of], place=places)
 
@@ -223,7 +225,7 @@ class TimeLags:
         self._points_of[rows] = topic_id
         self._points = self._points[self._points.offset >= starts[self._points.row]]
 
-    def _search(self, searches: Searches, leader: NDArray[np.int32], enough: Callable[[], bool]) -> None:
+    def _search(self, searches: Searches, enough: Callable[[], bool]) -> None:
         """Look up until all is found or it is ``enough``; partitions that waited longest come first."""
         since = self._last_sweep[searches.row]
         while True:
@@ -239,17 +241,17 @@ class TimeLags:
                 if enough():
                     break
                 part = slice(at, at + LOOKUPS_AT_ONCE)
-                self._ask(pending[part], targets[part], searches, leader)
+                self._ask(pending[part], targets[part], searches)
 
-    def _ask(self, pending: Rows, targets: Offsets, searches: Searches, leader: NDArray[np.int32]) -> None:
+    def _ask(self, pending: Rows, targets: Offsets, searches: Searches) -> None:
         """Look up a time for each of these searches, which are of different times or partitions."""
         going = searches.outcome[pending] == UNFINISHED
         pending, targets = pending[going], targets[going]
         if not len(pending):
             return
-        rows, leaders = searches.row[pending], leader[pending]
+        rows = searches.row[pending]
         self._last_sweep[rows] = self._sweeps
-        answers = self._look_up(rows, leaders, targets)
+        answers = self._source.by_time(self._membership, rows, targets)
         timed = answers.found & ~np.isnan(answers.timestamp)
         failed = np.where(answers.found & ~timed, _NO_TIMESTAMP, answers.reason)
         failed[rows_with(answers.reason, [Reason.UNSUPPORTED_FORMAT])] = _NO_TIMESTAMP
@@ -263,15 +265,10 @@ class TimeLags:
         outcome = np.full(len(self._layout), ANSWERED, dtype=np.int8)
         outcome[rows[~proved]] = failed[~proved]
         searches.give_up(outcome[searches.row] != ANSWERED, outcome[searches.row])
-        answering = leaders[~rows_with(answers.reason, tuple(GONE))]
-        silent = np.isin(leader, np.setdiff1d(leaders, answering))
+        leader = self._membership.leader
+        answering = leader[rows[~rows_with(answers.reason, tuple(GONE))]]
+        silent = np.isin(leader[searches.row], np.setdiff1d(leader[rows], answering))
         searches.give_up(silent, reason_code(Reason.LEADER_UNREACHABLE))
-
-    def _look_up(self, rows: Rows, leaders: NDArray[np.int32], targets: Offsets) -> Answers:
-        wanted = [(self._layout.key(row), ms / 1000) for row, ms in zip(rows.tolist(), targets.tolist(), strict=True)]
-        of = dict(zip((key for key, _ in wanted), leaders.tolist(), strict=True))
-        answers = self._source.by_time(wanted, of)
-        return Answers.of(answers[each] for each in wanted)
 
     def _remember(self, positions: Positions, logs: _Logs, searched: Rows) -> None:
         """Keep what the next sweep may need: points around committed offsets."""

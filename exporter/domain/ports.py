@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.inspections import Inspections
 from exporter.domain.layout import Layout
-from exporter.domain.metadata import Metadata
+from exporter.domain.metadata import Membership, Metadata
 from exporter.domain.readings import Answer, PollFailure, Reason, TopicPartition
 from exporter.domain.table import Snapshot
 
@@ -73,10 +73,8 @@ class OffsetSource(Protocol):
 class ByTime(Protocol):
     """Looks up offsets by time."""
 
-    def by_time(
-        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        """The first record at or after each time, in seconds."""
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        """The first record at or after each time, of ``rows``, which have leaders and may repeat; by their places."""
 
 
 class PollSource(Protocol):

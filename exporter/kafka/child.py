@@ -142,10 +142,8 @@ class _Source:
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         return self._source.max_timestamp(extents)
 
-    def by_time(
-        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        return self._source.by_time(wanted, leaders)
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        return self._source.by_time(membership, rows, milliseconds)
 
     def list_groups(self) -> Any:
         return self._source.groups.list_groups()

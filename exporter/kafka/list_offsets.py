@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from exporter.domain import Answer, Reason, TopicPartition
 from exporter.domain.answers import Answers, reason_code, reason_of_code
-from exporter.domain.arrays import Rows
+from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.metadata import Membership
 from exporter.kafka.client import Client
 from exporter.kafka.errors import OffsetResult, answers_of, reason_of
@@ -72,12 +72,15 @@ class Lookups:
         self._run(self._chunks(wanted, leaders), Handlers(self._start, take, give_up))
         return answers
 
-    def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
-        """Answer a spec for rows, each once and with a leader. Raises no Kafka error."""
+    def by_row(self, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
+        """Answer one spec, or a time in milliseconds for each of ``rows`` [n], which have leaders, by their places.
+
+        Raises no Kafka error.
+        """
         answers = Answers.none(len(rows))
 
         def start(leader: int, chunk: Chunk) -> Started[Future[OffsetResults]]:
-            self.counts[spec_name(spec)] += len(chunk[1])
+            self.counts[spec_name(chunk[1][0].offset)] += len(chunk[1])
             return self._begun(leader, chunk[1])
 
         def take(leader: int, chunk: Chunk, call: Future[OffsetResults]) -> set[Reason | None]:
@@ -88,7 +91,7 @@ class Lookups:
         def give_up(chunk: Chunk) -> None:
             answers.reason[chunk[0]] = reason_code(Reason.LEADER_UNREACHABLE)
 
-        self._run(by_leader(membership, rows, self._chunk_size, spec), Handlers(start, take, give_up))
+        self._run(by_leader(membership, rows, self._chunk_size, targets), Handlers(start, take, give_up))
         return answers
 
     def _run(self, chunks: Mapping[int, Iterable[C]], handlers: Handlers[C, Future[OffsetResults]]) -> None:
@@ -170,21 +173,35 @@ def _reasons(answers: Answers) -> set[Reason | None]:
 
 
 def by_leader(
-    membership: Membership, rows: Rows, chunk_size: int, offset: int = OFFSET_INVALID
+    membership: Membership, rows: Rows, chunk_size: int, offsets: int | Offsets = OFFSET_INVALID
 ) -> dict[int, list[Chunk]]:
-    """Return rows with leaders in chunks, by leader; each partition gets the ``offset``."""
+    """Return rows with leaders in chunks, by leader; each partition gets the offset of its place.
+
+    Brokers refuse a partition named twice in one call (error 42): a row that is given again is in a later chunk.
+    """
     layout, leader = membership.layout, membership.leader[rows]
-    names = layout.topics
+    names, offset, turn = layout.topics, np.broadcast_to(offsets, rows.shape), _turns(rows)
     chunks: dict[int, list[Chunk]] = {}
     for broker in np.unique(leader).tolist():
         led = np.flatnonzero(leader == broker)
+        led = led[np.argsort(turn[led], kind="stable")]
         chunks[broker] = []
-        for at in range(0, len(led), chunk_size):
-            places = led[at : at + chunk_size]
-            topics, numbers = layout.topic[rows[places]].tolist(), layout.partition[rows[places]].tolist()
-            partitions = [
-                confluent_kafka.TopicPartition(names[topic], number, offset)
-                for topic, number in zip(topics, numbers, strict=True)
-            ]
-            chunks[broker].append((places, partitions))
+        for of_turn in np.split(led, np.flatnonzero(np.diff(turn[led])) + 1):
+            for at in range(0, len(of_turn), chunk_size):
+                places = of_turn[at : at + chunk_size]
+                columns = (layout.topic[rows[places]], layout.partition[rows[places]], offset[places])
+                partitions = [
+                    confluent_kafka.TopicPartition(names[topic], number, target)
+                    for topic, number, target in zip(*(column.tolist() for column in columns), strict=True)
+                ]
+                chunks[broker].append((places, partitions))
     return chunks
+
+
+def _turns(rows: Rows) -> Rows:
+    """Return how often each row is given before."""
+    order, every = np.argsort(rows, kind="stable"), np.arange(len(rows))
+    new = np.diff(rows[order], prepend=-1) != 0
+    turns = np.empty(len(rows), dtype=np.intp)
+    turns[order] = every - np.maximum.accumulate(np.where(new, every, 0))
+    return turns

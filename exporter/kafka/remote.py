@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self, TypeVar
+
+import numpy as np
 
 from exporter.domain import Answer, TopicPartition
 from exporter.domain.answers import Answers, reason_code
@@ -193,11 +195,11 @@ class RemoteSource(Remote):
 
     def starts(self, membership: Membership) -> Answers:
         """EARLIEST of partitions, which have leaders."""
-        return self._by_row("starts", membership)
+        return self._answers("starts", membership, count=len(membership.layout), rate=self._rate)
 
     def ends(self, membership: Membership) -> Answers:
         """LATEST of partitions, which have leaders."""
-        return self._by_row("ends", membership)
+        return self._answers("ends", membership, count=len(membership.layout), rate=self._rate)
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         """MAX_TIMESTAMP of partitions that hold records."""
@@ -207,20 +209,21 @@ class RemoteSource(Remote):
         """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
         return self._notes.max_timestamp_supported
 
-    def by_time(
-        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        """The first record at or after each time, in seconds. Raises ValueError as ``KafkaSource`` does."""
-        return self._each("by_time", wanted, wanted, leaders, rate=self._times_rate)
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        """The first record at or after each time. Raises ValueError as ``KafkaSource`` does."""
+        # Only these partitions go to the other process.
+        some, places = np.unique(rows, return_inverse=True)
+        part = Membership.led(membership.layout.part(some), membership.leader[some])
+        return self._answers("by_time", part, places, milliseconds, count=len(rows), rate=self._times_rate)
 
     def lookups(self) -> Mapping[str, int]:
         """Look-ups sent since the source was made, by spec."""
         return self._count("lookups")
 
-    def _by_row(self, method: str, membership: Membership) -> Answers:
-        count = len(membership.layout)
+    def _answers(self, method: str, *arguments: Any, count: int, rate: float | None) -> Answers:
+        """Return so many answers; where the process ends meanwhile, with that as the reason."""
         try:
-            answers: Answers = self._call(method, membership, longer=count / self._rate if self._rate else 0.0)
+            answers: Answers = self._call(method, *arguments, longer=count / rate if rate else 0.0)
         except SourceError as error:
             answers = Answers.none(count)
             answers.reason[:] = reason_code(error.reason)

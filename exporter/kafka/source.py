@@ -10,7 +10,7 @@ import numpy as np
 
 from exporter.domain import Answer, Metadata, Reason, TopicPartition
 from exporter.domain.answers import Answers, rows_with
-from exporter.domain.arrays import Flags, Rows
+from exporter.domain.arrays import Flags, Offsets, Rows
 from exporter.domain.metadata import Membership
 from exporter.domain.ports import LOOKUPS_AT_ONCE, Extent, SourceError
 from exporter.kafka.client import Client
@@ -158,12 +158,7 @@ class KafkaSource:
 
     def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
         """Answer a spec for rows that have leaders."""
-        self._client.know_leaders()
-        answers = self._lookups.by_row(spec, membership, rows)
-        moved = np.flatnonzero(rows_with(answers.reason, [Reason.NOT_LEADER]))
-        if len(moved) and self._client.know_leaders(anew=True):
-            answers.put(moved, self._lookups.by_row(spec, membership, rows[moved]))
-        return answers
+        return self._by_row(self._lookups, spec, membership, rows)
 
     def max_timestamp_by_row(
         self, membership: Membership, rows: Rows, several: Flags, extent_of: Callable[[int], Extent]
@@ -243,25 +238,19 @@ class KafkaSource:
         """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
         return dict(self._probe.supported)
 
-    def by_time(
-        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        """The first record (in offset order) whose timestamp is at or after each given time (KIP-79).
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        """The first record (in offset order) whose timestamp is at or after each time (KIP-79).
 
-        Times are Unix seconds, to the millisecond. An answer carries the offset and timestamp of the
-        record found; an answer without an offset means that there is none. Raises ValueError for a
-        negative time and for a (partition, time) given twice.
+        ``milliseconds`` [n] are Unix times for ``rows`` [n], which have leaders and may repeat; answers are by their
+        places. An answer without an offset means that there is no such record. Raises ValueError for a negative time.
         """
-        lookups: dict[Lookup, tuple[TopicPartition, float]] = {}
-        for key, seconds in wanted:
-            lookup = Lookup(key, round(seconds * 1000))
-            if lookup.target < 0:
-                raise ValueError(f"{key.topic}-{key.partition}: time {seconds} is before 1970; ask for 0 or later")
-            if lookup in lookups:
-                raise ValueError(f"{key.topic}-{key.partition}: time {seconds} is asked for twice; ask once")
-            lookups[lookup] = (key, seconds)
-        found = self._look_up(self._timed, lookups, leaders)
-        return {pair: found[lookup] for lookup, pair in lookups.items()}
+        if (milliseconds < 0).any():
+            [at, *_] = np.flatnonzero(milliseconds < 0)
+            key = membership.layout.key(rows[at])
+            raise ValueError(
+                f"{key.topic}-{key.partition}: time {milliseconds[at] / 1000} is before 1970; ask for 0 or later"
+            )
+        return self._by_row(self._timed, milliseconds, membership, rows)
 
     def lookups(self) -> Mapping[str, int]:
         """Look-ups since the source was created, by spec."""
@@ -281,6 +270,16 @@ class KafkaSource:
         if moved and self._client.know_leaders(anew=True):
             found |= lookups.ask(moved, leaders)
         return found
+
+    def _by_row(self, lookups: Lookups, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
+        """Look up, and repeat once what was answered by an earlier leader."""
+        self._client.know_leaders()
+        answers = lookups.by_row(targets, membership, rows)
+        moved = np.flatnonzero(rows_with(answers.reason, [Reason.NOT_LEADER]))
+        if len(moved) and self._client.know_leaders(anew=True):
+            again = targets if isinstance(targets, int) else targets[moved]
+            answers.put(moved, lookups.by_row(again, membership, rows[moved]))
+        return answers
 
     def _may_be_tiered(self, topic: str) -> bool:
         info = self._metadata.topics.get(topic)

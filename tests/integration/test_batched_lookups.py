@@ -30,6 +30,7 @@ from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.lagging import commit as commit_at
 from tests.integration.mirroring import PairTest
 from tests.integration.secured import Properties, Secured, documented_group_rights, documented_rights
+from tests.times import first_since
 from tests.trio import THIRD, Trio
 from tests.workbench import Workbench
 
@@ -214,7 +215,7 @@ def test_look_ups_by_time_follow_a_leader_that_moves(trio: Trio) -> None:
     with closing(KafkaSource({"bootstrap.servers": trio.bootstrap}, clock=SystemClock(), include=["moves"])) as source:
 
         def answered() -> bool:
-            return source.by_time([(key, 0.0)], {key: 1})[key, 0.0].reason is None
+            return first_since(source, key, 0.0).reason is None
 
         with trio.dead():
             trio.workbench.until(lambda: leads(trio.workbench, "moves") == {1}, 60)

@@ -29,6 +29,7 @@ from tests.bench.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.test_bad_answers import well
 from tests.scripted import FIND_COORDINATOR, ScriptedBroker
+from tests.times import first_since
 
 NOBODY = "127.0.0.1:9"
 """An address at which nothing listens."""
@@ -328,13 +329,13 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     key = TopicPartition("bench-0000", 0)
     leader = source.metadata().topics[key.topic].partitions[key.partition].leader
     assert leader is not None
-    assert source.by_time([(key, 0.0)], {key: leader})[key, 0.0].offset == 0
+    assert first_since(source, key, 0.0, leader).offset == 0
     assert source.latest({key: leader})[key].offset == 3
     membership = Membership.led(Layout.of({key.topic: [key.partition]}), np.array([leader], dtype=np.int32))
     assert (source.starts(membership).offset.tolist(), source.ends(membership).offset.tolist()) == ([0], [3])
     assert source.groups.counts["offsets"] == 2
     with pytest.raises(ValueError, match="before 1970"):
-        source.by_time([(key, -1.0)], {key: leader})
+        first_since(source, key, -1.0, leader)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
     os.kill(process.pid, signal.SIGKILL)

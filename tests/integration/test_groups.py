@@ -26,6 +26,7 @@ from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
 from tests.integration.watch import Watch
+from tests.times import first_since
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -163,8 +164,7 @@ def test_lag_counts_offsets_of_compacted_records(workbench: Workbench, swept: Sw
 
     def compacted() -> bool:
         write()  # a segment is rolled, and its predecessor cleaned, when the next record comes
-        probe = swept.source.by_time([(key, 0.0)], {key: 1})
-        return (probe[key, 0.0].offset or 0) > 3
+        return (first_since(swept.source, key, 0.0).offset or 0) > 3
 
     workbench.until(compacted, 60)
     end = swept.source.latest({key: 1})[key].offset

@@ -29,6 +29,7 @@ from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.integration.zookeeper import ZookeeperBroker
+from tests.times import first_since
 from tests.workbench import QUIET
 
 HOUR = 3600.0
@@ -145,7 +146,7 @@ def test_a_format_from_before_times_has_none(kafka: Kafka) -> None:
     watch = Watch(kafka.bootstrap, ["formatted"])
     reading = watch.reading("formatted")
     assert (reading.reason, *seen(reading)) == (None, State.NO_TIMESTAMP, 0, 2, None)
-    (found,) = watch.source.by_time([(TopicPartition("formatted", 0), DAY_AGO)], watch.leaders(watch.poll())).values()
+    found = first_since(watch.source, TopicPartition("formatted", 0), DAY_AGO)
     assert found.reason is Reason.UNSUPPORTED_FORMAT
     kafka.write([("formatted", 0, DAY_AGO)], b"x", **{"enable.idempotence": "false"})
     assert advanced(watch.reading("formatted").activity) == (1, False)
@@ -168,8 +169,7 @@ def test_compaction_moves_no_offset(kafka: Kafka) -> None:
         nonlocal end
         kafka.write_keyed(key, [(b"b", DAY_AGO + 200)])
         end += 1
-        (found,) = watch.source.by_time([(key, DAY_AGO + 400)], {key: 1}).values()
-        return found == Answer()
+        return first_since(watch.source, key, DAY_AGO + 400) == Answer()
 
     kafka.until(compacted)
     before, again = watch.reading("compacted"), watch.reading("compacted")

@@ -17,7 +17,10 @@ from exporter.domain import (
     TopicPartition,
     Window,
 )
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.backfill_plan import WrittenStreams
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import Extent
 from tests.backfill_rows import (
     Run,
@@ -29,6 +32,7 @@ from tests.backfill_rows import (
     written_by_stream,
     written_streams,
 )
+from tests.times import answered
 
 HOUR = 3600.0
 NOW = 500 * HOUR + 1234.5
@@ -93,13 +97,9 @@ class Logs:
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: True}
 
-    def by_time(
-        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        assert len(set(wanted)) == len(wanted)
-        assert {key for key, _ in wanted} <= set(leaders)
-        self.lookup_count += len(wanted)
-        return {(key, at): self.logs[key].at_or_after(at) for key, at in wanted}
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        self.lookup_count += len(rows)
+        return answered(membership, rows, milliseconds, lambda key, at: self.logs[key].at_or_after(at))
 
     def lookups(self) -> Mapping[str, int]:
         return {"by-time": self.lookup_count}

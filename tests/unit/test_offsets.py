@@ -17,7 +17,11 @@ from exporter.cli import run
 from exporter.collectors.offsets import Gap, OffsetRow, Spec, list_offsets
 from exporter.commands.offsets import Request, RequestError, list_to, parse_times
 from exporter.domain import Answer, Metadata, Reason, State, TopicConfig, TopicPartition
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.metadata import Membership
 from exporter.settings import Settings
+from tests.times import answered
 from tests.unit.readings import TableOffsets
 
 NOON = datetime(2026, 3, 3, 12, tzinfo=UTC).timestamp()
@@ -114,11 +118,8 @@ class Logs(TableOffsets):
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: not self.unsupported}
 
-    def by_time(
-        self, wanted: Sequence[tuple[TopicPartition, float]], _leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        assert len(set(wanted)) == len(wanted)
-        return {(key, at): self.failures.get(key) or self._first(key, at) for key, at in wanted}
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        return answered(membership, rows, milliseconds, lambda key, at: self.failures.get(key) or self._first(key, at))
 
     def _first(self, key: TopicPartition, at: float) -> Answer:
         for timestamp, offset in self.records.get(key, []):
@@ -195,10 +196,8 @@ def test_a_search_that_fails_is_no_timestamp(pending: set[TopicPartition]) -> No
     """The local disk may hold older records than the tier: the row has the reason and no number."""
 
     class Tierless(Logs):
-        def by_time(
-            self, wanted: Sequence[tuple[TopicPartition, float]], _leaders: Mapping[TopicPartition, int]
-        ) -> Mapping[tuple[TopicPartition, float], Answer]:
-            return dict.fromkeys(wanted, Answer(reason=Reason.STORAGE_ERROR))
+        def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+            return answered(membership, rows, milliseconds, lambda *_: Answer(reason=Reason.STORAGE_ERROR))
 
     source = Tierless({KEY: (0, 9, NOON)}, pending=pending, remote_storage=True)
     assert only_row(source, Spec.MAX_TIMESTAMP) == (None, None, Reason.STORAGE_ERROR)

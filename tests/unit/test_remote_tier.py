@@ -29,10 +29,14 @@ from exporter.domain import (
     TopicPartition,
 )
 from exporter.domain.activity import TierFacts, with_tiers
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import ByTime
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
+from tests.times import answered
 from tests.unit.readings import ManualClock
 
 A, B, LOCAL = TopicPartition("tiered", 0), TopicPartition("tiered", 1), TopicPartition("local", 0)
@@ -66,16 +70,13 @@ class Tiers:
         self.clock.time += self.seconds * len(leaders)
         return {key: self.offsets.get((spec, key), Answer(5)) for key in leaders}
 
-    def by_time(
-        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        assert {key for key, _ in wanted} <= set(leaders)
-        answers = {}
-        for key, seconds in wanted:
-            newest = self.times.get(key, Answer(4, NEWEST))
-            there = newest.reason or (newest.timestamp is not None and seconds <= newest.timestamp)
-            answers[key, seconds] = newest if there else Answer()
-        return answers
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        return answered(membership, rows, milliseconds, self._first)
+
+    def _first(self, key: TopicPartition, seconds: float) -> Answer:
+        newest = self.times.get(key, Answer(4, NEWEST))
+        there = newest.reason or (newest.timestamp is not None and seconds <= newest.timestamp)
+        return newest if there else Answer()
 
 
 def reading(

@@ -30,6 +30,9 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import SourceError
 from exporter.domain.replication import Naming
 from exporter.factory import make_monitor, make_replica_watches
@@ -37,6 +40,7 @@ from exporter.history.published import Expectations
 from exporter.service import Service
 from exporter.settings import Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from tests.times import answered
 from tests.unit.readings import Collected, ManualClock, TableSource, replica_table
 
 ORDERS = TopicPartition("orders", 0)
@@ -61,12 +65,9 @@ class Log:
         self.connected += 1
         return nullcontext(self)
 
-    def by_time(
-        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        assert {key for key, _ in wanted} <= leaders.keys()
-        self.requests += [time for _, time in wanted]
-        return {(key, time): self._first(time) for key, time in wanted}
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        self.requests += (milliseconds / 1000).tolist()
+        return answered(membership, rows, milliseconds, lambda _, time: self._first(time))
 
     def _first(self, time: float) -> Answer:
         if self.failing is not None:

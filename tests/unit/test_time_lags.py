@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,12 +22,15 @@ from exporter.domain import (
     TimeLag,
     TopicPartition,
 )
-from exporter.domain.metadata import Metadata, TopicConfig
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.metadata import Membership, Metadata, TopicConfig
 from exporter.domain.positions import Positions, outcomes
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed
 from tests.timelog import Log
+from tests.times import answered
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -48,14 +51,10 @@ class Times:
     calls: list[int] = field(default_factory=list)
     requests: list[TopicPartition] = field(default_factory=list)
 
-    def by_time(
-        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
-    ) -> Mapping[tuple[TopicPartition, float], Answer]:
-        assert len(set(wanted)) == len(wanted)
-        assert {key for key, _ in wanted} == leaders.keys()
-        self.calls.append(len(wanted))
-        self.requests.extend(key for key, _ in wanted)
-        return {(key, seconds): self.failing.get(key) or self._found(key, seconds) for key, seconds in wanted}
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        self.calls.append(len(rows))
+        self.requests.extend(map(membership.layout.key, rows.tolist()))
+        return answered(membership, rows, milliseconds, lambda key, at: self.failing.get(key) or self._found(key, at))
 
     def _found(self, key: TopicPartition, seconds: float) -> Answer:
         found = self.logs[key].first_from(round(seconds * 1000))

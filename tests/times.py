@@ -1,0 +1,41 @@
+"""Look-ups by time of single partitions, asked and answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from exporter.domain import Answer, TopicPartition
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.metadata import Membership
+from exporter.domain.ports import ByTime
+
+
+def led(leaders: Mapping[TopicPartition, int]) -> Membership:
+    """Partitions with their leaders, as columns."""
+    topics: dict[str, list[int]] = {}
+    for key in leaders:
+        topics.setdefault(key.topic, []).append(key.partition)
+    layout = Layout.of(topics)
+    return Membership.led(layout, np.array([leaders[key] for key in layout], dtype=np.int32))
+
+
+def first_since(source: ByTime, key: TopicPartition, seconds: float, leader: int = 1) -> Answer:
+    """The first record of a partition at or after a time, as its leader answers."""
+    milliseconds = np.array([round(seconds * 1000)], dtype=np.int64)
+    answer = source.by_time(led({key: leader}), np.zeros(1, dtype=np.intp), milliseconds).answer(0)
+    assert answer is not None
+    return answer
+
+
+def answered(
+    membership: Membership, rows: Rows, milliseconds: Offsets, answer: Callable[[TopicPartition, float], Answer]
+) -> Answers:
+    """Answer look-ups by time, each of a led partition and of its own time, with a function of both (in seconds)."""
+    assert (membership.leader[rows] != NO_LEADER).all()
+    wanted = list(zip(rows.tolist(), milliseconds.tolist(), strict=True))
+    assert len(set(wanted)) == len(wanted)
+    return Answers.of(answer(membership.layout.key(row), each / 1000) for row, each in wanted)
