@@ -1,4 +1,4 @@
-"""Look-ups by time of single partitions, asked and answered."""
+"""Look-ups of single partitions, asked and answered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Membership
-from exporter.domain.ports import ByTime
+from exporter.domain.ports import ByTime, OffsetSource
 
 
 def led(leaders: Mapping[TopicPartition, int]) -> Membership:
@@ -26,9 +26,17 @@ def led(leaders: Mapping[TopicPartition, int]) -> Membership:
 def first_since(source: ByTime, key: TopicPartition, seconds: float, leader: int = 1) -> Answer:
     """The first record of a partition at or after a time, as its leader answers."""
     milliseconds = np.array([round(seconds * 1000)], dtype=np.int64)
-    answer = source.by_time(led({key: leader}), np.zeros(1, dtype=np.intp), milliseconds).answer(0)
-    assert answer is not None
-    return answer
+    return objects(source.by_time(led({key: leader}), np.zeros(1, dtype=np.intp), milliseconds))[0]
+
+
+def end_of(source: OffsetSource, key: TopicPartition, leader: int = 1) -> Answer:
+    """LATEST of a partition, as its leader answers."""
+    return objects(source.ends(led({key: leader})))[0]
+
+
+def objects(answers: Answers) -> list[Answer]:
+    """All answers as objects."""
+    return [answer for at in range(len(answers)) if (answer := answers.answer(at)) is not None]
 
 
 def answered(

@@ -16,6 +16,7 @@ from exporter.domain.answers import ANSWERED, Answers, reason_code
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.backfill_plan import Plan, Scope, Spans, Starts, WrittenStreams, complete, plan
 from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import ByTime, Clock, Extent, OffsetSource
 from exporter.domain.stream_rows import StreamRows
 from exporter.domain.table import UNREADABLE
@@ -185,14 +186,13 @@ class CutoffReader:
     def _ask(self, batch: Batch, gone: Collection[int]) -> _Ends:
         led = np.flatnonzero((batch.leader != NO_LEADER) & ~np.isin(batch.leader, list(gone)))
         keys, leaders = list(batch.layout), batch.leader.tolist()
+        membership = Membership.led(batch.layout, batch.leader)
+        first, last = Answers.none(len(batch)), Answers.none(len(batch))
         # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
-        leader_of = {keys[row]: leaders[row] for row in led.tolist()}
-        earliest = self._source.earliest(leader_of)
-        first = _by_row(len(batch), led, (earliest.get(key) for key in leader_of))
+        first.put(led, self._source.starts(membership.part(led)))
         now = self._clock.now()
         begun = led[first.found[led]]
-        latest = self._source.latest({keys[row]: leaders[row] for row in begun.tolist()})
-        last = _by_row(len(batch), begun, (latest.get(keys[row]) for row in begun.tolist()))
+        last.put(begun, self._source.ends(membership.part(begun)))
         held = begun[last.found[begun] & (last.offset[begun] > first.offset[begun])]
         columns = (held, first.offset[held], last.offset[held], last.epoch[held])
         extents = {

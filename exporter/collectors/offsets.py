@@ -5,7 +5,7 @@ An ``Answer`` without an offset has several meanings; they are distinguished her
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
@@ -15,6 +15,7 @@ import numpy as np
 from exporter.collectors.newest_timestamp import Search, ask_next
 from exporter.domain import Answer, Metadata, Reason, State, TopicInfo, TopicPartition
 from exporter.domain.activity import state_of
+from exporter.domain.answers import Answers
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership
 from exporter.domain.ports import ByTime, Extent, OffsetSource
@@ -153,9 +154,9 @@ class _Lookups:
         if self._tier is not None and spec in TIERED:
             return self._tier.tier(spec, self._leaders)
         if spec is Spec.LATEST:
-            self._latest |= self._source.latest(self._new(self._latest, self._leaders))
+            self._complete(self._latest, self._source.ends, self._leaders)
             return self._latest
-        self._earliest |= self._source.earliest(self._new(self._earliest, self._leaders))
+        self._complete(self._earliest, self._source.starts, self._leaders)
         return self._earliest
 
     def _place(self, key: TopicPartition, spec: Spec, answer: Answer) -> OffsetRow:
@@ -248,8 +249,8 @@ class _Lookups:
     def _by_time(self, wanted: Mapping[TopicPartition, float]) -> dict[TopicPartition, Answer]:
         """Return the first record at or after the time of each partition (Unix seconds)."""
         milliseconds = np.array([round(time * 1000) for time in wanted.values()], dtype=np.int64)
-        found = self._source.by_time(self._membership, self._membership.layout.rows(wanted), milliseconds)
-        return {key: answer for place, key in enumerate(wanted) if (answer := found.answer(place)) is not None}
+        rows = self._membership.layout.rows(wanted)
+        return _by_key(wanted, self._source.by_time(self._membership, rows, milliseconds))
 
     def _record(self, row: OffsetRow, answer: Answer, found: Answer | None) -> OffsetRow:
         if found is None:
@@ -261,8 +262,19 @@ class _Lookups:
     def _span(self, keys: Iterable[TopicPartition]) -> None:
         """Look up the ends of these logs; EARLIEST first, because retention may happen in between."""
         keys = list(keys)
-        self._earliest |= self._source.earliest(self._new(self._earliest, keys))
-        self._latest |= self._source.latest(self._new(self._latest, keys))
+        self._complete(self._earliest, self._source.starts, keys)
+        self._complete(self._latest, self._source.ends, keys)
 
-    def _new(self, known: Mapping[TopicPartition, Answer], keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {key: self._leaders[key] for key in keys if key not in known}
+    def _complete(
+        self,
+        known: dict[TopicPartition, Answer],
+        look_up: Callable[[Membership], Answers],
+        keys: Iterable[TopicPartition],
+    ) -> None:
+        """Look up those of these partitions that are not ``known``."""
+        part = self._membership.part(np.sort(self._membership.layout.rows(key for key in keys if key not in known)))
+        known.update(_by_key(part.layout, look_up(part)))
+
+
+def _by_key(keys: Iterable[TopicPartition], answers: Answers) -> dict[TopicPartition, Answer]:
+    return {key: answer for at, key in enumerate(keys) if (answer := answers.answer(at)) is not None}

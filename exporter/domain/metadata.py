@@ -64,6 +64,10 @@ class Membership:
         nobody = np.zeros(len(layout) + 1, dtype=np.intp), np.zeros(0, dtype=np.int32)
         return cls(layout, leader, nobody, nobody)
 
+    def part(self, rows: Rows) -> Membership:
+        """Return some rows, which are in order and each given once, with their leaders alone."""
+        return Membership.led(self.layout.part(rows), self.leader[rows])
+
     def with_topics_of(self, before: Membership, names: Collection[str]) -> Membership:
         """Return these partitions, with those of some topics as they were ``before`` and without a leader.
 

@@ -48,11 +48,11 @@ class OffsetSource(Protocol):
     def metadata(self) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
 
-    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """EARLIEST (KIP-79) of each partition; every key of ``leaders`` has an answer."""
+    def starts(self, membership: Membership) -> Answers:
+        """EARLIEST (KIP-79) of partitions, which have leaders."""
 
-    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """LATEST (KIP-79): one past the newest record; every key of ``leaders`` has an answer."""
+    def ends(self, membership: Membership) -> Answers:
+        """LATEST (KIP-79), one past the newest record, of partitions, which have leaders."""
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         """MAX_TIMESTAMP (KIP-734) of each partition that holds records.

@@ -127,12 +127,6 @@ class _Source:
     def metadata(self) -> Metadata:
         return self._source.metadata()
 
-    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        return self._source.earliest(leaders)
-
-    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        return self._source.latest(leaders)
-
     def starts(self, membership: Membership) -> Answers:
         return self._source.starts(membership)
 

@@ -11,12 +11,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
+import numpy as np
+
 from exporter.domain import Answer, Metadata, TopicPartition
+from exporter.domain.answers import ANSWERED, Answers
+from exporter.domain.arrays import Rows
+from exporter.domain.layout import Layout
 from exporter.domain.ports import Extent
 from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.list_offsets import Lookup
 
 log = logging.getLogger(__name__)
+
+NO_EPOCH = -1
 
 FIRST_BATCH = 20
 """Answers that are checked for each broker before all others: usually one of these decides."""
@@ -44,23 +51,16 @@ class MaxTimestampProbe:
             self.supported.pop(broker, None)
             self._proofs.pop(broker, None)
 
-    def proofs(self) -> set[TopicPartition]:
-        """Return the partitions whose answers decided."""
-        return {key for key, _ in self._proofs.values()}
-
-    def recheck(self, ends: Mapping[TopicPartition, Answer]) -> None:
-        """Drop outdated results, by answers to LATEST.
+    def recheck(self, layout: Layout, rows: Rows, ends: Answers) -> None:
+        """Drop outdated results, by answers to LATEST of rows.
 
         A broker that was restarted, perhaps upgraded, has lost its leadership meanwhile: the leader epoch of the
         partition that decided has changed since (KIP-101), however short the restart was.
         """
-        self.forget(
-            [
-                broker
-                for broker, (key, epoch) in self._proofs.items()
-                if (end := ends.get(key)) is not None and end.reason is None and end.leader_epoch != epoch
-            ]
-        )
+        for broker, (key, epoch) in list(self._proofs.items()):
+            place = np.flatnonzero((rows == layout.row(key)) & (ends.reason == ANSWERED))
+            if (ends.epoch[place] != (NO_EPOCH if epoch is None else epoch)).any():
+                self.forget([broker])
 
     def follow(self, metadata: Metadata) -> None:
         """Drop results that come from a partition that is gone or has another leader."""

@@ -131,14 +131,7 @@ class PollSource:
             self._epoch_of = self._membership.layout
             self._epoch = np.full(len(self._epoch_of), -1, dtype=np.int32)
         self._epoch[rows] = answers.epoch
-        proofs = [(key, row) for key in self._source.proofs() if (row := self._membership.layout.row(key)) is not None]
-        at = np.searchsorted(rows, [row for _, row in proofs])
-        ends = {
-            key: answer
-            for (key, row), place in zip(proofs, at.tolist(), strict=True)
-            if place < len(rows) and rows[place] == row and (answer := answers.answer(place)) is not None
-        }
-        self._source.recheck(ends)
+        self._source.recheck(self._membership.layout, rows, answers)
         return answers
 
     def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:

@@ -185,14 +185,6 @@ class RemoteSource(Remote):
         metadata: Metadata = self._ask_cluster("metadata")
         return metadata
 
-    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """EARLIEST of every key of ``leaders``."""
-        return self._each("earliest", leaders, leaders, rate=self._rate)
-
-    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """LATEST of every key of ``leaders``."""
-        return self._each("latest", leaders, leaders, rate=self._rate)
-
     def starts(self, membership: Membership) -> Answers:
         """EARLIEST of partitions, which have leaders."""
         return self._answers("starts", membership, count=len(membership.layout), rate=self._rate)
@@ -213,8 +205,8 @@ class RemoteSource(Remote):
         """The first record at or after each time. Raises ValueError as ``KafkaSource`` does."""
         # Only these partitions go to the other process.
         some, places = np.unique(rows, return_inverse=True)
-        part = Membership.led(membership.layout.part(some), membership.leader[some])
-        return self._answers("by_time", part, places, milliseconds, count=len(rows), rate=self._times_rate)
+        part, count = membership.part(some), len(rows)
+        return self._answers("by_time", part, places, milliseconds, count=count, rate=self._times_rate)
 
     def lookups(self) -> Mapping[str, int]:
         """Look-ups sent since the source was made, by spec."""

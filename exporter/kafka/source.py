@@ -11,6 +11,7 @@ import numpy as np
 from exporter.domain import Answer, Metadata, Reason, TopicPartition
 from exporter.domain.answers import Answers, rows_with
 from exporter.domain.arrays import Flags, Offsets, Rows
+from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership
 from exporter.domain.ports import LOOKUPS_AT_ONCE, Extent, SourceError
 from exporter.kafka.client import Client
@@ -143,13 +144,9 @@ class KafkaSource:
         """Return look-ups by a consumer in the same cluster. Raises KafkaException or ValueError as connecting does."""
         return OffsetsForTimes(self._client, chunk_size=chunk_size, calls_in_flight=calls_in_flight)
 
-    def proofs(self) -> Collection[TopicPartition]:
-        """Return the partitions whose leader epochs show that a broker was restarted."""
-        return self._probe.proofs()
-
-    def recheck(self, ends: Mapping[TopicPartition, Answer]) -> None:
-        """Take back what was proved of brokers that were restarted since, by answers to LATEST."""
-        self._probe.recheck(ends)
+    def recheck(self, layout: Layout, rows: Rows, ends: Answers) -> None:
+        """Take back what was proved of brokers that were restarted since, by answers to LATEST of rows."""
+        self._probe.recheck(layout, rows, ends)
 
     def by_partition(self, spec: int, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """Answer a spec for every key of ``leaders``."""
@@ -199,23 +196,16 @@ class KafkaSource:
         """Take over the topics of another source of the same cluster."""
         self._reader.resume_from(metadata)
 
-    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """Offset of the first record kept, for every key of ``leaders``."""
-        return self.by_partition(EARLIEST, leaders)
-
-    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """One past the newest record, for every key of ``leaders``. Transaction markers count."""
-        answers = self.by_partition(LATEST, leaders)
-        self._probe.recheck(answers)
-        return answers
-
     def starts(self, membership: Membership) -> Answers:
         """Offset of the first record kept, of partitions that have leaders."""
         return self.by_row(EARLIEST, membership, np.arange(len(membership.layout)))
 
     def ends(self, membership: Membership) -> Answers:
         """One past the newest record, of partitions that have leaders. Transaction markers count."""
-        return self.by_row(LATEST, membership, np.arange(len(membership.layout)))
+        rows = np.arange(len(membership.layout))
+        answers = self.by_row(LATEST, membership, rows)
+        self.recheck(membership.layout, rows, answers)
+        return answers
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         """Largest timestamp among the records, in seconds, and where it lies.

@@ -17,18 +17,21 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+import numpy as np
+
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspector
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
-from exporter.domain import Answer, Snapshot, TopicPartition
+from exporter.domain import Snapshot, TopicPartition
+from exporter.domain.answers import Answers
 from exporter.domain.detection import Detector
 from exporter.domain.ports import Extent
 from exporter.kafka import RemoteInspections, client_process
@@ -41,6 +44,7 @@ from tests.bench.process_tree import usage
 from tests.bench.serve_costs import MOVE_INTERVAL, add_options, as_json, plan_of, show, yardsticks
 from tests.exposed import exposed
 from tests.programs import cache_folder
+from tests.times import led
 from tests.workbench import Workbench
 
 _Result = TypeVar("_Result")
@@ -164,9 +168,9 @@ def touch(workbench: Workbench, partitions: list[TopicPartition]) -> None:
     workbench.write([(key.topic, key.partition, time.time()) for key in partitions])
 
 
-def all_answered(step: str, partitions: int, answers: Mapping[TopicPartition, Answer]) -> None:
+def all_answered(step: str, partitions: int, answers: Answers) -> None:
     """Raise SystemExit unless every partition gave a good answer."""
-    good = sum(1 for answer in answers.values() if answer.reason is None and answer.offset is not None)
+    good = np.count_nonzero(answers.found)
     if good != partitions:
         raise SystemExit(f"{step}: {good} of {partitions} partitions answered: the figures would be wrong")
 
@@ -192,12 +196,14 @@ def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[Topi
     }
     if len(leaders) != partitions:
         raise SystemExit(f"{len(leaders)} of {partitions} partitions have a leader: the figures would be wrong")
-    all_answered("EARLIEST", partitions, bench.measure("EARLIEST", partitions, lambda: source.earliest(leaders)))
-    latest = bench.measure("LATEST", partitions, lambda: source.latest(leaders))
+    membership = led(leaders)
+    all_answered("EARLIEST", partitions, bench.measure("EARLIEST", partitions, lambda: source.starts(membership)))
+    latest = bench.measure("LATEST", partitions, lambda: source.ends(membership))
     all_answered("LATEST", partitions, latest)
-    extents = {key: Extent(leaders[key], 0, answer.offset or 0) for key, answer in latest.items()}
+    ends = zip(membership.layout, latest.offset.tolist(), strict=True)
+    extents = {key: Extent(leaders[key], 0, end) for key, end in ends}
     newest = bench.measure("MAX_TIMESTAMP", partitions, lambda: source.max_timestamp(extents))
-    all_answered("MAX_TIMESTAMP", partitions, newest)
+    all_answered("MAX_TIMESTAMP", partitions, Answers.of(newest.values()))
     sink = Latest()
     bench.measure(
         "poll, first",

@@ -29,7 +29,7 @@ from tests.bench.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.test_bad_answers import well
 from tests.scripted import FIND_COORDINATOR, ScriptedBroker
-from tests.times import first_since
+from tests.times import end_of, first_since
 
 NOBODY = "127.0.0.1:9"
 """An address at which nothing listens."""
@@ -330,7 +330,7 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     leader = source.metadata().topics[key.topic].partitions[key.partition].leader
     assert leader is not None
     assert first_since(source, key, 0.0, leader).offset == 0
-    assert source.latest({key: leader})[key].offset == 3
+    assert end_of(source, key, leader).offset == 3
     membership = Membership.led(Layout.of({key.topic: [key.partition]}), np.array([leader], dtype=np.int32))
     assert (source.starts(membership).offset.tolist(), source.ends(membership).offset.tolist()) == ([0], [3])
     assert source.groups.counts["offsets"] == 2
@@ -340,7 +340,7 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     os.kill(process.pid, signal.SIGSTOP)
     os.kill(process.pid, signal.SIGKILL)
     await_that(lambda: process.generation == 0, "the end is noticed")
-    assert source.latest({key: leader})[key].reason is Reason.CLIENT_FAILED
+    assert end_of(source, key, leader).reason is Reason.CLIENT_FAILED
     assert source.groups.describe(names) == dict.fromkeys(names, Reason.CLIENT_FAILED)
     assert source.groups.committed(names).failed == dict.fromkeys(names, Reason.CLIENT_FAILED)
     assert (

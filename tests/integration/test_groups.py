@@ -26,7 +26,7 @@ from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
 from tests.integration.watch import Watch
-from tests.times import first_since
+from tests.times import end_of, first_since
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -167,7 +167,7 @@ def test_lag_counts_offsets_of_compacted_records(workbench: Workbench, swept: Sw
         return (first_since(swept.source, key, 0.0).offset or 0) > 3
 
     workbench.until(compacted, 60)
-    end = swept.source.latest({key: 1})[key].offset
+    end = end_of(swept.source, key).offset
     assert end is not None and end >= 7
     assert swept.positions() == {name: {key: GroupPartition(0, lag=end, lost=0)}}
 

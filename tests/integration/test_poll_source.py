@@ -20,7 +20,7 @@ from tests.bench.fake_cluster import FakeCluster
 from tests.integration.serving import until
 from tests.integration.test_bad_answers import well
 from tests.scripted import FIND_COORDINATOR, ScriptedBroker
-from tests.times import first_since
+from tests.times import end_of, first_since
 
 MOVED = TopicPartition("bench-0001", 4)
 
@@ -261,7 +261,7 @@ def test_look_ups_by_time_follow_a_leader_that_moves(cluster: FakeCluster) -> No
     for moves in range(1, 4):
         cluster.command("lead", *MOVED, (leader + moves) % 3)
         assert first_since(source, MOVED, 0.0, leader).offset == 0
-        assert source.latest({MOVED: leader})[MOVED].offset == 3
+        assert end_of(source, MOVED, leader).offset == 3
     source.close()
 
 

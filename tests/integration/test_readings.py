@@ -19,7 +19,7 @@ from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, exactly, seen
-from tests.times import first_since, led
+from tests.times import first_since, led, objects
 from tests.unit.readings import ManualClock
 from tests.workbench import Workbench
 
@@ -182,7 +182,7 @@ def test_watching_a_deleted_topic_does_not_bring_it_back(kafka: Kafka) -> None:
     reasons: list[Reason | None] = []
 
     def refused() -> bool:
-        reasons.extend(answer.reason for answer in watch.source.latest(leaders).values())
+        reasons.extend(answer.reason for answer in objects(watch.source.ends(led(leaders))))
         return reasons[-1] is not None
 
     kafka.until(refused)  # before KRaft a broker still answers for a moment
@@ -303,9 +303,7 @@ def test_many_partitions_take_several_calls(kafka: Kafka) -> None:
     )
     source.metadata()
     leaders = {TopicPartition("wide", number): 1 for number in range(40)}
-    assert {key.partition: answer.offset for key, answer in source.latest(leaders).items()} == {
-        number: number for number in range(40)
-    }
+    assert source.ends(led(leaders)).offset.tolist() == list(range(40))
     milliseconds = np.concatenate([np.full(40, round((DAY_AGO + extra) * 1000)) for extra in (0.0, 39.5)])
     found = source.by_time(led(leaders), np.tile(np.arange(40), 2), milliseconds)
     assert np.isnan(found.timestamp[0])

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 from exporter.demo.broker import Broker, free_port
 from exporter.domain import Reason, State, TopicPartition
 from tests.integration.watch import UNREACHED, Watch, exactly, seen
+from tests.times import led, objects
 from tests.workbench import Workbench
 
 DAY_AGO = time.time() // 1 - 86400
@@ -195,10 +196,10 @@ def test_a_broker_that_goes_and_comes_back(guarded: Broker, bench: Workbench) ->
     guarded.kill()
     assert guarded.pid is None
     began = time.monotonic()
-    answers = watch.source.latest(watch.leaders(before))
+    answers = objects(watch.source.ends(led(watch.leaders(before))))
     assert time.monotonic() - began < 2 * TIMEOUT + 30, "librdkafka's own limit is a minute"
     assert len(answers) == 2
-    assert {answer.reason for answer in answers.values()} <= UNREACHED
+    assert {answer.reason for answer in answers} <= UNREACHED
     failure = watch.fail()
     assert failure.reason is Reason.CLUSTER_UNREACHABLE
     assert guarded.bootstrap in failure.detail

@@ -13,6 +13,7 @@ from exporter.domain import Activity, PollFailure, Reading, Reason, Snapshot, St
 from exporter.domain.ports import ReaderKnowledge, SnapshotSink
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
+from tests.times import end_of
 
 
 class AheadClock(SystemClock):
@@ -93,7 +94,7 @@ class Watch:
         """Wait until partition 0 ends at ``offset``: a transaction's marker comes after its commit has returned."""
         key = TopicPartition(topic, 0)
         deadline = time.monotonic() + seconds
-        while self.source.latest({key: 1})[key].offset != offset:
+        while end_of(self.source, key).offset != offset:
             assert time.monotonic() < deadline, f"{topic} does not end at {offset} within {seconds:g} s"
 
     def leaders(self, snapshot: Snapshot) -> Mapping[TopicPartition, int]:

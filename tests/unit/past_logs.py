@@ -85,11 +85,11 @@ class Logs:
         infos = {name: TopicInfo(ids[name], partitions, self.config) for name, partitions in topics.items()}
         return Metadata({1: "h:1"}, infos, unidentified=self.unidentified)
 
-    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        return {key: Answer(self.logs[key].start) for key in leaders}
+    def starts(self, membership: Membership) -> Answers:
+        return Answers.of(Answer(self.logs[key].start) for key in membership.layout)
 
-    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        return {key: Answer(self.logs[key].end()) for key in leaders}
+    def ends(self, membership: Membership) -> Answers:
+        return Answers.of(Answer(self.logs[key].end()) for key in membership.layout)
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         return {key: max((Answer(n, t) for n, t in enumerate(self.logs[key].times)), key=_time) for key in extents}

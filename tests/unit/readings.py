@@ -22,7 +22,7 @@ from exporter.domain import (
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.layout import Layout
-from exporter.domain.metadata import with_partitions_known_before
+from exporter.domain.metadata import Membership, with_partitions_known_before
 from exporter.domain.ports import Extent, SourceError
 from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
 
@@ -112,16 +112,16 @@ class TableSource:
 
 @dataclass
 class TableOffsets(TableSource):
-    """The same as an OffsetSource, which is asked by partition and answers with objects."""
+    """The same as an OffsetSource, whose metadata is always fresh."""
 
     def metadata(self, *, fresh: bool = True, doubted: Collection[str] = ()) -> Metadata:
         return super().metadata(fresh=fresh, doubted=doubted)
 
-    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:  # type: ignore[override]
-        return self._by_partition(leaders, super().earliest(self._rows(leaders)))
+    def starts(self, membership: Membership) -> Answers:
+        return self.earliest(self._rows(membership.layout))
 
-    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:  # type: ignore[override]
-        return self._by_partition(leaders, super().latest(self._rows(leaders)))
+    def ends(self, membership: Membership) -> Answers:
+        return self.latest(self._rows(membership.layout))
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:  # type: ignore[override]
         nothing = np.zeros(len(extents), dtype=np.int64)

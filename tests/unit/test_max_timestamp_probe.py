@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain import Answer, Metadata, PartitionInfo, Reason, TopicInfo, TopicPartition
+from exporter.domain.answers import Answers
 from exporter.domain.ports import Extent
 from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.list_offsets import Lookup
 from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe
+from tests.times import led
 
 OLD, NEW = 1, 2
 """Broker 1 is older than 3.0 and answers with its oldest record, broker 2 knows the spec."""
@@ -168,15 +171,20 @@ def test_a_restart_however_short_takes_the_decision_back() -> None:
         probe.check(cluster.max_timestamp(), {key: Extent(OLD, 0, 2, leader_epoch=4)}, set())
         assert probe.supported == {OLD: False}
 
+    def recheck(ends: Mapping[TopicPartition, Answer]) -> None:
+        probe.recheck(led(dict.fromkeys(ends, OLD)).layout, np.arange(len(ends)), Answers.of(ends.values()))
+
     def led_by(leader: int | None) -> Metadata:
         return Metadata({}, {"a": TopicInfo(None, {0: PartitionInfo(leader, (1,), (1,))})})
 
     decide()
-    probe.recheck({key: Answer(2, leader_epoch=4), other: Answer(2, leader_epoch=9)})
-    probe.recheck({key: Answer(reason=Reason.TIMED_OUT)})
+    recheck({key: Answer(2, leader_epoch=4), other: Answer(2, leader_epoch=9)})
+    recheck({key: Answer(reason=Reason.TIMED_OUT)})
     probe.follow(led_by(OLD))
     decide()
-    probe.recheck({key: Answer(2, leader_epoch=5)})
+    recheck({other: Answer(2, leader_epoch=5)})
+    assert probe.supported == {OLD: False}
+    recheck({key: Answer(2, leader_epoch=5)})
     assert probe.supported == {}
     for now in (led_by(NEW), led_by(None), Metadata({}, {"a": TopicInfo(None, {})}), Metadata({}, {})):
         decide()

@@ -53,10 +53,7 @@ class Both:
     def denied(self) -> bool:
         return False
 
-    def proofs(self) -> list[Any]:
-        return []
-
-    def recheck(self, _: Any) -> None:
+    def recheck(self, *_: Any) -> None:
         pass
 
     def refresh(self) -> None:
