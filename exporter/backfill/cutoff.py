@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import Answer, Metadata, Reason, TopicInfo
+from exporter.domain import Metadata, Reason, TopicInfo
 from exporter.domain.activity import Circumstances, states_of
 from exporter.domain.answers import ANSWERED, Answers, reason_code
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.backfill_plan import Plan, Scope, Spans, Starts, WrittenStreams, complete, plan
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Membership
-from exporter.domain.ports import ByTime, Clock, Extent, OffsetSource
+from exporter.domain.ports import ByTime, Clock, Extents, OffsetSource
 from exporter.domain.stream_rows import StreamRows
 from exporter.domain.table import UNREADABLE
 
@@ -185,22 +185,17 @@ class CutoffReader:
 
     def _ask(self, batch: Batch, gone: Collection[int]) -> _Ends:
         led = np.flatnonzero((batch.leader != NO_LEADER) & ~np.isin(batch.leader, list(gone)))
-        keys, leaders = list(batch.layout), batch.leader.tolist()
         membership = Membership.led(batch.layout, batch.leader)
-        first, last = Answers.none(len(batch)), Answers.none(len(batch))
+        first, last, newest = (Answers.none(len(batch)) for _ in range(3))
         # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
         first.put(led, self._source.starts(membership.part(led)))
         now = self._clock.now()
         begun = led[first.found[led]]
         last.put(begun, self._source.ends(membership.part(begun)))
         held = begun[last.found[begun] & (last.offset[begun] > first.offset[begun])]
-        columns = (held, first.offset[held], last.offset[held], last.epoch[held])
-        extents = {
-            keys[row]: Extent(leaders[row], start, end, None if epoch < 0 else epoch)
-            for row, start, end, epoch in zip(*(column.tolist() for column in columns), strict=True)
-        }
-        newest = self._source.max_timestamp(extents)
-        return _Ends(now, first, last, _by_row(len(batch), held, (newest.get(keys[row]) for row in held.tolist())))
+        extents = Extents(first.offset[held], last.offset[held], last.epoch[held])
+        newest.put(held, self._source.max_timestamp(membership.part(held), extents))
+        return _Ends(now, first, last, newest)
 
     def _left(self, batch: Batch, earliest: Offsets, latest: Offsets, now: float) -> Plan:
         retention = batch.retention
@@ -227,10 +222,3 @@ class CutoffReader:
         """Return where histories that end at ``end`` begin: at the horizon, or where retention begins."""
         seconds = np.minimum(np.minimum(retention, self._request.horizon), end)
         return np.maximum(0.0, np.floor((end - seconds) / HOUR)) * HOUR
-
-
-def _by_row(count: int, rows: Rows, answers: Iterable[Answer | None]) -> Answers:
-    """Return the answers about some of ``count`` rows."""
-    columns = Answers.none(count)
-    columns.put(rows, Answers.of(answers))
-    return columns

@@ -18,7 +18,7 @@ from exporter.domain.activity import state_of
 from exporter.domain.answers import Answers
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership
-from exporter.domain.ports import ByTime, Extent, OffsetSource
+from exporter.domain.ports import ByTime, Extents, OffsetSource
 from exporter.domain.readings import END_OF_TIME
 
 
@@ -183,16 +183,21 @@ class _Lookups:
 
     def _newest(self) -> dict[TopicPartition, OffsetRow]:
         self._span(self._leaders)
-        extents = {
-            key: Extent(leader, first.offset, last.offset)
-            for key, leader in self._leaders.items()
+        held = [
+            key
+            for key in self._membership.layout
             if (first := self._earliest[key]).offset is not None
             and (last := self._latest[key]).offset is not None
             and last.offset > first.offset
-        }
-        newest = self._source.max_timestamp(extents)
+        ]
+        earliest, latest = (
+            np.array([known[key].offset for key in held], dtype=np.int64) for known in (self._earliest, self._latest)
+        )
+        extents = Extents(earliest, latest, np.full(len(held), -1, dtype=np.int32))
+        part = self._membership.part(self._membership.layout.rows(held))
+        newest = _by_key(held, self._source.max_timestamp(part, extents))
         supported = self._source.max_timestamp_supported()
-        sought = self._sought(extents, newest)
+        sought = self._sought(dict(zip(held, latest.tolist(), strict=True)), newest)
         confirmed = self._confirmed({key: answer for key, answer in newest.items() if key not in sought})
         newest = {**newest, **sought}
         rows = {}
@@ -223,12 +228,12 @@ class _Lookups:
         return config is not None and config.remote_storage
 
     def _sought(
-        self, extents: Mapping[TopicPartition, Extent], newest: Mapping[TopicPartition, Answer]
+        self, latest: Mapping[TopicPartition, int], newest: Mapping[TopicPartition, Answer]
     ) -> dict[TopicPartition, Answer]:
         """Search the largest timestamp in both tiers: MAX_TIMESTAMP sees the local disk only (KAFKA-17552)."""
         searches = {
-            key: Search(extent.latest, guess=newest.get(key, Answer()).timestamp, now=self._future_after)
-            for key, extent in extents.items()
+            key: Search(end, guess=newest.get(key, Answer()).timestamp, now=self._future_after)
+            for key, end in latest.items()
             if self._tiered(key.topic)
         }
         rows = self._membership.layout.rows(searches)

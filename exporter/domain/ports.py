@@ -6,13 +6,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from exporter.domain.activity import TierFacts
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.inspections import Inspections
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership, Metadata
-from exporter.domain.readings import Answer, PollFailure, Reason, TopicPartition
+from exporter.domain.readings import PollFailure, Reason
 from exporter.domain.table import Snapshot
 
 LOOKUPS_AT_ONCE = 2_000
@@ -31,15 +35,14 @@ class SourceError(Exception):
         self.detail = detail
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """The offsets and the leader of a partition, which a MAX_TIMESTAMP look-up needs."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Extents(ColumnSet):
+    """The offsets of n partitions, which a MAX_TIMESTAMP look-up needs, each a column [n]."""
 
-    leader: int
-    earliest: int
-    latest: int
-    leader_epoch: int | None = None
-    """As in the answer to LATEST."""
+    earliest: Offsets
+    latest: Offsets
+    epoch: NDArray[np.int32]
+    """The leader epoch in the answer to LATEST, -1 where it has none."""
 
 
 class OffsetSource(Protocol):
@@ -54,10 +57,11 @@ class OffsetSource(Protocol):
     def ends(self, membership: Membership) -> Answers:
         """LATEST (KIP-79), one past the newest record, of partitions, which have leaders."""
 
-    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
-        """MAX_TIMESTAMP (KIP-734) of each partition that holds records.
+    def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
+        """MAX_TIMESTAMP (KIP-734) of partitions that hold records, which have leaders.
 
-        Partitions whose leader does not support the spec are not in the result; see ``max_timestamp_supported``.
+        NO_ANSWER where the leader does not support the spec (see ``max_timestamp_supported``), or where the answer
+        proved wrong.
         """
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:

@@ -21,8 +21,8 @@ from exporter.clock import SystemClock
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.metadata import Membership, Metadata
-from exporter.domain.ports import METADATA_SECONDS, Extent, SourceError
-from exporter.domain.readings import Answer, Reason, TopicPartition
+from exporter.domain.ports import METADATA_SECONDS, Extents, SourceError
+from exporter.domain.readings import Reason
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.connectivity import check_address
 from exporter.kafka.kafka_python_answers import KafkaPythonError
@@ -133,8 +133,8 @@ class _Source:
     def ends(self, membership: Membership) -> Answers:
         return self._source.ends(membership)
 
-    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
-        return self._source.max_timestamp(extents)
+    def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
+        return self._source.max_timestamp(membership, extents)
 
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         return self._source.by_time(membership, rows, milliseconds)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import confluent_kafka
 import numpy as np
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from exporter.domain import Answer, Reason, TopicPartition
+from exporter.domain import Reason
 from exporter.domain.answers import Answers, reason_code, reason_of_code
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.metadata import Membership
@@ -22,13 +22,6 @@ from exporter.kafka.list_offsets_call import OffsetResults, list_offsets, spec_n
 from exporter.kafka.rate_limiter import RateLimiter
 
 C = TypeVar("C")
-
-
-class Lookup(NamedTuple):
-    """One look-up of one partition: ``target`` is a spec (negative) or a time in milliseconds."""
-
-    partition: TopicPartition
-    target: int
 
 
 Chunk = tuple[Rows, Sequence[confluent_kafka.TopicPartition]]
@@ -56,21 +49,6 @@ class Lookups:
         """Look-ups sent so far, by spec."""
         self.unreachable: set[int] = set()
         """Leaders that gave no answer since this set was last emptied."""
-
-    def ask(self, wanted: Iterable[Lookup], leaders: Mapping[TopicPartition, int]) -> dict[Lookup, Answer]:
-        """Answer every look-up. Each partition must have a leader in ``leaders``. Raises no Kafka error."""
-        answers: dict[Lookup, Answer] = {}
-
-        def take(leader: int, chunk: Sequence[Lookup], call: Future[OffsetResults]) -> set[Reason | None]:
-            got = self._answers(leader, list(map(_raw, chunk)), call)
-            answers.update((lookup, _answer(got, place)) for place, lookup in enumerate(chunk))
-            return _reasons(got)
-
-        def give_up(chunk: Sequence[Lookup]) -> None:
-            answers.update((lookup, Answer(reason=Reason.LEADER_UNREACHABLE)) for lookup in chunk)
-
-        self._run(self._chunks(wanted, leaders), Handlers(self._start, take, give_up))
-        return answers
 
     def by_row(self, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
         """Answer one spec, or a time in milliseconds for each of ``rows`` [n], which have leaders, by their places.
@@ -103,24 +81,6 @@ class Lookups:
             pause=self._pause,
         )
         self._client.serve()
-
-    def _chunks(self, wanted: Iterable[Lookup], leaders: Mapping[TopicPartition, int]) -> dict[int, list[list[Lookup]]]:
-        # Brokers refuse a partition named twice in one call (error 42), and a dict would drop it silently:
-        # the second look-up of a partition goes to a later chunk.
-        rows: dict[tuple[int, int], list[Lookup]] = defaultdict(list)
-        seen: Counter[TopicPartition] = Counter()
-        for lookup in wanted:
-            rows[leaders[lookup.partition], seen[lookup.partition]].append(lookup)
-            seen[lookup.partition] += 1
-        chunks: dict[int, list[list[Lookup]]] = defaultdict(list)
-        for (leader, _), row in rows.items():
-            chunks[leader].extend(row[at : at + self._chunk_size] for at in range(0, len(row), self._chunk_size))
-        return dict(chunks)
-
-    def _start(self, leader: int, chunk: Sequence[Lookup]) -> Started[Future[OffsetResults]]:
-        for lookup in chunk:
-            self.counts[spec_name(lookup.target)] += 1
-        return self._begun(leader, list(map(_raw, chunk)))
 
     def _begun(
         self, leader: int, partitions: Sequence[confluent_kafka.TopicPartition]
@@ -156,16 +116,6 @@ def _unknown_answer(result: OffsetResult | None) -> BaseException | str:
     if isinstance(result, KafkaError):
         return KafkaException(result)
     return "nothing" if result is None else f"offset {result.offset}"
-
-
-def _raw(lookup: Lookup) -> confluent_kafka.TopicPartition:
-    return confluent_kafka.TopicPartition(*lookup.partition, lookup.target)
-
-
-def _answer(answers: Answers, place: int) -> Answer:
-    found = answers.answer(place)
-    assert found is not None
-    return found
 
 
 def _reasons(answers: Answers) -> set[Reason | None]:

@@ -14,7 +14,7 @@ from exporter.domain.answers import ANSWERED, Answers, rows_with
 from exporter.domain.arrays import Flags, Offsets, Rows
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership, Metadata, unchanged, with_partitions_known_before
-from exporter.domain.ports import METADATA_SECONDS, Extent
+from exporter.domain.ports import METADATA_SECONDS, Extents
 from exporter.domain.readings import GONE, Answer, Reason
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
 from exporter.kafka.messages import BatchesRefused
@@ -136,14 +136,8 @@ class PollSource:
 
     def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
         """MAX_TIMESTAMP of rows that hold records, with their offsets as just answered."""
-        leader = self._membership.leader
-
-        def extent_of(place: int) -> Extent:
-            row = rows[place]
-            epoch = int(self._epoch[row])
-            return Extent(int(leader[row]), int(earliest[place]), int(latest[place]), None if epoch < 0 else epoch)
-
-        return self._source.max_timestamp_by_row(self._membership, rows, latest - earliest > 1, extent_of)
+        extents = Extents(earliest, latest, self._epoch[rows])
+        return self._source.max_timestamp_by_row(self._membership, rows, extents)
 
     def when_idle(self) -> None:
         """Close the consumer where a broker refuses it. To be called some seconds after the first look-ups, too."""

@@ -6,22 +6,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
-from exporter.domain import Answer, TopicPartition
 from exporter.domain.answers import Answers, reason_code
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.consumer_groups import Committed, Description, GroupList
 from exporter.domain.metadata import Membership, Metadata
-from exporter.domain.ports import Extent, SourceError
+from exporter.domain.ports import Extents, SourceError
 from exporter.domain.readings import Reason
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.messages import BatchesRefused, Notes
 from exporter.kafka.process import ClientProcess
-
-K = TypeVar("K")
 
 
 class Remote:
@@ -193,9 +190,9 @@ class RemoteSource(Remote):
         """LATEST of partitions, which have leaders."""
         return self._answers("ends", membership, count=len(membership.layout), rate=self._rate)
 
-    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
-        """MAX_TIMESTAMP of partitions that hold records."""
-        return self._each("max_timestamp", extents, extents, rate=self._rate)
+    def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
+        """MAX_TIMESTAMP of partitions that hold records, which have leaders."""
+        return self._answers("max_timestamp", membership, extents, count=len(extents), rate=self._rate)
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
@@ -219,14 +216,6 @@ class RemoteSource(Remote):
         except SourceError as error:
             answers = Answers.none(count)
             answers.reason[:] = reason_code(error.reason)
-        return answers
-
-    def _each(self, method: str, keys: Collection[K], *arguments: Any, rate: float | None) -> dict[K, Answer]:
-        """Answer each key; where the process ends meanwhile, with that as the reason."""
-        try:
-            answers: dict[K, Answer] = self._call(method, *arguments, longer=len(keys) / rate if rate else 0.0)
-        except SourceError as error:
-            return dict.fromkeys(keys, Answer(reason=error.reason))
         return answers
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from exporter.domain import Answer, Metadata, Reason, TopicPartition
+from exporter.domain import Metadata, Reason
 from exporter.domain.answers import Answers, rows_with
-from exporter.domain.arrays import Flags, Offsets, Rows
+from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership
-from exporter.domain.ports import LOOKUPS_AT_ONCE, Extent, SourceError
+from exporter.domain.ports import Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
-from exporter.kafka.list_offsets import Lookup, Lookups
+from exporter.kafka.list_offsets import Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
-from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe
+from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
 from exporter.kafka.metadata import MetadataReader, Scope
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.offsets_for_times import OffsetsForTimes
@@ -148,47 +148,19 @@ class KafkaSource:
         """Take back what was proved of brokers that were restarted since, by answers to LATEST of rows."""
         self._probe.recheck(layout, rows, ends)
 
-    def by_partition(self, spec: int, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """Answer a spec for every key of ``leaders``."""
-        found = self._look_up(self._lookups, [Lookup(key, spec) for key in leaders], leaders)
-        return {key: found[Lookup(key, spec)] for key in leaders}
-
     def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
         """Answer a spec for rows that have leaders."""
         return self._by_row(self._lookups, spec, membership, rows)
 
-    def max_timestamp_by_row(
-        self, membership: Membership, rows: Rows, several: Flags, extent_of: Callable[[int], Extent]
-    ) -> Answers:
-        """Answer MAX_TIMESTAMP for rows that hold records, NO_ANSWER where ``max_timestamp`` leaves a partition out.
-
-        ``several`` marks more than one record; ``extent_of`` returns the extent. Both go by place among ``rows``.
-        """
+    def max_timestamp_by_row(self, membership: Membership, rows: Rows, extents: Extents) -> Answers:
+        """Answer MAX_TIMESTAMP for rows that hold records and have leaders, as ``max_timestamp`` does."""
         layout, leader = membership.layout, membership.leader[rows]
         answers = Answers.none(len(rows))
         again = [row for key in self._probe.upgrade_checks() if (row := layout.row(key)) is not None]
         unable = [broker for broker, known in self._probe.supported.items() if not known]
         wanted = np.flatnonzero(~np.isin(leader, unable) | np.isin(rows, again))
         answers.put(wanted, self.by_row(MAX_TIMESTAMP, membership, rows[wanted]))
-
-        def disproved(places: Rows) -> Rows:
-            keys = {layout.key(rows[place]): place for place in places.tolist()}
-            by_key = {key: answer for key, place in keys.items() if (answer := answers.answer(place)) is not None}
-            local_only = {key for key in by_key if self._may_be_tiered(key.topic)}
-            wrong = self._probe.check(by_key, {key: extent_of(keys[key]) for key in by_key}, local_only)
-            return np.array([keys[key] for key in wrong], dtype=np.intp)
-
-        # The first few of a broker nearly always decide, and then no others become objects.
-        for broker in np.unique(leader[wanted]).tolist():
-            candidates = wanted[(leader[wanted] == broker) & several[wanted] & answers.found[wanted]]
-            batches = np.split(candidates, range(FIRST_BATCH, len(candidates), LOOKUPS_AT_ONCE))
-            for number, batch in enumerate(batches):
-                if broker in self._probe.supported and (number or self._probe.supported[broker]):
-                    break
-                wrong = disproved(batch)
-                answers.put(wrong, Answers.none(len(wrong)))
-        unable = [broker for broker, known in self._probe.supported.items() if not known]
-        wrong = np.flatnonzero(np.isin(leader, unable))
+        wrong = np.flatnonzero(self._probe.check(membership, rows, answers, extents, self._may_be_tiered))
         answers.put(wrong, Answers.none(len(wrong)))
         return answers
 
@@ -207,22 +179,13 @@ class KafkaSource:
         self.recheck(membership.layout, rows, answers)
         return answers
 
-    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
-        """Largest timestamp among the records, in seconds, and where it lies.
+    def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
+        """Largest timestamp among the records, and where it lies, of partitions that hold records and have leaders.
 
-        Left out are partitions whose leader does not know the spec. On brokers 3.0 to 3.7 the offset is
-        wrong (KAFKA-16310): rest on the timestamp alone.
+        NO_ANSWER where the leader does not know the spec, or where the answer proved wrong. On brokers 3.0 to 3.7 the
+        offset is wrong (KAFKA-16310): rest on the timestamp alone.
         """
-        again = self._probe.upgrade_checks()
-        leaders = {
-            key: extent.leader
-            for key, extent in extents.items()
-            if key in again or self._probe.supported.get(extent.leader) is not False
-        }
-        answers = self.by_partition(MAX_TIMESTAMP, leaders)
-        local_only = {key for key in answers if self._may_be_tiered(key.topic)}
-        wrong = self._probe.check(answers, extents, local_only)
-        return {key: answer for key, answer in answers.items() if key not in wrong}
+        return self.max_timestamp_by_row(membership, np.arange(len(membership.layout)), extents)
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
@@ -249,17 +212,6 @@ class KafkaSource:
     def close(self) -> None:
         """Close connections. Further calls are errors."""
         self._client.close()
-
-    def _look_up(
-        self, lookups: Lookups, wanted: Collection[Lookup], leaders: Mapping[TopicPartition, int]
-    ) -> dict[Lookup, Answer]:
-        """Look up, and repeat once what was answered by an earlier leader."""
-        self._client.know_leaders()
-        found = lookups.ask(wanted, leaders)
-        moved = [lookup for lookup, answer in found.items() if answer.reason is Reason.NOT_LEADER]
-        if moved and self._client.know_leaders(anew=True):
-            found |= lookups.ask(moved, leaders)
-        return found
 
     def _by_row(self, lookups: Lookups, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
         """Look up, and repeat once what was answered by an earlier leader."""

@@ -33,7 +33,7 @@ from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Snapshot, TopicPartition
 from exporter.domain.answers import Answers
 from exporter.domain.detection import Detector
-from exporter.domain.ports import Extent
+from exporter.domain.ports import Extents
 from exporter.kafka import RemoteInspections, client_process
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
@@ -200,10 +200,9 @@ def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[Topi
     all_answered("EARLIEST", partitions, bench.measure("EARLIEST", partitions, lambda: source.starts(membership)))
     latest = bench.measure("LATEST", partitions, lambda: source.ends(membership))
     all_answered("LATEST", partitions, latest)
-    ends = zip(membership.layout, latest.offset.tolist(), strict=True)
-    extents = {key: Extent(leaders[key], 0, end) for key, end in ends}
-    newest = bench.measure("MAX_TIMESTAMP", partitions, lambda: source.max_timestamp(extents))
-    all_answered("MAX_TIMESTAMP", partitions, Answers.of(newest.values()))
+    extents = Extents(np.zeros(partitions, dtype=np.int64), latest.offset, latest.epoch)
+    newest = bench.measure("MAX_TIMESTAMP", partitions, lambda: source.max_timestamp(membership, extents))
+    all_answered("MAX_TIMESTAMP", partitions, newest)
     sink = Latest()
     bench.measure(
         "poll, first",

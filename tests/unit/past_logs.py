@@ -21,7 +21,7 @@ from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.backfill_plan import WrittenStreams
 from exporter.domain.metadata import Membership
-from exporter.domain.ports import Extent
+from exporter.domain.ports import Extents
 from tests.backfill_rows import (
     Run,
     Stream,
@@ -91,8 +91,9 @@ class Logs:
     def ends(self, membership: Membership) -> Answers:
         return Answers.of(Answer(self.logs[key].end()) for key in membership.layout)
 
-    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
-        return {key: max((Answer(n, t) for n, t in enumerate(self.logs[key].times)), key=_time) for key in extents}
+    def max_timestamp(self, membership: Membership, _: Extents) -> Answers:
+        logs = [self.logs[key] for key in membership.layout]
+        return Answers.of(max((Answer(n, t) for n, t in enumerate(log.times)), key=_time) for log in logs)
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: True}

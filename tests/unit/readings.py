@@ -23,7 +23,7 @@ from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership, with_partitions_known_before
-from exporter.domain.ports import Extent, SourceError
+from exporter.domain.ports import Extents, SourceError
 from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
 
 
@@ -123,17 +123,12 @@ class TableOffsets(TableSource):
     def ends(self, membership: Membership) -> Answers:
         return self.latest(self._rows(membership.layout))
 
-    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:  # type: ignore[override]
-        nothing = np.zeros(len(extents), dtype=np.int64)
-        return self._by_partition(extents, super().max_timestamp(self._rows(extents), nothing, nothing))
+    def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:  # type: ignore[override]
+        return super().max_timestamp(self._rows(membership.layout), extents.earliest, extents.latest)
 
     def _rows(self, keys: Iterable[TopicPartition]) -> Rows:
         known = self.known or self.metadata()
         return known.membership.layout.rows(keys)
-
-    def _by_partition(self, keys: Iterable[TopicPartition], answers: Answers) -> dict[TopicPartition, Answer]:
-        answered = {key: answers.answer(place) for place, key in enumerate(keys)}
-        return {key: answer for key, answer in answered.items() if answer is not None}
 
 
 @dataclass

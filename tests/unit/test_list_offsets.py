@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import confluent_kafka
+import numpy as np
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -16,8 +18,9 @@ import exporter.kafka.client
 from exporter.domain import Answer, Reason, TopicPartition
 from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.errors import answers_of, reason_of
-from exporter.kafka.list_offsets import Lookup, Lookups
+from exporter.kafka.list_offsets import Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST
+from tests.times import led, objects
 
 RESULT = SimpleNamespace(offset=7, timestamp=1500, leader_epoch=3)
 UNREACHED = SimpleNamespace(offset=-1001, timestamp=-1, leader_epoch=None)
@@ -79,9 +82,10 @@ def test_a_dead_leader_is_asked_once_and_costs_only_its_own() -> None:
     leaders = dict.fromkeys(dead, DEAD) | dict.fromkeys(alive, ALIVE)
     client = Client(leaders)
     lookups = lookups_of(client, chunk_size=5, calls_in_flight=4)
-    answers = lookups.ask((Lookup(key, LATEST) for key in leaders), leaders)
-    assert {answers[Lookup(key, LATEST)].reason for key in dead} == {Reason.LEADER_UNREACHABLE}
-    assert {answers[Lookup(key, LATEST)].offset for key in alive} == {7}
+    membership = led(leaders)
+    answers = dict(zip(membership.layout, objects(lookups.by_row(LATEST, membership, np.arange(200))), strict=True))
+    assert {answers[key].reason for key in dead} == {Reason.LEADER_UNREACHABLE}
+    assert {answers[key].offset for key in alive} == {7}
     assert sum(call[0].topic == "dead" for call in client.calls) <= 2
     assert sum(call[0].topic == "alive" for call in client.calls) == 20
     assert lookups.unreachable == {DEAD}
@@ -93,8 +97,10 @@ def test_no_call_spans_two_leaders_or_names_a_partition_twice() -> None:
     leaders = {key: 1 + key.partition % 2 + 1 for key in keys}
     client = Client(leaders)
     lookups = lookups_of(client, chunk_size=4, calls_in_flight=3)
-    wanted = [Lookup(key, time) for key in keys for time in (1, 2, 3)]
-    assert set(lookups.ask(wanted, leaders)) == set(wanted)
+    rows, times = np.repeat(np.arange(10), 3), np.tile(np.array([1, 2, 3]), 10)
+    assert lookups.by_row(times, led(leaders), rows).offset.tolist() == [7] * 30
+    asked = Counter(key for call in client.calls for key in call)
+    assert asked == dict.fromkeys(keys, 3)
     for call in client.calls:
         assert len(set(call)) == len(call) <= 4
         assert len({leaders[key] for key in call}) == 1
@@ -105,19 +111,18 @@ def test_an_answer_that_never_came_is_reported() -> None:
     """A partition left out of what the client hands back is not passed over."""
     keys = partitions(3)
     leaders = dict.fromkeys(keys, ALIVE)
-    answers = lookups_of(Client(leaders, silent={keys[1]}), chunk_size=9, calls_in_flight=1).ask(
-        [Lookup(key, LATEST) for key in keys], leaders
-    )
-    assert [answers[Lookup(key, LATEST)].reason for key in keys] == [None, Reason.MISSING_ANSWER, None]
+    lookups = lookups_of(Client(leaders, silent={keys[1]}), chunk_size=9, calls_in_flight=1)
+    answers = objects(lookups.by_row(LATEST, led(leaders), np.arange(3)))
+    assert [answer.reason for answer in answers] == [None, Reason.MISSING_ANSWER, None]
 
 
 def test_the_log_names_what_each_unexplained_answer_was_asked_for() -> None:
-    """A call may ask for several kinds of offsets: each failure names its own, and not that of the first."""
-    keys = partitions(3)
+    """Each failure names the broker, and the kind of offsets."""
+    keys = partitions(1)
     client = Client(dict.fromkeys(keys, ALIVE), broken=True)
-    wanted = [Lookup(keys[0], EARLIEST), Lookup(keys[1], LATEST), Lookup(keys[2], 1_700_000_000_000)]
-    lookups_of(client, chunk_size=9, calls_in_flight=1).ask(wanted, client.leaders)
-    assert len(client.calls) == 1
+    lookups = lookups_of(client, chunk_size=9, calls_in_flight=1)
+    for targets in (EARLIEST, LATEST, np.array([1_700_000_000_000])):
+        lookups.by_row(targets, led(client.leaders), np.arange(1))
     assert client.unexplained_answers == [
         f"broker {ALIVE}, asked for {kind} offsets" for kind in ("earliest", "latest", "by-time")
     ]

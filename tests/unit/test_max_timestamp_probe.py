@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from exporter.domain import Answer, Metadata, PartitionInfo, Reason, TopicInfo, TopicPartition
 from exporter.domain.answers import Answers
-from exporter.domain.ports import Extent
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.metadata import Membership
+from exporter.domain.ports import Extents
 from exporter.domain.readings import END_OF_TIME
-from exporter.kafka.list_offsets import Lookup
 from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe
 from tests.times import led
 
@@ -43,19 +44,37 @@ class Cluster:
             for key, times in self.times.items()
         }
 
-    def extents(self) -> dict[TopicPartition, Extent]:
-        """Where each log stands."""
-        return {key: Extent(self.leaders[key], 0, len(times)) for key, times in self.times.items()}
-
-    def ask(self, wanted: Iterable[Lookup], leaders: Mapping[TopicPartition, int]) -> dict[Lookup, Answer]:
-        answers = {}
-        for lookup in wanted:
+    def by_row(self, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
+        answers = []
+        for row, target in zip(rows.tolist(), np.broadcast_to(targets, rows.shape).tolist(), strict=True):
             self.lookups += 1
-            assert leaders[lookup.partition] == self.leaders[lookup.partition]
-            later = [n for n, time in enumerate(self.times[lookup.partition]) if time * 1000 >= lookup.target]
-            found = Answer(later[0], self.times[lookup.partition][later[0]]) if later else Answer()
-            answers[lookup] = Answer(reason=Reason.NOT_LEADER) if self.unread else found
-        return answers
+            key = membership.layout.key(row)
+            assert membership.leader[row] == self.leaders[key]
+            later = [n for n, time in enumerate(self.times[key]) if time * 1000 >= target]
+            found = Answer(later[0], self.times[key][later[0]]) if later else Answer()
+            answers.append(Answer(reason=Reason.NOT_LEADER) if self.unread else found)
+        return Answers.of(answers)
+
+    def check(
+        self,
+        probe: MaxTimestampProbe,
+        answers: Mapping[TopicPartition, Answer] | None = None,
+        *,
+        latest: int | None = None,
+        epoch: int = -1,
+        tiered: bool = False,
+    ) -> set[TopicPartition]:
+        """Check answers, of all partitions where none are given; return the partitions with a wrong one."""
+        given = self.max_timestamp() if answers is None else answers
+        membership = led({key: self.leaders[key] for key in given})
+        keys = list(membership.layout)
+        ends = [len(self.times[key]) if latest is None else latest for key in keys]
+        extents = Extents(
+            np.zeros(len(keys), dtype=np.int64), np.array(ends, dtype=np.int64), np.full(len(keys), epoch, np.int32)
+        )
+        columns, rows = Answers.of(given[key] for key in keys), np.arange(len(keys))
+        wrong = probe.check(membership, rows, columns, extents, lambda _: tiered)
+        return {keys[at] for at in np.flatnonzero(wrong).tolist()}
 
 
 @given(logs, st.lists(st.sampled_from([OLD, NEW]), min_size=82, max_size=82))
@@ -64,7 +83,7 @@ def test_no_kept_answer_is_wrong(times: dict[TopicPartition, list[float]], leadi
     cluster = Cluster(times, {key: leading[key.partition + 41 * (key.topic == "b")] for key in times})
     probe = MaxTimestampProbe(cluster)
     answers = cluster.max_timestamp()
-    wrong = probe.check(answers, cluster.extents(), set())
+    wrong = cluster.check(probe)
     assert all(answers[key].timestamp == max(times[key]) for key in answers if key not in wrong)
     assert not any(cluster.leaders[key] == NEW for key in wrong)
     assert probe.supported.get(OLD) is not True
@@ -76,10 +95,10 @@ def test_one_conclusive_answer_decides_a_broker() -> None:
     times = {TopicPartition("a", n): [1.0, 2.0] for n in range(100)}
     cluster = Cluster(times, dict.fromkeys(times, NEW))
     probe = MaxTimestampProbe(cluster)
-    assert probe.check(cluster.max_timestamp(), cluster.extents(), set()) == set()
+    assert cluster.check(probe) == set()
     assert probe.supported == {NEW: True}
     assert cluster.lookups == 40
-    probe.check(cluster.max_timestamp(), cluster.extents(), set())
+    cluster.check(probe)
     assert cluster.lookups == 40
 
 
@@ -88,7 +107,7 @@ def test_a_record_that_came_in_between_says_nothing_of_the_broker() -> None:
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 1.0, 5.0]}, {key: NEW})
     probe = MaxTimestampProbe(cluster)
-    assert probe.check({key: Answer(0, 1.0)}, {key: Extent(NEW, 0, 2)}, set()) == set()
+    assert cluster.check(probe, {key: Answer(0, 1.0)}, latest=2) == set()
     assert probe.supported == {}
 
 
@@ -97,7 +116,7 @@ def test_a_remote_tier_spoils_an_answer_but_not_the_broker() -> None:
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 5.0, 2.0]}, {key: NEW})
     probe = MaxTimestampProbe(cluster)
-    assert probe.check({key: Answer(2, 2.0)}, cluster.extents(), {key}) == {key}
+    assert cluster.check(probe, {key: Answer(2, 2.0)}, tiered=True) == {key}
     assert probe.supported == {}
 
 
@@ -111,7 +130,7 @@ def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
     """
     cluster = Cluster(times, dict.fromkeys(times, OLD))
     probe = MaxTimestampProbe(cluster)
-    wrong = probe.check(cluster.max_timestamp(), cluster.extents(), set(times))
+    wrong = cluster.check(probe, tiered=True)
     lying = {key for key, of_key in times.items() if max(of_key) > of_key[0]}
     assert probe.supported == ({OLD: False} if lying else {})
     assert wrong == (set(times) if lying else set())
@@ -120,9 +139,9 @@ def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
     seen = {key: of_key[local:] for key, of_key in times.items() if of_key[local:]}
     answers = {key: Answer(local + of_key.index(max(of_key)), max(of_key)) for key, of_key in seen.items()}
     probe = MaxTimestampProbe(tiered)
-    wrong = probe.check(answers, tiered.extents(), set(times))
+    wrong = tiered.check(probe, answers, tiered=True)
     assert probe.supported.get(NEW) is not False
-    checked = [key for key in list(seen)[:FIRST_BATCH] if key not in wrong]
+    checked = [key for key in sorted(seen)[:FIRST_BATCH] if key not in wrong]
     assert all(answers[key].timestamp == max(times[key]) for key in checked)
 
 
@@ -132,7 +151,7 @@ def test_an_unread_probe_decides_nothing() -> None:
     cluster = Cluster({key: [1.0, 2.0] for key in keys}, dict.fromkeys(keys, OLD), unread=True)
     probe = MaxTimestampProbe(cluster)
     answers = {keys[0]: Answer(0, 1.0), keys[1]: Answer(reason=Reason.TIMED_OUT), keys[2]: Answer(1, END_OF_TIME)}
-    assert probe.check(answers, cluster.extents(), set()) == {keys[0]}
+    assert cluster.check(probe, answers) == {keys[0]}
     assert probe.supported == {}
     assert cluster.lookups == 2
 
@@ -142,10 +161,10 @@ def test_a_forgotten_broker_must_prove_itself_again() -> None:
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 2.0]}, {key: OLD})
     probe = MaxTimestampProbe(cluster)
-    assert probe.check(cluster.max_timestamp(), cluster.extents(), set()) == {key}
+    assert cluster.check(probe) == {key}
     assert probe.supported == {OLD: False}
     probe.forget([OLD])
-    assert probe.check({key: Answer(1, 2.0)}, cluster.extents(), set()) == set()
+    assert cluster.check(probe, {key: Answer(1, 2.0)}) == set()
     assert probe.supported == {OLD: True}
 
 
@@ -154,10 +173,10 @@ def test_an_upgrade_shows_in_the_partition_that_decided() -> None:
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 2.0], TopicPartition("a", 1): [3.0, 4.0]}, {key: OLD, TopicPartition("a", 1): NEW})
     probe = MaxTimestampProbe(cluster)
-    probe.check(cluster.max_timestamp(), cluster.extents(), set())
+    cluster.check(probe)
     assert (probe.supported, probe.upgrade_checks()) == ({OLD: False, NEW: True}, {key})
-    assert probe.check({key: Answer(0, 1.0)}, cluster.extents(), set()) == {key}
-    assert probe.check({key: Answer(1, 2.0)}, cluster.extents(), set()) == set()
+    assert cluster.check(probe, {key: Answer(0, 1.0)}) == {key}
+    assert cluster.check(probe, {key: Answer(1, 2.0)}) == set()
     assert (probe.supported, probe.upgrade_checks()) == ({OLD: True, NEW: True}, set())
 
 
@@ -168,7 +187,7 @@ def test_a_restart_however_short_takes_the_decision_back() -> None:
     probe = MaxTimestampProbe(cluster)
 
     def decide() -> None:
-        probe.check(cluster.max_timestamp(), {key: Extent(OLD, 0, 2, leader_epoch=4)}, set())
+        cluster.check(probe, epoch=4)
         assert probe.supported == {OLD: False}
 
     def recheck(ends: Mapping[TopicPartition, Answer]) -> None:

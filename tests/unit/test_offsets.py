@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +21,9 @@ from exporter.domain import Answer, Metadata, Reason, State, TopicConfig, TopicP
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.metadata import Membership
+from exporter.domain.ports import Extents
 from exporter.settings import Settings
-from tests.times import answered
+from tests.times import answered, led
 from tests.unit.readings import TableOffsets
 
 NOON = datetime(2026, 3, 3, 12, tzinfo=UTC).timestamp()
@@ -166,7 +168,8 @@ def test_positions_have_no_timestamp_and_no_reason() -> None:
 def test_the_offset_of_the_largest_timestamp_is_that_of_its_record() -> None:
     """A broker 3.0 to 3.7 returns the last offset of the batch (KAFKA-16310): the right one is looked up."""
     source = Logs({KEY: (0, 9, NOON)}, records={KEY: [(NOON - 5, 0), (NOON, 4), (NOON - 3, 8)]})
-    assert source.max_timestamp({KEY: None})[KEY].offset == 8  # type: ignore[dict-item]
+    one = np.zeros(1, dtype=np.int64)
+    assert source.max_timestamp(led({KEY: 1}), Extents(one, one, one.astype(np.int32))).offset.tolist() == [8]
     assert only_row(source, Spec.MAX_TIMESTAMP) == (4, NOON, None)
 
 
