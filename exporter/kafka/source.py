@@ -27,7 +27,9 @@ from exporter.kafka.rate_limiter import MonotonicClock, RateLimiter
 
 
 class KafkaSource:
-    """``exporter.domain.ports.OffsetSource`` over confluent-kafka's admin client. Not for several threads at once.
+    """``exporter.domain.ports.OffsetSource`` and ``ByTime`` over confluent-kafka's admin client.
+
+    Not for several threads at once.
 
     A look-up that fails is not retried: the next poll is the retry. A call may take up to twice
     ``request_timeout``, since librdkafka first finds the leader and then sends it the request. Uncommitted

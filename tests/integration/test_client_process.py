@@ -330,6 +330,9 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     leader = source.metadata().topics[key.topic].partitions[key.partition].leader
     assert leader is not None
     assert first_since(source, key, 0.0, leader).offset == 0
+    both = Membership.led(Layout.of({key.topic: [0, 1], "unasked": [0]}), np.full(3, leader, dtype=np.int32))
+    later = source.by_time(both, np.array([0, 0, 0]), np.array([0, 2**42, 1]))
+    assert later.found.tolist() == [True, False, True]
     assert end_of(source, key, leader).offset == 3
     membership = Membership.led(Layout.of({key.topic: [key.partition]}), np.array([leader], dtype=np.int32))
     assert (source.starts(membership).offset.tolist(), source.ends(membership).offset.tolist()) == ([0], [3])
