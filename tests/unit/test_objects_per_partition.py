@@ -21,7 +21,6 @@ from exporter.domain.expectation_columns import table_of
 from exporter.domain.history_rows import Inventory, Relation, Window
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership, PartitionsOf
-from exporter.domain.ports import Extent
 from exporter.domain.readings import Inspected
 from exporter.domain.silence import Silence
 from exporter.history import History, Spool
@@ -32,7 +31,7 @@ from tests.unit.readings import Collected, ManualClock
 
 PER_TOPIC = 5
 OBJECTS: tuple[type, ...] = (
-    *(Activity, Answer, Extent, Inspected, Inventory, Judgement),
+    *(Activity, Answer, Inspected, Inventory, Judgement),
     *(PartitionInfo, Reading, Relation, Silence, TopicPartition, Window),
 )
 """What stands for one partition, or for a topic of few: for people and tests alone."""
