@@ -12,11 +12,11 @@ from itertools import groupby
 
 import numpy as np
 
-from exporter.domain import TopicOverride
 from exporter.domain.drops import LEAST_REFERENCES, LOW, REFERENCE_WEEKS
 from exporter.domain.formatting import duration, moment, plural, setting_duration, some
 from exporter.domain.hours import Integers
 from exporter.domain.rests import quiet
+from exporter.domain.verdicts import TopicOverride
 
 CALENDARS, OUTAGES, OVERRIDES = "calendars", "outages", "overrides"
 """The settings that history can contradict."""

@@ -9,16 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import (
-    DEAD_AT_LATEST_SECONDS,
-    DEAD_BEFORE_RETIRED_SECONDS,
-    HELD_DAYS,
-    HELD_FROM,
-    HELD_SECONDS,
-    NOTICED_FROM,
-    RETIRED_AFTER_SECONDS,
-    Expectation,
-)
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import PERIOD_SUSPECT
 from exporter.domain.column_set import ColumnSet
@@ -29,7 +19,18 @@ from exporter.domain.expectation_table import WHOLE_TOPIC, ExpectationTable
 from exporter.domain.layout import Layout
 from exporter.domain.silence import BeforeRestart
 from exporter.domain.traffic_clock import Clocks, Plans, Resting
-from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
+from exporter.domain.verdicts import (
+    DEAD_AT_LATEST_SECONDS,
+    DEAD_BEFORE_RETIRED_SECONDS,
+    HELD_DAYS,
+    HELD_FROM,
+    HELD_SECONDS,
+    NOTICED_FROM,
+    RETIRED_AFTER_SECONDS,
+    VERDICT_CODES,
+    VERDICTS,
+    Expectation,
+)
 from exporter.domain.weekly_sums import DailySums
 
 _LIVE, _QUIET, _LATE, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain import NotCompared, ReplicaState, State
 from exporter.domain.answers import ANSWERED, NO_ANSWER, Answers
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.replicas import COMPARED, NOT_COMPARED_CODES, REPLICA_STATE_CODES
+from exporter.domain.readings import State
+from exporter.domain.replicas import COMPARED, NOT_COMPARED_CODES, REPLICA_STATE_CODES, NotCompared, ReplicaState
 from exporter.domain.table import STATE_CODES, UNREADABLE, Table
 
 MILLISECOND = 0.001

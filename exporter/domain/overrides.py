@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from exporter.domain import Outage, TopicOverride
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.verdicts import Outage, TopicOverride
 
 _PLAIN = re.compile(r"(?:[\w-]|\\[.\-_])*")
 """A pattern that matches one name only."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from exporter.domain import TopicOwner
 from exporter.domain.overrides import REMEMBERED
+from exporter.domain.verdicts import TopicOwner
 
 
 class Owners:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import Comparison, Fault, Matching, NotCompared, ReplicaState, TopicInfo, Verdict
 from exporter.domain.arrays import Codes, Rows
-from exporter.domain.assessment import Assessment
 from exporter.domain.formatting import some
 from exporter.domain.layout import Layout
-from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATE_CODES
-from exporter.domain.verdicts import VERDICT_CODES
+from exporter.domain.metadata import TopicInfo
+from exporter.domain.replicas import NOT_COMPARED_CODES, Fault, Matching, NotCompared
 
 _INTERNAL = re.compile(r"__.*|mm2-.*internal|.*checkpoints[._-]internal|heartbeats")
 """Internal topics of Kafka and of MirrorMaker, which are not replicas."""
@@ -110,21 +108,6 @@ def _numbered(layout: Layout, number_of: Mapping[str, int]) -> tuple[Rows, NDArr
     numbers = np.array([number_of.get(name, -1) for name in layout.topics], dtype=np.int64)[layout.topic]
     rows = np.flatnonzero(numbers >= 0)
     return rows, (numbers[rows] << 32) | layout.partition[rows]
-
-
-def with_verdicts(compared: Comparison, source: Assessment | None) -> Comparison:
-    """Return a comparison that marks replicas in step whose source is dead."""
-    if source is None:
-        return compared
-    table = compared.table
-    here, there = table.layout.moves_from(source.layout)
-    dead = np.isin(source.of_partitions.verdict[there], [VERDICT_CODES[Verdict.DEAD], VERDICT_CODES[Verdict.RETIRED]])
-    rows = here[dead]
-    state = table.state.copy()
-    state[rows[state[rows] == REPLICA_STATE_CODES[ReplicaState.IN_STEP]]] = REPLICA_STATE_CODES[
-        ReplicaState.SOURCE_DEAD_TOO
-    ]
-    return replace(compared, table=replace(table, state=state))
 
 
 def faults(

@@ -15,7 +15,7 @@ from exporter.domain.expectations import ExpectationSet
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.ports import Clock
 from exporter.domain.queries import ClusterFacts
-from exporter.domain.replication import with_verdicts
+from exporter.domain.replica_verdicts import with_verdicts
 from exporter.history.published import Published, in_force
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS

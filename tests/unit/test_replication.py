@@ -11,8 +11,9 @@ from exporter.domain import Matching, PartitionInfo, Replica, ReplicaReading, Re
 from exporter.domain.assessment import Assessment, Judgements
 from exporter.domain.incidents import Held
 from exporter.domain.layout import Layout
+from exporter.domain.replica_verdicts import with_verdicts
 from exporter.domain.replicas import Comparison, not_compared_of_code
-from exporter.domain.replication import Naming, Pairing, faults, with_verdicts
+from exporter.domain.replication import Naming, Pairing, faults
 from exporter.domain.verdicts import VERDICT_CODES
 from tests.unit.readings import replica_table
 
