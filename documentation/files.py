@@ -7,7 +7,7 @@ import inspect
 
 from pyspark.sql.types import StructType
 
-from exporter.domain.history_rows import SCHEMA_VERSION
+from exporter.domain.history.rows import SCHEMA_VERSION
 from exporter.history.spool import TABLES as SPOOL
 from spark_rollups import schemas, spool_schemas
 

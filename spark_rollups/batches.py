@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows, ranges
-from exporter.domain.hours import UNKNOWN, Integers
+from exporter.domain.learning.hours import UNKNOWN, Integers
 
 KEY = ("cluster", "topic", "topic_id", "partition")
 """A stream: one partition of one topic, or with partition null the topic as the union of its partitions."""

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from exporter.domain import Outage, TopicOverride
-from exporter.domain.contradictions import (
+from exporter.domain.formatting import moment
+from exporter.domain.judging.contradictions import (
     CALENDARS,
     LOOKBACK_WEEKS,
     MOST_HOLIDAYS,
@@ -27,12 +28,11 @@ from exporter.domain.contradictions import (
     of_override,
     wrote_as_usual,
 )
-from exporter.domain.drops import DAY, REFERENCE_WEEKS
-from exporter.domain.formatting import moment
-from exporter.domain.hours import DAY_HOURS, Integers
+from exporter.domain.judging.rollup_verdicts import OVERRIDE
+from exporter.domain.learning.drops import DAY, REFERENCE_WEEKS
+from exporter.domain.learning.hours import DAY_HOURS, Integers
+from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.overrides import Entries, Overrides
-from exporter.domain.rests import Calendar, Rests
-from exporter.domain.rollup_verdicts import OVERRIDE
 from spark_rollups.batches import column, integers, texts
 from spark_rollups.frames import arrow_schema, by_shard, computed_once, from_rows, in_batches, no_rows
 from spark_rollups.schemas import CONTRADICTIONS

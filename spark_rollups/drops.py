@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import DEAD_AT_LATEST_SECONDS
-from exporter.domain.drops import (
+from exporter.domain.learning.drops import (
     DAY,
     FELL_WITHIN_DAYS,
     LEAST_REFERENCES,

@@ -24,11 +24,11 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from exporter.domain import Acknowledgement, Outage, TopicOverride
-from exporter.domain.calibration import FALSE_ALARMS, Accepted
 from exporter.domain.exit_codes import ExitCode
+from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.links import Links
-from exporter.domain.rests import Calendar
-from exporter.domain.retention import RETENTION_DAYS
+from exporter.domain.scoring.calibration import FALSE_ALARMS, Accepted
 from exporter.storage import Location, Stored, file_info, files_below, files_in
 from spark_rollups import spool_files
 from spark_rollups.class_archive import is_recorded

@@ -19,18 +19,18 @@ from pyspark.sql.types import (
 )
 
 from exporter.domain.arrays import Flags
-from exporter.domain.baselines import Baselines
-from exporter.domain.calibration import (
+from exporter.domain.history.days import Days, hours_of
+from exporter.domain.learning.baselines import Baselines
+from exporter.domain.learning.baselines_of_streams import baselines
+from exporter.domain.learning.hours import UNKNOWN, Hours, Integers
+from exporter.domain.learning.pauses import PAUSE_WEEKS
+from exporter.domain.learning.schedule import Schedule
+from exporter.domain.learning.traffic_clock import HOURS
+from exporter.domain.scoring.calibration import (
     PARTITION,
     TOPIC,
 )
-from exporter.domain.days import Days, hours_of
-from exporter.domain.hours import UNKNOWN, Hours, Integers
-from exporter.domain.learning import baselines
-from exporter.domain.maxima import Maxima, maxima
-from exporter.domain.pauses import PAUSE_WEEKS
-from exporter.domain.schedule import Schedule
-from exporter.domain.traffic_clock import HOURS
+from exporter.domain.scoring.weekly_scores import Maxima, maxima
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS
 from spark_rollups.batches import (
     KEY,

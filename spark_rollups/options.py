@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
+from exporter.domain.history.retention import RETENTION_DAYS
 from exporter.domain.links import Links
-from exporter.domain.retention import RETENTION_DAYS
 from exporter.storage import Location, ObjectPath, located
 
 _T = TypeVar("_T")

@@ -6,7 +6,7 @@ import json
 import re
 
 from exporter.domain import Acknowledgement, Outage, TopicOverride
-from exporter.domain.rests import Calendar, Rests
+from exporter.domain.learning.rest_days import Calendar, Rests
 
 
 def parse(text: str) -> tuple[TopicOverride, ...]:

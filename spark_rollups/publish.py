@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION
-from exporter.domain.calibration import Calibration
+from exporter.domain.scoring.calibration import Calibration
 from exporter.storage import Location, delete_folder, files_below, make_folder, opened, spark_uri, sync
 from spark_rollups.conform import conform
 from spark_rollups.durable import sync_tree, write_whole

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import ReplicaState, Verdict
-from exporter.domain.related import SILENT, deletion_candidates, readers_line, replica_line
+from exporter.domain.judging.readers_and_copies import SILENT, deletion_candidates, readers_line, replica_line
 from spark_rollups.frames import arrow_schema, in_batches
 
 KNOWN_FOR = timedelta(days=2)

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import Acknowledgement, Outage, TopicOverride
-from exporter.domain.baselines import WEEKS
-from exporter.domain.calibration import Accepted, Calibration, Threshold
-from exporter.domain.contradictions import Contradiction, summary_lines
-from exporter.domain.learning import weeks_with_baselines
-from exporter.domain.pauses import PAUSE_WEEKS
-from exporter.domain.rests import Calendar, Rests
+from exporter.domain.judging.contradictions import Contradiction, summary_lines
+from exporter.domain.learning.baselines import WEEKS
+from exporter.domain.learning.baselines_of_streams import weeks_with_baselines
+from exporter.domain.learning.pauses import PAUSE_WEEKS
+from exporter.domain.learning.rest_days import Calendar, Rests
+from exporter.domain.scoring.calibration import Accepted, Calibration, Threshold
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest, spool_files
 from spark_rollups.acknowledgements import acknowledged_outages, add_acknowledgements, withdraw

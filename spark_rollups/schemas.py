@@ -111,7 +111,7 @@ SCHEDULE = StructType(
         nullable("weeks", COUNT),
     ]
 )
-"""When the runs of a stream are due: the fields of ``exporter.domain.schedule.Schedule``, which explains them.
+"""When the runs of a stream are due: the fields of ``exporter.domain.learning.schedule.Schedule``, which explains them.
 
 ``deadlines`` are the 168 hours of the week; ``usual_seconds`` and ``latest_seconds`` count from the beginning of a
 cycle. A schedule has all of them.
@@ -125,10 +125,10 @@ REST = StructType(
         nullable("seen", FLAG),
     ]
 )
-"""A span in which a stream rests: the fields of ``exporter.domain.rests.Rest``. A rest has all of them."""
+"""A span in which a stream rests: the fields of ``exporter.domain.learning.rest_days.Rest``. A rest has all of them."""
 
 EARLIER_DROP = StructType([nullable("since", TIME), nullable("until", TIME), nullable("topics", COUNT)])
-"""The fields of ``exporter.domain.drops.EarlierDrop``: it has all of them."""
+"""The fields of ``exporter.domain.learning.drops.EarlierDrop``: it has all of them."""
 
 FALLING = StructType(
     [
@@ -139,8 +139,10 @@ FALLING = StructType(
         nullable("earlier", EARLIER_DROP),
     ]
 )
-"""A fleet-wide drop that has not ended: the fields of ``exporter.domain.drops.OngoingDrop``. All but the last are
-always there."""
+"""A fleet-wide drop that has not ended: the fields of ``exporter.domain.learning.drops.OngoingDrop``.
+
+All but the last are always there.
+"""
 
 DROPS = StructType(
     [
@@ -181,7 +183,7 @@ CONTRADICTIONS = StructType(
     ]
 )
 """Entries of the configuration that the history of a topic contradicts, by run: the fields of
-``exporter.domain.contradictions.Contradiction``."""
+``exporter.domain.judging.contradictions.Contradiction``."""
 
 BASELINES = StructType(
     [

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from exporter.domain import Source, State
 from exporter.domain.arrays import Flags, Rows
-from exporter.domain.days import Days, StreamTotals, days_of
-from exporter.domain.fold import before_first_poll, fold
-from exporter.domain.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
-from exporter.domain.observation import Observed, observed
+from exporter.domain.history.days import Days, StreamTotals, days_of
+from exporter.domain.history.hourly_activity import before_first_poll, fold
+from exporter.domain.history.observation import Observed, observed
+from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from spark_rollups.batches import (
     MICROS,
     Names,

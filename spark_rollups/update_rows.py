@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Rows
-from exporter.domain.days import StreamTotals
-from exporter.domain.fold import BACKFILLED, CARRIED, INVENTORY, POLLED, Moments
-from exporter.domain.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
-from exporter.domain.observation import Failures, Listings, Polls
+from exporter.domain.history.days import StreamTotals
+from exporter.domain.history.hourly_activity import BACKFILLED, CARRIED, INVENTORY, POLLED, Moments
+from exporter.domain.history.observation import Failures, Listings, Polls
+from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from spark_rollups.batches import (
     Names,
     column,

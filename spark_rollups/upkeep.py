@@ -17,7 +17,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain.retention import RETENTION_DAYS
+from exporter.domain.history.retention import RETENTION_DAYS
 from exporter.storage import Location, files_in
 from spark_rollups.batches import KEY
 from spark_rollups.durable import read_text, write_whole

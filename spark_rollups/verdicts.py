@@ -16,20 +16,20 @@ from pyspark.sql.types import BooleanType, DoubleType, IntegerType, StringType, 
 
 from exporter.domain import Outage, TopicOverride, Verdict
 from exporter.domain.arrays import Flags, Rows
-from exporter.domain.baselines import Baselines
-from exporter.domain.calibration import Threshold
-from exporter.domain.drops import EarlierDrop, OngoingDrop
-from exporter.domain.hours import UNKNOWN
-from exporter.domain.incidents import Silent, hold
-from exporter.domain.incidents import Streams as Together
-from exporter.domain.layout import NO_LEADER
-from exporter.domain.observation import existing_streams
+from exporter.domain.history.observation import existing_streams
+from exporter.domain.history.streams import Streams, with_topics
+from exporter.domain.judging.incidents import Silent, hold
+from exporter.domain.judging.incidents import Streams as Together
+from exporter.domain.judging.rollup_verdicts import Verdicts, judge
+from exporter.domain.learning.baselines import Baselines
+from exporter.domain.learning.drops import EarlierDrop, OngoingDrop
+from exporter.domain.learning.hours import UNKNOWN
+from exporter.domain.learning.rest_days import Rest, Rests
+from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.overrides import Entries
-from exporter.domain.readings import State
-from exporter.domain.rests import Rest, Rests
-from exporter.domain.rollup_verdicts import Verdicts, judge
-from exporter.domain.streams import Streams, with_topics
-from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
+from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.readings import State
+from exporter.domain.scoring.calibration import Threshold
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 from spark_rollups.batches import (
     KEY,

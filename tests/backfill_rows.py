@@ -10,8 +10,8 @@ from exporter.backfill.cutoff import Request
 from exporter.backfill.run import BackfillResult, Found
 from exporter.backfill.spool_rows import inventory_rows, window_rows
 from exporter.domain import Inventory, TopicPartition, Window
-from exporter.domain.backfill_plan import FirstPoll, Spans, Starts, WrittenStreams
-from exporter.domain.stream_rows import StreamRows
+from exporter.domain.history.backfill_plan import FirstPoll, Spans, Starts, WrittenStreams
+from exporter.domain.history.stream_rows import StreamRows
 from exporter.history.columns import Columns
 from exporter.history.tables import table_of
 

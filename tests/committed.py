@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exporter.domain import Reason, TopicPartition
-from exporter.domain.consumer_groups import Committed
+from exporter.domain.groups.consumer_groups import Committed
 
 
 def by_name(committed: Committed) -> dict[str, dict[TopicPartition, int] | Reason]:

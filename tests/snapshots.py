@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain.answers import ANSWERED, reason_code
 from exporter.domain.arrays import Counts, Floats
-from exporter.domain.assessment import Assessment, Judgement, Judgements
-from exporter.domain.incidents import Held
-from exporter.domain.inspections import Inspections, ProducerIds
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Metadata, PartitionInfo, TopicInfo
-from exporter.domain.readings import Inspected, Reading, Reason, TopicPartition
-from exporter.domain.table import STATE_CODES, STATES, Snapshot, Table
+from exporter.domain.judging.assessment import Assessment, Judgement, Judgements
+from exporter.domain.judging.incidents import Held
+from exporter.domain.polls.answers import ANSWERED, reason_code
+from exporter.domain.polls.inspections import Inspections, ProducerIds
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.readings import Inspected, Reading, Reason, TopicPartition
+from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Verdict
 
 LEARNING = Judgement(Verdict.LEARNING)

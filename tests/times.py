@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from exporter.domain import Answer, TopicPartition
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Membership
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import ByTime, OffsetSource
 
 

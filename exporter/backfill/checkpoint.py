@@ -22,8 +22,8 @@ from typing import IO, Any, Self
 import numpy as np
 
 from exporter.domain import SCHEMA_VERSION, Window
-from exporter.domain.backfill_plan import Spans, WrittenStreams
-from exporter.domain.stream_rows import StreamRows
+from exporter.domain.history.backfill_plan import Spans, WrittenStreams
+from exporter.domain.history.stream_rows import StreamRows
 from exporter.history.columns import Columns
 from exporter.history.spool import HistoryError, Spool, safe
 from exporter.storage import Location, delete, file_info, files_in, opened, put

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import Metadata, Reason, TopicInfo
-from exporter.domain.activity import Circumstances, states_of
-from exporter.domain.answers import ANSWERED, Answers, reason_code
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.backfill_plan import Plan, Scope, Spans, Starts, WrittenStreams, complete, plan
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Membership
+from exporter.domain.history.backfill_plan import Plan, Scope, Spans, Starts, WrittenStreams, complete, plan
+from exporter.domain.history.stream_rows import StreamRows
+from exporter.domain.polls.activity import Circumstances, states_of
+from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.table import UNREADABLE
 from exporter.domain.ports import ByTime, Clock, Extents, OffsetSource
-from exporter.domain.stream_rows import StreamRows
-from exporter.domain.table import UNREADABLE
 
 HOUR = 3600
 

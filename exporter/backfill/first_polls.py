@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporter.domain import Inventory, Source
-from exporter.domain.backfill_plan import FirstPoll, Starts
-from exporter.domain.stream_rows import StreamRows
+from exporter.domain.history.backfill_plan import FirstPoll, Starts
+from exporter.domain.history.stream_rows import StreamRows
 from exporter.history.spool import TABLES, ForeignFileError, Spool, finished_files
 from exporter.history.tables import read_columns
 from exporter.storage import Location

@@ -18,12 +18,12 @@ import numpy as np
 from exporter.backfill.cutoff import BackfillSource, Batch, CutoffReader, Cutoffs, Request
 from exporter.backfill.to_windows import WindowBuilder, Windows
 from exporter.domain import Coverage, Metadata, Reason, Source, TopicPartition
-from exporter.domain.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.arrays import Codes, Rows
-from exporter.domain.backfill_plan import Starts, WrittenStreams
-from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.history.backfill_plan import Starts, WrittenStreams
+from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.readings import GONE
 from exporter.domain.ports import METADATA_SECONDS, Clock
-from exporter.domain.readings import GONE
 
 WINDOWS_PER_BATCH = 200_000
 """How many windows are held in memory at once, at most (about 60 MB)."""

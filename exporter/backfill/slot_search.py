@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import Reason
-from exporter.domain.answers import ANSWERED, Answers, reason_code
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.backfill_plan import UNKNOWN, Stretches
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership
+from exporter.domain.history.backfill_plan import UNKNOWN, Stretches
+from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from exporter.backfill.cutoff import Cutoffs, Request
 from exporter.backfill.slot_search import ActiveSlots, SlotSearch, TimeLookups
-from exporter.domain.answers import ANSWERED, Answers
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.backfill_plan import Stretches
 from exporter.domain.column_set import ColumnSet
+from exporter.domain.history.backfill_plan import Stretches
+from exporter.domain.polls.answers import ANSWERED, Answers
 from exporter.domain.ports import ByTime
 
 _NOTHING_HIDDEN = -1

@@ -17,15 +17,15 @@ import numpy as np
 
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain import Group, GroupSweep, PollFailure, Reason, Snapshot
-from exporter.domain.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
-from exporter.domain.consumer_groups import Committed, Description, GroupList
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Membership
+from exporter.domain.groups.consumer_groups import Committed, Description, GroupList
+from exporter.domain.groups.positions import GroupRows, Positions, outcomes
+from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import GONE
+from exporter.domain.polls.table import Table
 from exporter.domain.ports import Clock, SourceError
-from exporter.domain.positions import GroupRows, Positions, outcomes
-from exporter.domain.readings import GONE
-from exporter.domain.table import Table
 
 GROUPS_AT_A_TIME = 100
 """How many groups are read before the ends of their partitions."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from exporter.domain import Answer, Reason
 from exporter.domain.arrays import Rows
-from exporter.domain.metadata import Membership
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import ByTime
-from exporter.domain.readings import END_OF_TIME
 
 LOOKUPS_OF_A_SEARCH = 60
 """More look-ups than a search needs while the broker answers correctly."""

@@ -14,12 +14,12 @@ import numpy as np
 
 from exporter.collectors.newest_timestamp import Search, ask_next
 from exporter.domain import Answer, Metadata, Reason, State, TopicInfo, TopicPartition
-from exporter.domain.activity import state_of
-from exporter.domain.answers import Answers
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership
+from exporter.domain.polls.activity import state_of
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import ByTime, Extents, OffsetSource
-from exporter.domain.readings import END_OF_TIME
 
 
 class Spec(StrEnum):

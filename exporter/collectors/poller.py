@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.collectors.topic_ids import TopicIds
-from exporter.domain.activity import (
+from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.formatting import duration
+from exporter.domain.polls.activity import (
     Circumstances,
     Sightings,
     clock_set,
@@ -21,12 +23,13 @@ from exporter.domain.activity import (
     unsettled,
     with_tiers,
 )
-from exporter.domain.answers import ANSWERED, NO_ANSWER, Answers, reason_code, rows_with
-from exporter.domain.arrays import Codes, Flags, Floats, Rows
-from exporter.domain.formatting import duration
-from exporter.domain.inspections import NO_INSPECTIONS
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Metadata
+from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code, rows_with
+from exporter.domain.polls.inspections import NO_INSPECTIONS
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.table import Snapshot, Table
+from exporter.domain.polls.unchanged_offsets import UnchangedOffsets
 from exporter.domain.ports import (
     Clock,
     InspectionKnowledge,
@@ -36,9 +39,6 @@ from exporter.domain.ports import (
     SourceError,
     TierKnowledge,
 )
-from exporter.domain.readings import PollFailure, Reason
-from exporter.domain.table import Snapshot, Table
-from exporter.domain.unchanged_offsets import UnchangedOffsets
 
 log = logging.getLogger(__name__)
 

@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import PollFailure, Reason, Snapshot
-from exporter.domain.answers import rows_with
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.inspections import Inspections
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.log_sizes import Replicas, SizesOfPartitions
-from exporter.domain.metadata import Membership, Metadata
+from exporter.domain.polls.answers import rows_with
+from exporter.domain.polls.inspections import Inspections
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.log_sizes import Replicas, SizesOfPartitions
+from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.producer_answers import OpenTransactions, ProducerAnswers, ProducersRead
+from exporter.domain.polls.readings import BROKER_FAILED
 from exporter.domain.ports import Clock
-from exporter.domain.producer_answers import OpenTransactions, ProducerAnswers, ProducersRead
-from exporter.domain.readings import BROKER_FAILED
 from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError, RemoteInspections
 from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL, log_ignored_properties
 

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search, ask_next
 from exporter.domain import Answer, PollFailure, Reason, Snapshot, State, TopicPartition
-from exporter.domain.activity import TierFacts
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Membership, Metadata
+from exporter.domain.polls.activity import TierFacts
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.table import STATE_CODES, Table
 from exporter.domain.ports import ByTime, Clock
-from exporter.domain.table import STATE_CODES, Table
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, RemoteTiers
 from exporter.kafka.kafka_python_answers import log_ignored_properties
 

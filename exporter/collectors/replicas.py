@@ -28,11 +28,15 @@ from exporter.domain import (
     Snapshot,
     TopicInfo,
 )
-from exporter.domain.answers import Answers, reason_code, reason_of_code
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.layout import NO_LEADER
-from exporter.domain.metadata import Membership, Metadata
-from exporter.domain.missing_records import (
+from exporter.domain.polls.answers import Answers, reason_code, reason_of_code
+from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.table import Table
+from exporter.domain.ports import ByTime, Clock, SourceError
+from exporter.domain.replicas.comparison import COMPARED, NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
+from exporter.domain.replicas.matching import Naming, Pairing, faults
+from exporter.domain.replicas.missing_records import (
     LOOK_UP,
     Ends,
     Missing,
@@ -43,10 +47,6 @@ from exporter.domain.missing_records import (
     times_to_ask,
     without_asking,
 )
-from exporter.domain.ports import ByTime, Clock, SourceError
-from exporter.domain.replicas import COMPARED, NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
-from exporter.domain.replication import Naming, Pairing, faults
-from exporter.domain.table import Table
 
 log = logging.getLogger(__name__)
 

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from exporter.collectors.topic_ids import TopicIds
 from exporter.domain import NoTimeLag, Reason, Snapshot
-from exporter.domain.answers import ANSWERED, reason_code, rows_with
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Membership, Metadata
+from exporter.domain.groups.positions import Positions, outcome_code
+from exporter.domain.groups.time_lag import UNFINISHED, Limits, Searches, still_enough
+from exporter.domain.groups.time_points import Points
+from exporter.domain.polls.answers import ANSWERED, reason_code, rows_with
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.readings import GONE
+from exporter.domain.polls.table import Table
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
-from exporter.domain.positions import Positions, outcome_code
-from exporter.domain.readings import GONE
-from exporter.domain.table import Table
-from exporter.domain.time_lag import UNFINISHED, Limits, Searches, still_enough
-from exporter.domain.time_points import Points
 
 _LATEST_TIMESTAMP = 2.0**62
 """Milliseconds: a producer may write any 64-bit number."""

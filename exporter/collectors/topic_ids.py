@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Offsets
-from exporter.domain.metadata import Metadata
+from exporter.domain.polls.metadata import Metadata
 
 
 class TopicIds:

@@ -27,15 +27,15 @@ from exporter.domain import (
     Reason,
     Snapshot,
 )
-from exporter.domain.calibration import PARTITION, TOPIC
-from exporter.domain.detection import Detector, may_be_held, newest_by_topic
-from exporter.domain.expectations import ExpectationSet
-from exporter.domain.incidents import Incident
-from exporter.domain.inspections import OfTopic
-from exporter.domain.last_advances import LastAdvances
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.judging.detection import Detector, may_be_held, newest_by_topic
+from exporter.domain.judging.incidents import Incident
 from exporter.domain.overrides import Overrides
+from exporter.domain.polls.inspections import OfTopic
+from exporter.domain.polls.last_advances import LastAdvances
+from exporter.domain.polls.silence import Silence, silence_of, union, with_later_advance
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
-from exporter.domain.silence import Silence, silence_of, union, with_later_advance
+from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.factory import (
     advances_since,
     build_cluster,

@@ -16,13 +16,13 @@ from exporter.domain import (
     TopicOverride,
     Verdict,
 )
-from exporter.domain.assessment import Judgement
-from exporter.domain.detection import judge, overruled
-from exporter.domain.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.incidents import Incident
-from exporter.domain.inspections import OfTopic
-from exporter.domain.silence import Silence
-from exporter.domain.thresholds import PastAlarms
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.detection import judge, overruled
+from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
+from exporter.domain.judging.incidents import Incident
+from exporter.domain.polls.inspections import OfTopic
+from exporter.domain.polls.silence import Silence
+from exporter.domain.scoring.thresholds import PastAlarms
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,17 +18,17 @@ from exporter.domain import (
     TopicOverride,
     Verdict,
 )
-from exporter.domain.activity import PRESERVED_PAST_SECONDS
-from exporter.domain.assessment import Judgement
-from exporter.domain.calibration import of_weeks
-from exporter.domain.detection import judge
-from exporter.domain.evidence_now import JudgedSubject, evidence_now, falling
-from exporter.domain.expectations import ExpectationSet, JudgedSilences, retired_after
+from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
-from exporter.domain.rollup_verdicts import SCHEDULE, TRAFFIC_CLOCK
-from exporter.domain.silence import Silence
-from exporter.domain.subject_facts import SubjectFacts
-from exporter.domain.traffic_clock import HOUR, HOURS
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.detection import judge
+from exporter.domain.judging.evidence_now import JudgedSubject, evidence_now, falling
+from exporter.domain.judging.rollup_verdicts import SCHEDULE, TRAFFIC_CLOCK
+from exporter.domain.judging.subject_facts import SubjectFacts
+from exporter.domain.learning.traffic_clock import HOUR, HOURS
+from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
+from exporter.domain.polls.silence import Silence
+from exporter.domain.scoring.calibration import of_weeks
 
 _COLOURS = {
     Verdict.LIVE: "green",

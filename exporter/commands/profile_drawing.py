@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from exporter.domain import Expectation
 from exporter.domain.formatting import duration
-from exporter.domain.traffic_clock import HOUR
+from exporter.domain.learning.traffic_clock import HOUR
 
 Paint = Callable[[str, str], str]
 """(text, colour name) -> text as shown."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from exporter.domain import Expectation, Reading, State, TopicOverride, Verdict
-from exporter.domain.detection import judge, overruled
-from exporter.domain.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.incidents import Incident
-from exporter.domain.silence import Silence
+from exporter.domain.judging.detection import judge, overruled
+from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
+from exporter.domain.judging.incidents import Incident
+from exporter.domain.polls.silence import Silence
 
 
 class TopicPartitions(NamedTuple):

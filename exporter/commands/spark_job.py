@@ -16,7 +16,7 @@ from typing import NoReturn
 import click
 
 from exporter.domain import Acknowledgement, Outage, TopicOverride
-from exporter.domain.rests import Calendar
+from exporter.domain.learning.rest_days import Calendar
 from exporter.settings import Settings
 
 SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")

@@ -14,12 +14,12 @@ from typing import Any, TextIO
 
 from exporter.commands.api_client import Access, ApiError, Client
 from exporter.domain import Expectation, Verdict
-from exporter.domain.assessment import Judgement
-from exporter.domain.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment, plural, some
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
+from exporter.domain.judging.subject_facts import of_judged
 from exporter.domain.owners import Owners
-from exporter.domain.subject_facts import of_judged
 from exporter.domain.verdicts import OF_ALL_PARTITIONS
 from exporter.history.published import Expectations, in_force
 from exporter.storage import Location

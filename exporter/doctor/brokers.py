@@ -10,11 +10,11 @@ import numpy as np
 
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import Reason, Snapshot
-from exporter.domain.answers import reason_of_code
 from exporter.domain.arrays import Codes
 from exporter.domain.formatting import named, plural, some
-from exporter.domain.layout import NO_LEADER
-from exporter.domain.table import UNREADABLE
+from exporter.domain.polls.answers import reason_of_code
+from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.table import UNREADABLE
 from exporter.kafka import ConnectResult
 
 MAX_TIMESTAMP_SINCE = 7

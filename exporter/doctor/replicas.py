@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from exporter.doctor.findings import Finding, Severity
 from exporter.domain import TopicInfo
 from exporter.domain.formatting import plural
-from exporter.domain.replication import faults
+from exporter.domain.replicas.matching import faults
 from exporter.factory import make_naming
 from exporter.settings import Settings
 

@@ -20,9 +20,9 @@ from exporter.doctor.findings import Finding, Severity
 from exporter.domain import Metadata, Snapshot, State
 from exporter.domain.arrays import Floats
 from exporter.domain.formatting import named
-from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.table import STATE_CODES, Table
 from exporter.domain.ports import Clock
-from exporter.domain.table import STATE_CODES, Table
 
 LOOK_SECONDS = 5.0
 """How long to wait for records that brokers stamp."""

@@ -13,7 +13,7 @@ from exporter.doctor.findings import Finding, Severity
 from exporter.domain import Reason, State, TopicConfig, TopicInfo
 from exporter.domain.formatting import duration, plural, some
 from exporter.domain.owners import Owners
-from exporter.domain.table import STATE_CODES
+from exporter.domain.polls.table import STATE_CODES
 
 TWO_WEEKS = 14 * 86400.0
 """A backfill of this length shows each hour of the week twice."""

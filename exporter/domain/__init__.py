@@ -4,8 +4,8 @@ Times are Unix seconds (float, UTC), durations are seconds, offsets are Kafka of
 no sentinel (-1, -1001, NaN) leaves ``exporter.kafka``.
 """
 
-from exporter.domain.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, NoTimeLag, TimeLag
-from exporter.domain.history_rows import (
+from exporter.domain.groups.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, NoTimeLag, TimeLag
+from exporter.domain.history.rows import (
     AHEAD_SECONDS,
     FILE_BYTES,
     FILE_ROWS,
@@ -16,8 +16,8 @@ from exporter.domain.history_rows import (
     Source,
     Window,
 )
-from exporter.domain.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
-from exporter.domain.readings import (
+from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
+from exporter.domain.polls.readings import (
     Activity,
     Advance,
     Answer,
@@ -29,8 +29,16 @@ from exporter.domain.readings import (
     State,
     TopicPartition,
 )
-from exporter.domain.replicas import Comparison, Fault, Matching, NotCompared, Replica, ReplicaReading, ReplicaState
-from exporter.domain.table import Snapshot
+from exporter.domain.polls.table import Snapshot
+from exporter.domain.replicas.comparison import (
+    Comparison,
+    Fault,
+    Matching,
+    NotCompared,
+    Replica,
+    ReplicaReading,
+    ReplicaState,
+)
 from exporter.domain.verdicts import (
     DEAD_AT_LATEST_SECONDS,
     DEAD_BEFORE_RETIRED_SECONDS,

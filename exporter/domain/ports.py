@@ -9,15 +9,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.activity import TierFacts
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.inspections import Inspections
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership, Metadata
-from exporter.domain.readings import PollFailure, Reason
-from exporter.domain.table import Snapshot
+from exporter.domain.polls.activity import TierFacts
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.inspections import Inspections
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.table import Snapshot
 
 LOOKUPS_AT_ONCE = 2_000
 """Look-ups in one batch; progress is reported between batches."""

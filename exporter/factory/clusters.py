@@ -14,9 +14,9 @@ from exporter.collectors.producers_log_sizes import Inspector
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
+from exporter.domain.polls.unchanged_offsets import UnchangedOffsets
 from exporter.domain.ports import Clock, SnapshotSink
-from exporter.domain.replication import Naming
-from exporter.domain.unchanged_offsets import UnchangedOffsets
+from exporter.domain.replicas.matching import Naming
 from exporter.factory.sources import make_inspection_client, make_poll_source, make_source, make_tier_client
 from exporter.kafka import (
     EARLIEST_LOCAL,

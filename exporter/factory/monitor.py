@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from exporter import __version__
 from exporter.clock import SystemClock
-from exporter.domain.last_advances import LastAdvances
 from exporter.domain.overrides import Overrides
-from exporter.domain.unchanged_offsets import UnchangedOffsets
+from exporter.domain.polls.last_advances import LastAdvances
+from exporter.domain.polls.unchanged_offsets import UnchangedOffsets
 from exporter.factory.sources import owners_of
 from exporter.history.published import Expectations
 from exporter.history.spool import with_arrow

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporter.domain import Source, Window
-from exporter.domain.last_advances import AdvancesOfCluster, LastAdvances
-from exporter.domain.layout import Layout
+from exporter.domain.polls.last_advances import AdvancesOfCluster, LastAdvances
+from exporter.domain.polls.layout import Layout
 from exporter.history.spool import TABLES, ForeignFileError, finished_files
 from exporter.history.tables import read_columns
 from exporter.storage import Location

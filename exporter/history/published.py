@@ -17,9 +17,9 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloa
 from pydantic_core import PydanticCustomError
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
-from exporter.domain.expectation_table import ExpectationTable
+from exporter.domain.expectations.table import ExpectationTable
 from exporter.domain.formatting import moment
-from exporter.domain.thresholds import PastAlarms
+from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.spool import with_arrow
 from exporter.storage import Location, Stored, as_os_errors, file_info, files_below, for_pyarrow, opened
 from exporter.subprocess_call import ForeignError

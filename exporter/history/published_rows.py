@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from exporter.domain import Expectation
 from exporter.domain.arrays import Floats, Rows
-from exporter.domain.drops import EarlierDrop, OngoingDrop
-from exporter.domain.expectation_columns import FIGURES, TEXTS, Batch, ExpectationColumns, Lists
-from exporter.domain.expectation_table import ExpectationTable
-from exporter.domain.rests import Rest
-from exporter.domain.schedule import Schedule
+from exporter.domain.expectations.columns import FIGURES, TEXTS, Batch, ExpectationColumns, Lists
+from exporter.domain.expectations.table import ExpectationTable
+from exporter.domain.learning.drops import EarlierDrop, OngoingDrop
+from exporter.domain.learning.rest_days import Rest
+from exporter.domain.learning.schedule import Schedule
 from exporter.storage import Location, for_pyarrow
 
 _TIMES = ("as_of", "last_advance", "history_start", "largest_silence_end")

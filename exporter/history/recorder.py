@@ -20,7 +20,7 @@ from exporter.domain import (
     Window,
 )
 from exporter.domain.arrays import Floats
-from exporter.domain.layout import Layout
+from exporter.domain.polls.layout import Layout
 from exporter.history.columns import Column, Columns, Named, columns_of
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from exporter.domain import Comparison, NotCompared, Relation, ReplicaState, Source, TopicInfo
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
-from exporter.domain.inspections import NO_INSPECTIONS
-from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATES
+from exporter.domain.polls.inspections import NO_INSPECTIONS
+from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATES
 from exporter.history.columns import Column, Columns, Masked, Named
 from exporter.history.numbering import Numbering
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from exporter.domain import Coverage, Inventory
 from exporter.domain.arrays import Flags
-from exporter.domain.layout import Layout
-from exporter.domain.unchanged_offsets import UnchangedOffsets
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.unchanged_offsets import UnchangedOffsets
 from exporter.history.spool import STAMP, TABLES, ForeignFileError, file_stem, finished_files
 from exporter.history.tables import read_columns
 from exporter.storage import Location

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import Snapshot, Source, State, Window
-from exporter.domain.answers import ANSWERED, REASONS
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.metadata import Metadata
-from exporter.domain.table import STATE_CODES, Table
+from exporter.domain.polls.answers import ANSWERED, REASONS
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.table import STATE_CODES, Table
 from exporter.history.columns import Column, Columns, Masked, Named
 
 _FUTURE = STATE_CODES[State.FUTURE]

@@ -18,11 +18,11 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from exporter.clock import SystemClock
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.metadata import Membership, Metadata
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import METADATA_SECONDS, Extents, SourceError
-from exporter.domain.readings import Reason
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.connectivity import check_address
 from exporter.kafka.kafka_python_answers import KafkaPythonError

@@ -19,9 +19,9 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka.admin import ListConsumerGroupsResult, MemberDescription
 from confluent_kafka.admin._metadata import ClusterMetadata
 
-from exporter.domain.consumer_groups import Committed, Description, GroupList, GroupState
+from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState
+from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import SourceError
-from exporter.domain.readings import GONE, Reason
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
 

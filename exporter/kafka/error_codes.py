@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exporter.domain.readings import Reason
+from exporter.domain.polls.readings import Reason
 
 REASONS: Mapping[int, Reason] = {
     3: Reason.UNKNOWN_TOPIC,

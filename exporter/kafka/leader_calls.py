@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from exporter.domain import Reason
-from exporter.domain.readings import GONE
+from exporter.domain.polls.readings import GONE
 
 C = TypeVar("C")
 S = TypeVar("S")

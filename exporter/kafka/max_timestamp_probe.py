@@ -13,12 +13,12 @@ from typing import Protocol
 import numpy as np
 
 from exporter.domain import Metadata, TopicPartition
-from exporter.domain.answers import ANSWERED, Answers
 from exporter.domain.arrays import Flags, Offsets, Rows
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership
+from exporter.domain.polls.answers import ANSWERED, Answers
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import LOOKUPS_AT_ONCE, Extents
-from exporter.domain.readings import END_OF_TIME
 
 log = logging.getLogger(__name__)
 

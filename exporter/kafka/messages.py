@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from exporter.domain.readings import Reason
+from exporter.domain.polls.readings import Reason
 
 
 @dataclass(frozen=True, slots=True)

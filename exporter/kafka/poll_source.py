@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from confluent_kafka import KafkaException
 
-from exporter.domain.answers import ANSWERED, Answers, rows_with
 from exporter.domain.arrays import Flags, Offsets, Rows
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership, Metadata, unchanged, with_partitions_known_before
+from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership, Metadata, unchanged, with_partitions_known_before
+from exporter.domain.polls.readings import GONE, Answer, Reason
 from exporter.domain.ports import METADATA_SECONDS, Extents
-from exporter.domain.readings import GONE, Answer, Reason
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
 from exporter.kafka.messages import BatchesRefused
 from exporter.kafka.offsets_for_times import OffsetsForTimes

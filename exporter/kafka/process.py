@@ -25,8 +25,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from exporter.domain.formatting import size
+from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
-from exporter.domain.readings import Reason
 from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
 from exporter.kafka.spares import Spare
 from exporter.memory import limit as memory_limit

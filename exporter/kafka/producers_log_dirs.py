@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain.answers import ANSWERED, reason_code
 from exporter.domain.arrays import Counts, Rows
-from exporter.domain.layout import NO_LEADER, Layout
-from exporter.domain.log_sizes import LogSizes
-from exporter.domain.metadata import Membership, ragged
-from exporter.domain.producer_answers import FoundProducers, ProducerAnswers
-from exporter.domain.readings import END_OF_TIME, Reason
+from exporter.domain.polls.answers import ANSWERED, reason_code
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.log_sizes import LogSizes
+from exporter.domain.polls.metadata import Membership, ragged
+from exporter.domain.polls.producer_answers import FoundProducers, ProducerAnswers
+from exporter.domain.polls.readings import END_OF_TIME, Reason
 from exporter.kafka.credentials import Property
 from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python import KafkaPythonClient

@@ -10,12 +10,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from exporter.domain.answers import Answers, reason_code
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.consumer_groups import Committed, Description, GroupList
-from exporter.domain.metadata import Membership, Metadata
+from exporter.domain.groups.consumer_groups import Committed, Description, GroupList
+from exporter.domain.polls.answers import Answers, reason_code
+from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import Extents, SourceError
-from exporter.domain.readings import Reason
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.messages import BatchesRefused, Notes
 from exporter.kafka.process import ClientProcess

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from exporter.domain import Answer, TopicPartition
-from exporter.domain.layout import Layout
-from exporter.domain.log_sizes import LogSizes
-from exporter.domain.metadata import Membership
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.log_sizes import LogSizes
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.producer_answers import ProducerAnswers
+from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
-from exporter.domain.producer_answers import ProducerAnswers
-from exporter.domain.readings import Reason
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.process import ClientProcess
 from exporter.kafka.remote import Remote

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from exporter.domain import Metadata, Reason
-from exporter.domain.answers import Answers, rows_with
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership
+from exporter.domain.polls.answers import Answers, rows_with
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exporter.domain import Answer, Reason, TopicPartition
-from exporter.domain.readings import BROKER_FAILED
+from exporter.domain.polls.readings import BROKER_FAILED
 from exporter.kafka.credentials import Property
 from exporter.kafka.kafka_python import KafkaPythonClient
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, PARTITIONS_PER_CALL

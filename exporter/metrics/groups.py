@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import GroupState, GroupSweep, TopicPartition
-from exporter.domain.answers import ANSWERED
 from exporter.domain.arrays import Floats, Rows
-from exporter.domain.layout import Layout
-from exporter.domain.positions import NO_ROWS, GroupRows, Positions
+from exporter.domain.groups.positions import NO_ROWS, GroupRows, Positions
+from exporter.domain.polls.answers import ANSWERED
+from exporter.domain.polls.layout import Layout
 from exporter.metrics.blocks import Block
 from exporter.metrics.lines import Ages, Lines, Texts, escape
 from exporter.metrics.samples import NOTHING, Column, Samples, known_of

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.layout import Layout
-from exporter.domain.readings import TopicPartition
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import TopicPartition
 from exporter.metrics.blocks import Block
 
 CHUNK_ROWS = 4096

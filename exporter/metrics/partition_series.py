@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
-from exporter.domain.answers import ANSWERED
 from exporter.domain.arrays import Flags, Floats
-from exporter.domain.assessment import Assessment
-from exporter.domain.inspections import NO_INSPECTIONS
-from exporter.domain.layout import NO_LEADER
-from exporter.domain.readings import State
-from exporter.domain.table import STATE_CODES, STATES, Snapshot
+from exporter.domain.judging.assessment import Assessment
+from exporter.domain.polls.answers import ANSWERED
+from exporter.domain.polls.inspections import NO_INSPECTIONS
+from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.readings import State
+from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.catalogue import PARTITION_METRICS
 from exporter.metrics.lines import Ages, LabelledRows, Lines, escape

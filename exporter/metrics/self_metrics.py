@@ -22,8 +22,8 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from exporter.domain import Comparison, GroupSweep, NotCompared, NoTimeLag, PollFailure, Reason, ReplicaState, Snapshot
-from exporter.domain.answers import reason_of_code
-from exporter.domain.thresholds import PastAlarms
+from exporter.domain.polls.answers import reason_of_code
+from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)

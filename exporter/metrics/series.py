@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from exporter.domain.assessment import Assessment
-from exporter.domain.table import Snapshot
+from exporter.domain.judging.assessment import Assessment
+from exporter.domain.polls.table import Snapshot
 from exporter.metrics.blocks import Block
 from exporter.metrics.partition_series import PartitionSeries
 from exporter.metrics.samples import NOTHING, Samples

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags
-from exporter.domain.assessment import Assessment
-from exporter.domain.inspections import NO_INSPECTIONS
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Metadata, TopicConfig, TopicInfo
-from exporter.domain.table import STATES, Snapshot
+from exporter.domain.judging.assessment import Assessment
+from exporter.domain.polls.inspections import NO_INSPECTIONS
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
+from exporter.domain.polls.table import STATES, Snapshot
 from exporter.domain.verdicts import VERDICTS
 from exporter.metrics.blocks import Block
 from exporter.metrics.catalogue import TOPIC_METRICS

@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from exporter.domain.pauses import PAUSE_WEEKS
-from exporter.domain.retention import RETENTION_DAYS
+from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.learning.pauses import PAUSE_WEEKS
 from exporter.settings.delivery import SecretFile, Url
 from exporter.settings.rules import Seconds, Section, at_least, check_not_empty, to_file
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import GroupSweep, PollFailure, Snapshot, Verdict
-from exporter.domain.assessment import Assessment
-from exporter.domain.detection import Detector, newest_of_all
-from exporter.domain.table import STATES
+from exporter.domain.judging.assessment import Assessment
+from exporter.domain.judging.detection import Detector, newest_of_all
+from exporter.domain.polls.table import STATES
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.series import ClusterSeries

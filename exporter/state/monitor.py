@@ -9,13 +9,13 @@ from functools import partial
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
 from exporter.domain import Comparison, Expectation, GroupSweep, PollFailure, Reason, Snapshot
-from exporter.domain.detection import Detector
-from exporter.domain.expectation_table import Key
-from exporter.domain.expectations import ExpectationSet
-from exporter.domain.last_advances import LastAdvances
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.expectations.table import Key
+from exporter.domain.judging.detection import Detector
+from exporter.domain.judging.queries import ClusterFacts
+from exporter.domain.judging.replica_verdicts import with_verdicts
+from exporter.domain.polls.last_advances import LastAdvances
 from exporter.domain.ports import Clock
-from exporter.domain.queries import ClusterFacts
-from exporter.domain.replica_verdicts import with_verdicts
 from exporter.history.published import Published, in_force
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS

@@ -13,11 +13,11 @@ import numpy as np
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
 from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
-from exporter.domain.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.formatting import named, some
-from exporter.domain.incidents import Incident
-from exporter.domain.layout import NO_LEADER
-from exporter.domain.readings import GONE
+from exporter.domain.judging.incidents import Incident
+from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
+from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.readings import GONE
 from exporter.kafka import LOG_DIRS, PRODUCERS
 
 

@@ -17,10 +17,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from exporter.domain import Verdict
-from exporter.domain.incidents import Incident
-from exporter.domain.queries import SORTS, ClusterFacts, Page, Query, partitions, subject_facts, topics
-from exporter.domain.readings import State
-from exporter.domain.subject_facts import of_group
+from exporter.domain.judging.incidents import Incident
+from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, partitions, subject_facts, topics
+from exporter.domain.judging.subject_facts import of_group
+from exporter.domain.polls.readings import State
 from exporter.web.status import ClusterStatus, Status
 
 MAX_LIMIT = 1000

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from exporter.domain.queries import ClusterFacts
+from exporter.domain.judging.queries import ClusterFacts
 from exporter.logs import OnceAMinute
 from exporter.web import api, html
 from exporter.web.negotiation import wants_gzip, wants_openmetrics

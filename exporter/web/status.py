@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from exporter.domain.formatting import ago, moment
 from exporter.domain.links import Links
-from exporter.domain.thresholds import PastAlarms
+from exporter.domain.scoring.thresholds import PastAlarms
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import ReplicaState, State, Verdict
-from exporter.domain.contradictions import summary_lines
+from exporter.domain.judging.contradictions import summary_lines
 from exporter.domain.links import Links
 from spark_rollups.report import fleet_drop
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey

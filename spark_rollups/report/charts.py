@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exporter.domain import Verdict
-from exporter.domain.traffic_clock import HOUR, HOURS
+from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from spark_rollups.report.facts import JudgedStream
 from spark_rollups.report.model import CHART_DAYS, DRAWN, Chart, Day
 

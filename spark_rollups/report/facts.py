@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from exporter.domain.contradictions import Contradiction
+from exporter.domain.judging.contradictions import Contradiction
 from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.model import WEEK, ClusterCoverage, Finding, Incident, Point, Relations, Tally
 from spark_rollups.report.rules import Promise, RuleInForce

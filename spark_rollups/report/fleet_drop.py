@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from exporter.domain.drops import MOST_DAYS
 from exporter.domain.formatting import plural
+from exporter.domain.learning.drops import MOST_DAYS
 
 _DAY = timedelta(days=1)
 

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from exporter.domain.drops import Drop, largest_day, runs
+from exporter.domain.learning.drops import Drop, largest_day, runs
 from spark_rollups.drops import LOOKBACK, alike
 from spark_rollups.report.fleet_drop import EarlierDrop, FleetDrop
 

@@ -11,8 +11,8 @@ from datetime import date, datetime, tzinfo
 from itertools import chain
 from typing import Any
 
-from exporter.domain.contradictions import Contradiction
 from exporter.domain.formatting import iso
+from exporter.domain.judging.contradictions import Contradiction
 from spark_rollups.report.model import (
     ACTION,
     REPORT_VERSION,

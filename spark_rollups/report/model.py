@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
-from exporter.domain.contradictions import Contradiction
+from exporter.domain.judging.contradictions import Contradiction
 from exporter.domain.links import Links
 from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.rules import Promise, RuleInForce

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import Outage, State, Verdict
-from exporter.domain.rollup_verdicts import NO_RULE
+from exporter.domain.judging.rollup_verdicts import NO_RULE
 from spark_rollups.acknowledgements import acknowledged_outages
 from spark_rollups.batches import KEY as STREAM
 from spark_rollups.contradictions import read as read_contradictions

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import State, formatting
-from exporter.domain.calibration import of_weeks, rate
-from exporter.domain.evidence import judged_by, judged_until
 from exporter.domain.formatting import duration, plural
-from exporter.domain.related import SILENT, readers_line
-from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
+from exporter.domain.judging.evidence import judged_by, judged_until
+from exporter.domain.judging.readers_and_copies import SILENT, readers_line
+from exporter.domain.judging.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
+from exporter.domain.scoring.calibration import of_weeks, rate
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Finding, Relations, Revival
 from spark_rollups.report.rules import Promise, RuleInForce

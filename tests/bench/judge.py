@@ -31,8 +31,8 @@ from exporter.domain import (
     TopicOverride,
     TopicPartition,
 )
-from exporter.domain.detection import Detector
-from exporter.domain.expectations import ExpectationSet, JudgedSilences
+from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences
+from exporter.domain.judging.detection import Detector
 from exporter.domain.overrides import Overrides
 from exporter.history.published import Expectations
 from exporter.memory import leave_out, share_one_arena, trim_memory

@@ -31,8 +31,8 @@ from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspector
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Snapshot, TopicPartition
-from exporter.domain.answers import Answers
-from exporter.domain.detection import Detector
+from exporter.domain.judging.detection import Detector
+from exporter.domain.polls.answers import Answers
 from exporter.domain.ports import Extents
 from exporter.kafka import RemoteInspections, client_process
 from exporter.kafka.poll_source import PollSource

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from exporter.domain import Source
-from exporter.domain.slots import BY_FIVE, BY_HOUR
+from exporter.domain.learning.slots import BY_FIVE, BY_HOUR
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Stream
 from tests.bench.detection.product import write_spool
 from tests.bench.detection.streams import KINDS, MONDAY, Clock

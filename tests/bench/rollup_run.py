@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.domain.slots import BY_FIVE
+from exporter.domain.learning.slots import BY_FIVE
 from tests.bench.process_tree import held, usage
 from tests.bench.spark_events import Work, recorded, work_until
 from tests.delta import present

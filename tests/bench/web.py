@@ -30,7 +30,7 @@ from playwright.sync_api import Browser, sync_playwright
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain import Group, GroupState, GroupSweep, TopicPartition
-from exporter.domain.expectation_columns import table_of
+from exporter.domain.expectations.columns import table_of
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebConfigFile, WebServer

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, e
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, GroupSweep, Reason, TopicPartition
-from exporter.domain.expectation_columns import table_of
+from exporter.domain.expectations.columns import table_of
 from exporter.domain.formatting import duration, moment
 from exporter.domain.links import Links
 from exporter.history.published import Published

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from exporter.domain.metadata import Metadata
+from exporter.domain.polls.metadata import Metadata
 from exporter.domain.ports import PollSource
 
 

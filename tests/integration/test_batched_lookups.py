@@ -19,7 +19,7 @@ from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.demo.broker import Broker
 from exporter.domain import Reason, TopicPartition
-from exporter.domain.answers import ANSWERED, reason_of_code
+from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.factory import make_group_watch
 from exporter.kafka import list_offsets_call
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from exporter.domain import Answer, Reason, TopicPartition
-from exporter.domain.consumer_groups import Description
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership
+from exporter.domain.groups.consumer_groups import Description
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import SourceError
 from exporter.kafka import ClientProcess, RemoteAddressCheck, RemotePollSource, RemoteSource, Restart
 from exporter.kafka.child import IDLE_SECONDS

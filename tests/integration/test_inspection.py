@@ -17,9 +17,9 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
 from exporter.domain import Inspected, PartitionInfo, Producers, Reason, TopicPartition
-from exporter.domain.answers import ANSWERED, reason_code
-from exporter.domain.layout import Layout
-from exporter.domain.log_sizes import LogSizes
+from exporter.domain.polls.answers import ANSWERED, reason_code
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.log_sizes import LogSizes
 from exporter.kafka import LOG_DIRS, PRODUCERS
 from exporter.kafka.producers_log_dirs import InspectionClient
 from tests.integration.inspecting import Inspecting

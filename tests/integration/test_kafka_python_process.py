@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from exporter.domain import Answer, Reason, TopicPartition
-from exporter.domain.answers import ANSWERED, reason_code
-from exporter.domain.layout import Layout
+from exporter.domain.polls.answers import ANSWERED, reason_code
+from exporter.domain.polls.layout import Layout
 from exporter.kafka import (
     EARLIEST_LOCAL,
     ClientProcess,

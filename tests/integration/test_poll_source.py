@@ -12,8 +12,8 @@ import pytest
 
 from exporter.clock import SystemClock
 from exporter.domain import Reason, TopicPartition
-from exporter.domain.answers import ANSWERED, Answers, reason_code
-from exporter.domain.metadata import unchanged
+from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
+from exporter.domain.polls.metadata import unchanged
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.bench.fake_cluster import FakeCluster

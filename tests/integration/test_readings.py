@@ -13,8 +13,8 @@ from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.demo.broker import Broker
 from exporter.domain import Reason, Snapshot, State, TopicPartition
+from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import METADATA_SECONDS
-from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka

@@ -30,9 +30,9 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
-from exporter.domain.detection import Detector, overruled
-from exporter.domain.expectations import ExpectationSet
-from exporter.domain.silence import silence_of
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.judging.detection import Detector, overruled
+from exporter.domain.polls.silence import silence_of
 from exporter.history import History, Spool
 from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS
 from exporter.kafka.tiered_offsets import TierClient

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.domain import Source
-from exporter.domain.fold import BACKFILLED, INVENTORY, POLLED
-from exporter.domain.observation import Polls
-from exporter.domain.slots import BY_HOUR, silences_between
+from exporter.domain.history.hourly_activity import BACKFILLED, INVENTORY, POLLED
+from exporter.domain.history.observation import Polls
+from exporter.domain.learning.slots import BY_HOUR, silences_between
 from spark_rollups.batches import KEY, Names, column, integers
 from spark_rollups.folding import STREAMS_NOW, UPDATED
 from spark_rollups.frames import arrow_schema

@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition, Window
-from exporter.domain.calibration import Calibration, Threshold
-from exporter.domain.thresholds import PastAlarms
+from exporter.domain.scoring.calibration import Calibration, Threshold
+from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history import History, Spool
 from exporter.history.published import Expectations
 from exporter.history.tables import to_table

@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from exporter.domain import Outage, Verdict
-from exporter.domain.calibration import calibrations
-from exporter.domain.detection import judge
-from exporter.domain.drops import Drop, earlier_drops
-from exporter.domain.observation import Polls
-from exporter.domain.rests import Rests
-from exporter.domain.silence import Silence
+from exporter.domain.history.observation import Polls
+from exporter.domain.judging.detection import judge
+from exporter.domain.learning.drops import Drop, earlier_drops
+from exporter.domain.learning.rest_days import Rests
+from exporter.domain.polls.silence import Silence
+from exporter.domain.scoring.calibration import calibrations
 from exporter.history.published import Expectations
 from spark_rollups.batches import column
 from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.domain.calibration import TOPIC
+from exporter.domain.scoring.calibration import TOPIC
 from tests.bench.detection.fleet import Fleet, Span, Stream, topics
 from tests.bench.detection.product import product_method, replayed, write_spool
 from tests.bench.detection.reference import refitted

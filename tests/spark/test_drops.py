@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from exporter.domain import Outage
-from exporter.domain.drops import DAY, EarlierDrop, among
-from exporter.domain.rests import Calendar, Rests
+from exporter.domain.learning.drops import DAY, EarlierDrop, among
+from exporter.domain.learning.rest_days import Calendar, Rests
 from spark_rollups import contradictions
 from spark_rollups.contradictions import ConfiguredSpans, contradicted, keep, read
 from spark_rollups.drops import PastDrops, drops_before, low_before, update_drops

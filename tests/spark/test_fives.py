@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Activity, Reading, State, TopicPartition, Verdict
-from exporter.domain.detection import judge
-from exporter.domain.silence import silence_of
+from exporter.domain.judging.detection import judge
+from exporter.domain.polls.silence import silence_of
 from exporter.history import History, Spool, finished_files
 from exporter.history import Row as HistoryRow
 from exporter.history.columns import Columns

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import Verdict
-from exporter.domain.retention import RETENTION_DAYS
+from exporter.domain.history.retention import RETENTION_DAYS
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup

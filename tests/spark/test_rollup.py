@@ -17,11 +17,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from exporter.domain import Acknowledgement, Activity, Reading, Relation, State, TopicOverride, Verdict
-from exporter.domain.calibration import Accepted
-from exporter.domain.detection import judge
-from exporter.domain.expectations import ExpectationSet
-from exporter.domain.rests import Calendar
-from exporter.domain.silence import Silence, silence_of, union
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.judging.detection import judge
+from exporter.domain.learning.rest_days import Calendar
+from exporter.domain.polls.silence import Silence, silence_of, union
+from exporter.domain.scoring.calibration import Accepted
 from exporter.history import Spool, finished_files
 from exporter.history.published import Expectations
 from exporter.history.tables import to_table

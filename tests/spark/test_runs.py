@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from exporter.domain import State, Verdict
-from exporter.domain.retention import RETENTION_DAYS
+from exporter.domain.history.retention import RETENTION_DAYS
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.frames import IN_OWN_PROCESS, arrow_schema, spread
 from spark_rollups.progress import Progress

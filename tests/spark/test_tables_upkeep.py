@@ -15,7 +15,7 @@ import pytest
 from delta.tables import DeltaOptimizeBuilder, DeltaTable
 from pyspark.sql import SparkSession
 
-from exporter.domain.retention import RETENTION_DAYS
+from exporter.domain.history.retention import RETENTION_DAYS
 from spark_rollups import ingest, spool_files
 from spark_rollups.tables import SCHEMAS, Tables
 from spark_rollups.upkeep import Retention, run_upkeep

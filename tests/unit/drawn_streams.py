@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.hours import Hours
+from exporter.domain.learning.hours import Hours
 from tests.spark.story import START
 
 WEEKS = 13

@@ -17,10 +17,10 @@ from exporter.domain import (
     TopicPartition,
     Window,
 )
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.backfill_plan import WrittenStreams
-from exporter.domain.metadata import Membership
+from exporter.domain.history.backfill_plan import WrittenStreams
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import Extents
 from tests.backfill_rows import (
     Run,

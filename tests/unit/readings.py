@@ -19,12 +19,12 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership, with_partitions_known_before
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership, with_partitions_known_before
 from exporter.domain.ports import Extents, SourceError
-from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
+from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
 
 
 @dataclass

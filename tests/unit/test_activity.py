@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from exporter.domain import Activity, Advance, Answer, Expectation, Reading, Reason, State
-from exporter.domain.activity import (
+from exporter.domain.polls.activity import (
     Circumstances,
     Sightings,
     TierFacts,
@@ -21,10 +21,10 @@ from exporter.domain.activity import (
     unsettled,
     with_tiers,
 )
-from exporter.domain.answers import Answers
-from exporter.domain.layout import Layout
-from exporter.domain.silence import Silence, silence_of, union
-from exporter.domain.table import Table
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.silence import Silence, silence_of, union
+from exporter.domain.polls.table import Table
 
 HOUR = 3600.0
 PROMISE = Expectation(

@@ -17,12 +17,12 @@ from starlette.routing import Route
 
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition
-from exporter.domain.consumer_groups import Group, GroupSweep
-from exporter.domain.drops import OngoingDrop
-from exporter.domain.expectation_columns import table_of
-from exporter.domain.incidents import Incident
-from exporter.domain.queries import ClusterFacts, Query, topics
-from exporter.domain.readings import Reason
+from exporter.domain.expectations.columns import table_of
+from exporter.domain.groups.consumer_groups import Group, GroupSweep
+from exporter.domain.judging.incidents import Incident
+from exporter.domain.judging.queries import ClusterFacts, Query, topics
+from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.polls.readings import Reason
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import Status, WebConfigFile, WebServer

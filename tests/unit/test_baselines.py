@@ -8,14 +8,14 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from exporter.domain.baselines import Baselines
-from exporter.domain.hours import Hours
-from exporter.domain.learning import baselines, in_finer_slots, of_slot, weeks_with_baselines
-from exporter.domain.maxima import Maxima, maxima
-from exporter.domain.profiles import profile
-from exporter.domain.slots import BY_FIVE, BY_HOUR, silences_between
-from exporter.domain.spreads import summary
-from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
+from exporter.domain.learning.baselines import Baselines
+from exporter.domain.learning.baselines_of_streams import baselines, in_finer_slots, of_slot, weeks_with_baselines
+from exporter.domain.learning.hours import Hours
+from exporter.domain.learning.profiles import profile
+from exporter.domain.learning.silence_spreads import summary
+from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, silences_between
+from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
+from exporter.domain.scoring.weekly_scores import Maxima, maxima
 from tests.spark.story import START
 from tests.unit.drawn_streams import FINE_STREAMS, FIRST, STREAMS, WEEKS, hours_of
 from tests.unit.slow_baselines import SlowStream

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from exporter.domain.calibration import Calibration, Threshold
+from exporter.domain.scoring.calibration import Calibration, Threshold
 from tests.bench.detection.baselines import FIVES, METHODS, product_score, wall_clocks
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events

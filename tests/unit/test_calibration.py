@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from exporter.domain.calibration import (
+from exporter.domain.scoring.calibration import (
     PARTITION,
     TOPIC,
     Accepted,
@@ -18,7 +18,7 @@ from exporter.domain.calibration import (
     calibrations,
     poisson_interval,
 )
-from exporter.domain.thresholds import fit
+from exporter.domain.scoring.thresholds import fit
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0
 NOW = 2900

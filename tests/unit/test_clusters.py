@@ -18,7 +18,7 @@ from exporter.collectors.poller import Poller
 from exporter.commands.backfill import backfill
 from exporter.demo.broker import free_port
 from exporter.domain import Metadata, PollFailure, Reason, Snapshot, TopicPartition
-from exporter.domain.expectation_columns import table_of
+from exporter.domain.expectations.columns import table_of
 from exporter.domain.ports import SourceError
 from exporter.history import Spool
 from exporter.history.published import Published

@@ -11,10 +11,10 @@ import pytest
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
-from exporter.domain.answers import Answers
-from exporter.domain.consumer_groups import Committed, Description, GroupList
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership
+from exporter.domain.groups.consumer_groups import Committed, Description, GroupList
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import SourceError
 from tests.unit.readings import ManualClock, TableSource
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from exporter.domain import TopicOverride
-from exporter.domain.contradictions import (
+from exporter.domain.judging.contradictions import (
     CALENDARS,
     OUTAGES,
     Contradiction,
@@ -16,8 +16,8 @@ from exporter.domain.contradictions import (
     summary_lines,
     wrote_as_usual,
 )
-from exporter.domain.hours import Integers
-from exporter.domain.rests import Calendar, Rests
+from exporter.domain.learning.hours import Integers
+from exporter.domain.learning.rest_days import Calendar, Rests
 
 HOUR, DAY, WEEK = 3600.0, 86_400.0, 7 * 86_400.0
 MONDAY = 2900 * 168 + 96

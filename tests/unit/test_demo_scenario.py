@@ -10,11 +10,11 @@ import pytest
 
 from exporter.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
 from exporter.domain import Verdict
-from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
-from exporter.domain.expectations import JudgedSilences, SilenceRules
-from exporter.domain.hours import UNKNOWN, Hours
-from exporter.domain.learning import baselines
-from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
+from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
+from exporter.domain.learning.baselines_of_streams import baselines
+from exporter.domain.learning.hours import UNKNOWN, Hours
+from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
+from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
 from exporter.domain.verdicts import VERDICTS
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)

@@ -17,9 +17,9 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
-from exporter.domain.detection import Detector, judge
-from exporter.domain.expectations import ExpectationSet
-from exporter.domain.silence import Silence
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.judging.detection import Detector, judge
+from exporter.domain.polls.silence import Silence
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 

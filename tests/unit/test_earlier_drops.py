@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.domain.drops import LONGEST_DAYS, Drop, EarlierDrop, OngoingDrop, earlier_drops
-from exporter.domain.rests import Rests
+from exporter.domain.learning.drops import LONGEST_DAYS, Drop, EarlierDrop, OngoingDrop, earlier_drops
+from exporter.domain.learning.rest_days import Rests
 from tests.unit.promised import DAY
 
 

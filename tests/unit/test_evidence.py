@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from exporter.domain import State, Verdict
-from exporter.domain.evidence import EvidenceFacts, evidence
-from exporter.domain.rests import Rest
-from exporter.domain.schedule import Schedule
+from exporter.domain.judging.evidence import EvidenceFacts, evidence
+from exporter.domain.learning.rest_days import Rest
+from exporter.domain.learning.schedule import Schedule
 
 AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
 HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)

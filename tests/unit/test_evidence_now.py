@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.domain import Expectation, State, TopicOverride, Verdict
-from exporter.domain.assessment import Judgement
-from exporter.domain.detection import judge
-from exporter.domain.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now, evidence_of_all
-from exporter.domain.incidents import Incident
-from exporter.domain.silence import Silence
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.detection import judge
+from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now, evidence_of_all
+from exporter.domain.judging.incidents import Incident
+from exporter.domain.polls.silence import Silence
 from tests.unit.promised import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
 
 KNOWN = {

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from exporter.domain import Expectation
-from exporter.domain.expectation_columns import table_of
-from exporter.domain.expectations import ExpectationSet
-from exporter.domain.layout import Layout
-from exporter.domain.packed_texts import PackedTexts
-from exporter.domain.rests import Rest
-from exporter.domain.schedule import Schedule
+from exporter.domain.expectations.columns import table_of
+from exporter.domain.expectations.compressed_texts import PackedTexts
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.learning.rest_days import Rest
+from exporter.domain.learning.schedule import Schedule
+from exporter.domain.polls.layout import Layout
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 
 WEEK: Any = np.linspace(0.0, 1.0, 168, dtype=np.float32)

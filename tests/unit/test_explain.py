@@ -38,14 +38,14 @@ from exporter.domain import (
     TopicOverride,
     TopicPartition,
 )
-from exporter.domain.detection import judge, may_be_held
-from exporter.domain.drops import OngoingDrop
 from exporter.domain.formatting import moment
-from exporter.domain.incidents import Incident
-from exporter.domain.inspections import Inspections, OfTopic
+from exporter.domain.judging.detection import judge, may_be_held
+from exporter.domain.judging.incidents import Incident
+from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.polls.inspections import Inspections, OfTopic
+from exporter.domain.polls.silence import Silence
 from exporter.domain.ports import SourceError
-from exporter.domain.silence import Silence
-from exporter.domain.thresholds import PastAlarms
+from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.settings import ClusterSettings, Settings
 from tests.pointer import point_to
 from tests.snapshots import inspections_of

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from exporter.domain import Verdict
-from exporter.domain.assessment import Assessment
-from exporter.domain.detection import Detector, judge, may_be_held
-from exporter.domain.drops import MOST_DAYS, Drop, OngoingDrop
-from exporter.domain.evidence_now import JudgedSubject
-from exporter.domain.expectations import ExpectationSet
-from exporter.domain.rests import Rests
-from exporter.domain.rollup_verdicts import judge as judge_all
-from exporter.domain.silence import Silence
-from exporter.domain.subject_facts import of_judged
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.judging.assessment import Assessment
+from exporter.domain.judging.detection import Detector, judge, may_be_held
+from exporter.domain.judging.evidence_now import JudgedSubject
+from exporter.domain.judging.rollup_verdicts import judge as judge_all
+from exporter.domain.judging.subject_facts import of_judged
+from exporter.domain.learning.drops import MOST_DAYS, Drop, OngoingDrop
+from exporter.domain.learning.rest_days import Rests
+from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS, TopicOverride
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.test_incidents import NOW, fleet

@@ -23,9 +23,9 @@ from exporter.domain import (
     TopicPartition,
     Window,
 )
-from exporter.domain.answers import reason_code
-from exporter.domain.layout import NO_LEADER
-from exporter.domain.table import STATE_CODES, Table
+from exporter.domain.polls.answers import reason_code
+from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.table import STATE_CODES, Table
 from exporter.history.columns import Columns
 from exporter.history.inventory import InventoryRows
 from exporter.history.tables import table_of, to_table

@@ -19,9 +19,9 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
-from exporter.domain.assessment import Assessment
-from exporter.domain.detection import Detector
-from exporter.domain.expectations import ExpectationSet
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.judging.assessment import Assessment
+from exporter.domain.judging.detection import Detector
 from tests.snapshots import snapshot_of
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 

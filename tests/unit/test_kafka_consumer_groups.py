@@ -12,7 +12,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka import TopicPartition as Raw
 
 from exporter.domain import GroupState, Reason, TopicPartition
-from exporter.domain.consumer_groups import Description
+from exporter.domain.groups.consumer_groups import Description
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import NOBODYS, OFFSETS_TOPIC, GroupReader

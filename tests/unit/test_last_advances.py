@@ -12,11 +12,11 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Advance, Expectation, TopicOverride, TopicPartition, Verdict
-from exporter.domain.expectation_columns import table_of
-from exporter.domain.last_advances import LastAdvances
-from exporter.domain.layout import Layout
+from exporter.domain.expectations.columns import table_of
 from exporter.domain.overrides import Overrides
-from exporter.domain.silence import with_later_advance
+from exporter.domain.polls.last_advances import LastAdvances
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.silence import with_later_advance
 from exporter.history import History, Spool
 from exporter.history import last_advances as reader
 from exporter.history.last_advances import last_advances

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain.layout import Layout
-from exporter.domain.readings import TopicPartition
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import TopicPartition
 from exporter.metrics import lines
 from exporter.metrics.blocks import Block
 from exporter.metrics.lines import Ages, LabelledRows, Lines

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain import PartitionInfo, Reason, TopicInfo
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership, Metadata, with_partitions_known_before
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership, Metadata, with_partitions_known_before
 
 Numbers = Mapping[str, set[int]]
 Topics = Mapping[str, Mapping[int, PartitionInfo]]
@@ -54,7 +54,7 @@ def test_one_topic_that_cannot_be_described_makes_no_object_of_any_partition(mon
     """Such metadata is read again at each poll: it costs what all other metadata does."""
     topics = {name: dict.fromkeys(range(3), PartitionInfo(1, (1, 2), (1,))) for name in "abc"}
     before, now = described(topics), described(topics, frozenset("b"))
-    monkeypatch.setattr("exporter.domain.metadata.PartitionInfo", None)
+    monkeypatch.setattr("exporter.domain.polls.metadata.PartitionInfo", None)
     found = with_partitions_known_before(now, before)
     assert found.membership.leader.tolist() == [1, 1, 1, -1, -1, -1, 1, 1, 1]
 

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain import Activity, Answer, NotCompared, Reading, Reason, ReplicaState, State
-from exporter.domain.answers import Answers
-from exporter.domain.missing_records import (
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.table import STATE_CODES
+from exporter.domain.replicas.comparison import COMPARED, NOT_COMPARED_CODES, REPLICA_STATES, not_compared_of_code
+from exporter.domain.replicas.missing_records import (
     LOOK_UP,
     Ends,
     Missing,
@@ -21,8 +23,6 @@ from exporter.domain.missing_records import (
     times_to_ask,
     without_asking,
 )
-from exporter.domain.replicas import COMPARED, NOT_COMPARED_CODES, REPLICA_STATES, not_compared_of_code
-from exporter.domain.table import STATE_CODES
 
 Found = tuple[int, int, float | None] | NotCompared
 """At least and at most so many records, and the time of the oldest; or why that is unknown."""

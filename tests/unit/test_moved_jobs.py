@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from exporter.domain.traffic_clock import ALIKE_SCORE, HOUR, HOURS, NATS, WEEK, Clocks
+from exporter.domain.learning.traffic_clock import ALIKE_SCORE, HOUR, HOURS, NATS, WEEK, Clocks
 from exporter.domain.verdicts import Verdict
 from tests.unit.test_rhythms import ALARMS, DAY, START, known, records
 

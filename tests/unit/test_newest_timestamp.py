@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search
 from exporter.domain import Answer, Reason
-from exporter.domain.readings import END_OF_TIME
+from exporter.domain.polls.readings import END_OF_TIME
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

@@ -14,15 +14,15 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Activity, Answer, Metadata, PartitionInfo, Reading, TopicInfo, TopicPartition
-from exporter.domain.answers import ANSWERED, Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.assessment import Judgement
-from exporter.domain.expectation_columns import table_of
-from exporter.domain.history_rows import Inventory, Relation, Window
-from exporter.domain.layout import Layout
-from exporter.domain.metadata import Membership, PartitionsOf
-from exporter.domain.readings import Inspected
-from exporter.domain.silence import Silence
+from exporter.domain.expectations.columns import table_of
+from exporter.domain.history.rows import Inventory, Relation, Window
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.polls.answers import ANSWERED, Answers
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership, PartitionsOf
+from exporter.domain.polls.readings import Inspected
+from exporter.domain.polls.silence import Silence
 from exporter.history import History, Spool
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm

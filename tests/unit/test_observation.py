@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exporter.domain.hours import DAY_HOURS, HOUR_MICROS
-from exporter.domain.observation import existing_streams
+from exporter.domain.history.observation import existing_streams
+from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS
 
 BEFORE, AT = 95 * HOUR_MICROS, 99 * HOUR_MICROS
 

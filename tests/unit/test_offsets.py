@@ -18,9 +18,9 @@ from exporter.cli import run
 from exporter.collectors.offsets import Gap, OffsetRow, Spec, list_offsets
 from exporter.commands.offsets import Request, RequestError, list_to, parse_times
 from exporter.domain import Answer, Metadata, Reason, State, TopicConfig, TopicPartition
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.metadata import Membership
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import Extents
 from exporter.settings import Settings
 from tests.times import answered, led

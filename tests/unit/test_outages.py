@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from exporter.domain import Outage, TopicOverride
-from exporter.domain.calibration import PARTITION, TOPIC, Accepted, Calibration, calibrations
+from exporter.domain.scoring.calibration import PARTITION, TOPIC, Accepted, Calibration, calibrations
 from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from
 from spark_rollups.frames import arrow_schema
 from spark_rollups.learning import week_of

@@ -17,12 +17,12 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
-from exporter.domain.assessment import Judgement
-from exporter.domain.detection import Detector, overruled
-from exporter.domain.expectations import ExpectationSet
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.detection import Detector, overruled
 from exporter.domain.overrides import REMEMBERED, Overrides
 from exporter.domain.owners import Owners
-from exporter.domain.silence import Silence
+from exporter.domain.polls.silence import Silence
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.promised import HOUR, by_wall

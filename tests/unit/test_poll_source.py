@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from exporter.domain import Metadata, PartitionInfo, Reason, TopicInfo
-from exporter.domain.answers import Answers, reason_code
 from exporter.domain.arrays import Rows
-from exporter.domain.metadata import Membership
-from exporter.domain.readings import Answer
+from exporter.domain.polls.answers import Answers, reason_code
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import Answer
 from exporter.kafka.poll_source import CHECKED, PollSource
 from exporter.kafka.source import KafkaSource
 from tests.unit.readings import ManualClock

@@ -8,12 +8,12 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Reason, State, TopicPartition
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
-from exporter.domain.layout import Layout
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.silence import silence_of
 from exporter.domain.ports import SourceError
-from exporter.domain.silence import silence_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.domain import Group, GroupPartition, NoTimeLag, Reason, TimeLag, TopicPartition
-from exporter.domain.layout import Layout
-from exporter.domain.positions import GroupRows, Positions, outcomes
+from exporter.domain.groups.positions import GroupRows, Positions, outcomes
+from exporter.domain.polls.layout import Layout
 
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 7)
 PLACES = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exporter.domain.calibration import FALSE_ALARMS
-from exporter.domain.prior import SHIPPED
-from exporter.domain.thresholds import fit
+from exporter.domain.scoring.calibration import FALSE_ALARMS
+from exporter.domain.scoring.prior import SHIPPED
+from exporter.domain.scoring.thresholds import fit
 from tests.bench.detection.prior import FLAT, OfSet, prior_of
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from exporter.domain import Reason
-from exporter.domain.answers import ANSWERED, reason_code
-from exporter.domain.layout import Layout
-from exporter.domain.log_sizes import LogSizes
-from exporter.domain.readings import END_OF_TIME
+from exporter.domain.polls.answers import ANSWERED, reason_code
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.log_sizes import LogSizes
+from exporter.domain.polls.readings import END_OF_TIME
 from exporter.kafka.producers_log_dirs import InspectionClient
 from exporter.kafka.rate_limiter import RateLimiter
 

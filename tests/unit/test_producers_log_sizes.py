@@ -25,12 +25,12 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.domain.answers import reason_code
 from exporter.domain.arrays import Counts
-from exporter.domain.layout import Layout
-from exporter.domain.log_sizes import LogSizes
-from exporter.domain.metadata import Membership
-from exporter.domain.producer_answers import FoundProducers, ProducerAnswers
+from exporter.domain.polls.answers import reason_code
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.log_sizes import LogSizes
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.producer_answers import FoundProducers, ProducerAnswers
 from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError
 from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL
 from exporter.state import Monitor, MonitorSettings, Rhythm

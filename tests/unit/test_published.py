@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.domain.expectations import ExpectationSet
+from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.history.published import Expectations
 from tests.damage import DAMAGED, damage
 from tests.pointer import point_to

@@ -30,9 +30,9 @@ from exporter.domain import (
     TopicPartition,
     Window,
 )
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Rows
-from exporter.domain.inspections import Inspections
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.inspections import Inspections
 from exporter.domain.ports import SourceError
 from exporter.history import History, HistoryError, Spool, finished_files
 from exporter.history.exporter_lock import ExporterLock

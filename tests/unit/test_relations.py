@@ -23,7 +23,7 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.domain.layout import Layout
+from exporter.domain.polls.layout import Layout
 from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
 from exporter.history.tables import table_of
 from tests.snapshots import inspections_of

@@ -28,10 +28,10 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.domain.activity import TierFacts, with_tiers
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.metadata import Membership
+from exporter.domain.polls.activity import TierFacts, with_tiers
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import ByTime
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.state import Monitor, MonitorSettings, Rhythm

@@ -30,11 +30,11 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.metadata import Membership
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import SourceError
-from exporter.domain.replication import Naming
+from exporter.domain.replicas.matching import Naming
 from exporter.factory import make_monitor, make_replica_watches
 from exporter.history.published import Expectations
 from exporter.service import Service

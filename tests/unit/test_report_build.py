@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from exporter.domain import State, Verdict
-from exporter.domain.contradictions import CALENDARS, Contradiction
+from exporter.domain.judging.contradictions import CALENDARS, Contradiction
 from exporter.domain.links import Links
 from spark_rollups.report.build import build_report, part_of
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey

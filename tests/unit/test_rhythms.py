@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from exporter.domain import Verdict
-from exporter.domain.baselines import Baselines
-from exporter.domain.detection import judge
-from exporter.domain.evidence_now import JudgedSubject, evidence_now
-from exporter.domain.expectations import JudgedSilences, SilenceRules
-from exporter.domain.hours import Hours
-from exporter.domain.learning import baselines
-from exporter.domain.maxima import maxima
-from exporter.domain.schedule import Schedule
-from exporter.domain.silence import Silence
-from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, WEEK
+from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
+from exporter.domain.judging.detection import judge
+from exporter.domain.judging.evidence_now import JudgedSubject, evidence_now
+from exporter.domain.learning.baselines import Baselines
+from exporter.domain.learning.baselines_of_streams import baselines
+from exporter.domain.learning.hours import Hours
+from exporter.domain.learning.schedule import Schedule
+from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
+from exporter.domain.polls.silence import Silence
+from exporter.domain.scoring.weekly_scores import maxima
 from exporter.domain.verdicts import VERDICTS
 from exporter.history.published import Expectations
 from tests.unit.promised import by_clock, publish

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from exporter.domain import State, TopicOverride, Verdict
-from exporter.domain.baselines import Baselines
-from exporter.domain.detection import judge as judge_one
-from exporter.domain.detection import overruled
+from exporter.domain.history.streams import Streams, with_topics
+from exporter.domain.judging.detection import judge as judge_one
+from exporter.domain.judging.detection import overruled
+from exporter.domain.judging.rollup_verdicts import Verdicts, judge
+from exporter.domain.learning.baselines import Baselines
+from exporter.domain.learning.rest_days import Rest
 from exporter.domain.overrides import Overrides
-from exporter.domain.rests import Rest
-from exporter.domain.rollup_verdicts import Verdicts, judge
-from exporter.domain.silence import Silence
-from exporter.domain.streams import Streams, with_topics
+from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS
 from spark_rollups.options import JsonOption
 from spark_rollups.overrides import parse

@@ -24,8 +24,8 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
-from exporter.domain.assessment import Assessment, Judgement
-from exporter.domain.detection import Detector
+from exporter.domain.judging.assessment import Assessment, Judgement
+from exporter.domain.judging.detection import Detector
 from exporter.metrics import lines
 from exporter.metrics.catalogue import (
     CATALOGUE,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.domain import Activity, Inspected, Reading, Reason, State, TopicPartition, Verdict
-from exporter.domain.assessment import Judgement
-from exporter.domain.layout import Layout
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.polls.layout import Layout
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 
 AT = 1_000_000.0

@@ -23,9 +23,9 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
-from exporter.domain.expectation_columns import table_of
+from exporter.domain.expectations.columns import table_of
 from exporter.domain.ports import SourceError
-from exporter.domain.thresholds import PastAlarms
+from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.published import Published
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.state import Monitor, MonitorSettings, Rhythm

@@ -14,11 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from exporter.domain import NoTimeLag
-from exporter.domain.answers import ANSWERED
 from exporter.domain.arrays import Rows
-from exporter.domain.positions import outcome_code
-from exporter.domain.time_lag import Limits, Searches
-from exporter.domain.time_points import NOWHERE, POINTS_PER_PARTITION, Points
+from exporter.domain.groups.positions import outcome_code
+from exporter.domain.groups.time_lag import Limits, Searches
+from exporter.domain.groups.time_points import NOWHERE, POINTS_PER_PARTITION, Points
+from exporter.domain.polls.answers import ANSWERED
 from tests.timelog import Log
 
 NOW = 1_767_225_600_000

@@ -22,10 +22,10 @@ from exporter.domain import (
     TimeLag,
     TopicPartition,
 )
-from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.metadata import Membership, Metadata, TopicConfig
-from exporter.domain.positions import Positions, outcomes
+from exporter.domain.groups.positions import Positions, outcomes
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed

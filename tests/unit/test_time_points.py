@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain.time_points import Points
+from exporter.domain.groups.time_points import Points
 
 facts = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=30

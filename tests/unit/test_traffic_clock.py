@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain import Verdict
-from exporter.domain.detection import judge
-from exporter.domain.silence import Silence
-from exporter.domain.traffic_clock import Clocks
+from exporter.domain.judging.detection import judge
+from exporter.domain.learning.traffic_clock import Clocks
+from exporter.domain.polls.silence import Silence
 from tests.unit.promised import DAY, HOUR, MONDAY, WEEK, by_clock
 
 profiles = st.lists(st.floats(0.0, 12.0, width=32), min_size=168, max_size=168).filter(lambda rates: sum(rates) > 0.1)

@@ -16,7 +16,7 @@ import pytest
 from exporter.collectors.poller import Poller
 from exporter.domain import Inventory, TopicOverride, TopicPartition, Verdict
 from exporter.domain.overrides import Overrides
-from exporter.domain.unchanged_offsets import UnchangedOffset, UnchangedOffsets
+from exporter.domain.polls.unchanged_offsets import UnchangedOffset, UnchangedOffsets
 from exporter.history import History, Spool
 from exporter.history.spool import STAMP
 from exporter.history.tables import to_table

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from exporter.domain.queries import ClusterFacts
+from exporter.domain.judging.queries import ClusterFacts
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web import ClusterStatus, Status, WebError, WebServer, bind
 from exporter.web.connections import MAX_CONNECTIONS

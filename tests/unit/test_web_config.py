@@ -17,7 +17,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from exporter.domain.queries import ClusterFacts
+from exporter.domain.judging.queries import ClusterFacts
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web import Status, WebConfigError, WebConfigFile, WebServer
 from exporter.web.connections import MAX_CONNECTIONS

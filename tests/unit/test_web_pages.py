@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, PollFailure, Reason, TopicPartition
-from exporter.domain.queries import Query, subject_facts
+from exporter.domain.judging.queries import Query, subject_facts
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web.html import overview, topic, topic_list
 from tests.unit.readings import ManualClock, TableSource

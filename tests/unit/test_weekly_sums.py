@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exporter.domain.traffic_clock import Clocks
-from exporter.domain.weekly_sums import DailySums, HourlySums, Profiles
+from exporter.domain.learning.traffic_clock import Clocks
+from exporter.domain.learning.weekly_sums import DailySums, HourlySums, Profiles
 
 GENERATOR = np.random.default_rng(11)
 STREAMS = 500

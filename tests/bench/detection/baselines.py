@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.baselines import Baselines
-from exporter.domain.traffic_clock import Clocks
+from exporter.domain.learning.baselines import Baselines
+from exporter.domain.learning.traffic_clock import Clocks
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats
 from tests.bench.detection.history import history
 from tests.bench.detection.product import ProductClock, Published, product_method

@@ -13,7 +13,7 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.calibration import FALSE_ALARMS, TOPIC, evidence, poisson_interval
+from exporter.domain.scoring.calibration import FALSE_ALARMS, TOPIC, evidence, poisson_interval
 from tests.bench.detection.fleet import Fleet, Floats, topics
 from tests.bench.detection.hold import hold
 from tests.bench.detection.product import ProductClock, product_method

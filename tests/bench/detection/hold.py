@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import HELD_FROM, HELD_LEAST, NOTICED_FROM
-from exporter.domain.incidents import Silent, of_fleet
-from exporter.domain.onsets import Group
+from exporter.domain.judging.incidents import Silent, of_fleet
+from exporter.domain.scoring.simultaneous_silences import Group
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.product import ProductClock, alarmed
 from tests.bench.detection.silences import Silences, Trial

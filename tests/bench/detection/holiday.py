@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.drops import DAY, MOST_DAYS
+from exporter.domain.learning.drops import DAY, MOST_DAYS
 from tests.bench.detection.defaults import KINDS
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats, topics
 from tests.bench.detection.hold import hold

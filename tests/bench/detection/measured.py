@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.calibration import TOPIC
+from exporter.domain.scoring.calibration import TOPIC
 from tests.bench.detection.baselines import FIVES, METHODS, Method, WallClock, product_score, wall_clocks
 from tests.bench.detection.fleet import Units
 from tests.bench.detection.hold import hold

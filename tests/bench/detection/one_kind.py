@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from exporter.domain.calibration import FALSE_ALARMS
+from exporter.domain.scoring.calibration import FALSE_ALARMS
 from tests.bench.detection.baselines import Method, Oracle, wall_clocks
 from tests.bench.detection.fleet import Fleet, Stream, topics
 from tests.bench.detection.measure import across_halves, judged

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from exporter.domain.calibration import FALSE_ALARMS
-from exporter.domain.thresholds import FLOOR, HIGHEST, OUTAGE_SCALE, fit
+from exporter.domain.scoring.calibration import FALSE_ALARMS
+from exporter.domain.scoring.thresholds import FLOOR, HIGHEST, OUTAGE_SCALE, fit
 from tests.bench.detection.defaults import FOREVER, Given, made_fleet, mean
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.silences import FIRST_WEEK

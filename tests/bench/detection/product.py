@@ -23,13 +23,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import HELD_DAYS, HELD_SECONDS, SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
-from exporter.domain.baselines import longest_usual
-from exporter.domain.calibration import Accepted, Calibration, calibrations
-from exporter.domain.drops import MOST_DAYS, Drop, among, earlier_drops
-from exporter.domain.rests import DAY, Rest, Rests, put_off
-from exporter.domain.schedule import Schedule
-from exporter.domain.slots import BY_HOUR
-from exporter.domain.traffic_clock import Clocks
+from exporter.domain.learning.baselines import longest_usual
+from exporter.domain.learning.drops import MOST_DAYS, Drop, among, earlier_drops
+from exporter.domain.learning.rest_days import DAY, Rest, Rests, put_off
+from exporter.domain.learning.schedule import Schedule
+from exporter.domain.learning.slots import BY_HOUR
+from exporter.domain.learning.traffic_clock import Clocks
+from exporter.domain.scoring.calibration import Accepted, Calibration, calibrations
 from exporter.history import Row
 from exporter.history.tables import spool_schema
 from spark_rollups.calibration import Exclusions, units_of, unusual_from

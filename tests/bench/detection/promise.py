@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.calibration import TOPIC
+from exporter.domain.scoring.calibration import TOPIC
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.hold import hold
 from tests.bench.detection.measure import Alarms, delays

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from exporter.domain.baselines import Baselines
-from exporter.domain.expectations import dead_at_latest
-from exporter.domain.hours import Hours
-from exporter.domain.learning import baselines
-from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, WEEK
+from exporter.domain.expectations.silence_rules import dead_at_latest
+from exporter.domain.learning.baselines import Baselines
+from exporter.domain.learning.baselines_of_streams import baselines
+from exporter.domain.learning.hours import Hours
+from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.streams import MONDAY, Random
 from tests.bench.detection.table import Rows

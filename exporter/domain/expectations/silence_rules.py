@@ -1,0 +1,364 @@
+"""Scores silences against published expectations, all streams of a cluster at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.column_set import ColumnSet
+from exporter.domain.expectations.columns import table_of
+from exporter.domain.expectations.faults import FAULTS
+from exporter.domain.expectations.table import WHOLE_TOPIC, ExpectationTable
+from exporter.domain.learning.baselines import PERIOD_SUSPECT
+from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.learning.traffic_clock import Clocks, Plans, Resting
+from exporter.domain.learning.weekly_sums import DailySums
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.silence import BeforeRestart
+from exporter.domain.verdicts import (
+    DEAD_AT_LATEST_SECONDS,
+    DEAD_BEFORE_RETIRED_SECONDS,
+    HELD_DAYS,
+    HELD_FROM,
+    HELD_SECONDS,
+    NOTICED_FROM,
+    RETIRED_AFTER_SECONDS,
+    VERDICT_CODES,
+    VERDICTS,
+    Expectation,
+)
+
+_LIVE, _QUIET, _LATE, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))
+
+
+_CODES_BY_NAME: Mapping[str, int] = {str(verdict): code for verdict, code in VERDICT_CODES.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedSilences(ColumnSet):
+    """n silences; ``rows`` is the row of the expectation of each, -1 where it has none. Unix seconds."""
+
+    rows: Rows
+    since: Floats
+    """The last advance, or the earliest moment from which silence is proved."""
+    until: Floats
+    """The last good poll: so far it is proved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Verdicts and scores of n silences; NaN where unknown."""
+
+    verdicts: NDArray[np.int8]
+    """Indices into VERDICTS."""
+    score: Floats
+    expected_by: Floats
+    """The moment past which the silence is dead, should it last."""
+    promised: Flags
+    """Whether the stream has a threshold; without one its verdict is ``learning``."""
+    holdable: Flags
+    """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not expired."""
+    hold_expired: Flags
+    """Past it, and the hold has expired."""
+    unusual: Flags
+    """Past NOTICED_FROM (by the wall clock: past the suspect limit)."""
+    overdue: Floats
+    """Past a score of 0: when the silence is longer than is usual for the stream (a run late); else NaN."""
+    falling: Flags
+    """Held by a fleet-wide drop that has not ended: without its days the silence would be less unusual."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SilenceRules:
+    """Thresholds of n streams. Each is judged by its traffic clock, by wall-clock limits, or not at all.
+
+    A column [n] each; NaN where a stream has no such threshold.
+    """
+
+    clocks: Clocks
+    clock: Rows
+    """Which of the clocks each is judged by, -1 where by none."""
+    slot: Floats
+    suspect: Floats
+    dead: Floats
+    """Scores."""
+    suspect_limit: Floats
+    limit: Floats
+    """Seconds, by the wall clock. Of a stream with a clock: when it is dead at the latest."""
+    falling_since: Floats
+    falling_until: Floats
+    """From when to when a drop of the fleet holds what it alone makes unusual, Unix seconds; NaN without a drop."""
+
+    def judge(self, silences: JudgedSilences, now: float, behind: float = 0.0) -> Scores:
+        """Judge silences by these thresholds.
+
+        Only a proved silence can be ``suspect`` or ``dead``. One that would be, could it be read as of
+        ``now``, is ``held``: unknown is never dead. What is known may be ``behind`` by so many seconds.
+        """
+        count = len(silences.rows)
+        scores = Scores(
+            verdicts=np.full(count, _LEARNING, dtype=np.int8),
+            score=np.full(count, np.nan),
+            expected_by=np.full(count, np.nan),
+            promised=np.zeros(count, dtype=np.bool_),
+            holdable=np.zeros(count, dtype=np.bool_),
+            hold_expired=np.zeros(count, dtype=np.bool_),
+            unusual=np.zeros(count, dtype=np.bool_),
+            overdue=np.full(count, np.nan),
+            falling=np.zeros(count, dtype=np.bool_),
+        )
+        known = np.flatnonzero(silences.rows >= 0)
+        by_clock = known[self.clock[silences.rows[known]] >= 0]
+        by_wall = known[(self.clock[silences.rows[known]] < 0) & ~np.isnan(self.limit[silences.rows[known]])]
+        if len(by_clock):
+            self._judge_by_clock(by_clock, silences[by_clock], now, behind, scores)
+        if len(by_wall):
+            self._judge_by_wall(by_wall, silences[by_wall], now, behind, scores)
+        return scores
+
+    def _judge_by_clock(self, at: Rows, silences: JudgedSilences, now: float, behind: float, scores: Scores) -> None:
+        rows, since, until = silences.rows, silences.since, silences.until
+        clocks, clock, slot = self.clocks, self.clock[rows], self.slot[rows]
+        suspect, dead = self.suspect[rows], self.dead[rows]
+        start = clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
+        latest = dead_at_latest(clocks, clock, start, since, self.limit[rows])
+        ticks = clocks.ticks(clock, start, until)
+        score = clocks.score(clock, ticks, until - start)
+        unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)), now - start)
+        # Within a slot of the last advance nothing has been missed, whatever the score.
+        silent, silent_now = until - since > slot, now - since > slot
+
+        def alarming(ticks: Floats, silence: Floats) -> tuple[Flags, Flags]:
+            score = clocks.score(clock, ticks, silence - (start - since))
+            by_now = (silent & (score > suspect)) | (silence > self.suspect_limit[rows])
+            return by_now, (silence >= latest) | (silent & (score > dead))
+
+        by_now = without_drop = alarming(ticks, until - since)
+        begin, over = self._dropped(silences, now)
+        if len(some := np.flatnonzero(begin < over)):
+            in_drop = np.zeros(len(rows))
+            in_drop[some] = clocks.ticks(clock[some], np.maximum(start, begin)[some], over[some])
+            without_drop = alarming(ticks - in_drop, until - since - (over - begin))
+        scores.expected_by[at] = dead_from = np.fmin(clocks.passes(clock, start, dead), since + latest)
+        _decide(
+            at,
+            scores,
+            silent=silent,
+            late=silent & clocks.late(clock, ticks),
+            alarming=by_now,
+            without_drop=without_drop,
+            retired=until - since >= retired_after(dead_from - since),
+            unproved=silent_now & (now - until > np.maximum(slot, behind)) & (unproved > suspect),
+        )
+        scores.score[at] = score
+        long = np.flatnonzero(silent & (score > 0.0))
+        scores.overdue[at[long]] = clocks.moment(clock[long], start[long], clocks.usual(clock[long]))
+        scores.unusual[at[long]] = score[long] > NOTICED_FROM
+        candidates = long[score[long] > HELD_FROM]
+        crossing = clocks.needed(clock[candidates], HELD_FROM)
+        held_for = until[candidates] - clocks.passes(clock[candidates], start[candidates], HELD_FROM)
+        beyond = ticks[candidates] - crossing
+        expired = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[candidates]))
+        scores.holdable[at[candidates]], scores.hold_expired[at[candidates]] = ~expired, expired
+
+    def _judge_by_wall(self, at: Rows, silences: JudgedSilences, now: float, behind: float, scores: Scores) -> None:
+        rows, since, until = silences.rows, silences.since, silences.until
+        slot, suspect, dead = self.slot[rows], self.suspect_limit[rows], self.limit[rows]
+        silence = until - since
+        begin, over = self._dropped(silences, now)
+        without = silence - (over - begin)
+        _decide(
+            at,
+            scores,
+            silent=silence > slot,
+            late=np.zeros(len(rows), np.bool_),
+            alarming=(silence > suspect, silence > dead),
+            without_drop=(without > suspect, without > dead),
+            retired=silence >= retired_after(dead),
+            unproved=(now - since > suspect) & (now - until > np.maximum(slot, behind)),
+        )
+        scores.score[at] = self.dead[rows] * silence / dead
+        scores.expected_by[at] = since + dead
+        scores.holdable[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
+        scores.hold_expired[at] = silence - suspect >= HELD_SECONDS
+        scores.unusual[at] = silence > suspect
+        scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
+
+    def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
+        """Return when each silence is suspect and dead, should it last, and the slots that it missed; NaN: unknown."""
+        count = len(silences.rows)
+        suspect_from, dead_from, missed = (np.full(count, np.nan) for _ in range(3))
+        known = silences.rows >= 0
+        rows, since = silences.rows[known], silences.since[known]
+        suspect_from[known], dead_from[known] = since + self.suspect_limit[rows], since + self.limit[rows]
+        known[known] = self.clock[rows] >= 0
+        rows, since = silences.rows[known], silences.since[known]
+        clock, slot = self.clock[rows], self.slot[rows]
+        start = self.clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
+        suspect = self.clocks.passes(clock, start, self.suspect[rows])
+        dead = self.clocks.passes(clock, start, self.dead[rows])
+        suspect_from[known] = np.fmin(suspect, since + self.suspect_limit[rows])
+        latest = dead_at_latest(self.clocks, clock, start, since, self.limit[rows])
+        dead_from[known] = np.fmin(dead, since + latest)
+        missed[known] = self.clocks.ticks(clock, start, silences.until[known])
+        return suspect_from, dead_from, missed
+
+    def _dropped(self, silences: JudgedSilences, now: float) -> tuple[Floats, Floats]:
+        """Return from when to when each silence was part of a drop that has not ended; an empty span without one."""
+        begin, end = self.falling_since[silences.rows], self.falling_until[silences.rows]
+        begin = np.where(now < end, np.maximum(begin, silences.since), silences.until)
+        return np.minimum(begin, silences.until), silences.until
+
+
+class ExpectationSet:
+    """The expectations of one cluster, ready to judge by; row i is that of the i-th row of ``table``.
+
+    An expectation with an impossible value promises nothing; ``faults`` counts them by what is wrong.
+    """
+
+    def __init__(self, expectations: ExpectationTable | Iterable[Expectation] = ()) -> None:
+        self.table = table = expectations if isinstance(expectations, ExpectationTable) else table_of(expectations)
+        counts = np.bincount(table.fault, minlength=len(FAULTS)).tolist()
+        self.faults = Counter({fault: count for fault, count in zip(FAULTS[1:], counts[1:], strict=True) if count})
+        shared, sound = table.shared, table.fault == 0
+        planned = np.flatnonzero(sound & (table.schedule >= 0))
+        schedules = [shared.schedules[number] for number in table.schedule[planned].tolist()]
+        counted = table.profile
+        if schedules:
+            counted = counted.copy()
+            counted[planned] = [one.profile for one in schedules]
+        clocks = Clocks(
+            DailySums(shared.profiles, counted),
+            table.clock_step,
+            table.log_mean,
+            table.log_spread,
+            table.pause_slots,
+            Plans.at(planned, [one.schedule for one in schedules]),
+            Resting(shared.rests, table.rests),
+        )
+        codes = [_CODES_BY_NAME.get(verdict, _LEARNING) for verdict in shared.verdicts]
+        self.published = np.array(codes, dtype=np.int8)[table.verdict]
+        """The verdict of each row when it was published."""
+        falling = [[getattr(one, name) for one in shared.falling] for name in ("since", "until")]
+        self._rules = SilenceRules(
+            clocks,
+            np.where(sound & (counted >= 0), np.arange(len(table)), -1),
+            table.slot_seconds,
+            table.suspect_score,
+            table.dead_score,
+            table.suspect_silence_seconds,
+            table.max_silence_seconds if sound.all() else np.where(sound, table.max_silence_seconds, np.nan),
+            *(_chosen(moments, table.falling) for moments in falling),
+        )
+
+    @property
+    def expectations(self) -> Sequence[Expectation]:
+        """All of them as objects."""
+        return [self.table.row(row) for row in range(len(self.table))]
+
+    @property
+    def falling(self) -> OngoingDrop | None:
+        """The drop of the cluster's fleet that went on when they were published, as it holds topics longest."""
+        falling = self.table.falling
+        found = [self.table.shared.falling[number] for number in np.unique(falling[falling >= 0])]
+        return max(found, key=lambda one: one.until, default=None)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are promised something."""
+        promised = (self._rules.clock >= 0) | ~np.isnan(self._rules.limit)
+        return int((promised & (self.table.partition != WHOLE_TOPIC)).sum())
+
+    def row(self, topic: str, partition: int | None, topic_id: str | None) -> int:
+        """Return the row of a stream, -1 where there is none or it belongs to an earlier topic of that name."""
+        row = self.table.find(topic, partition)
+        if row < 0 or topic_id is None or (known := int(self.table.topic_id[row])) < 0:
+            return row
+        return row if self.table.shared.topic_ids[known] == topic_id else -1
+
+    def rows_of(self, layout: Layout, topic_ids: Sequence[str | None]) -> tuple[Rows, Rows]:
+        """Return the row of each partition and of each topic of ``layout``, -1 as ``row`` does.
+
+        ``topic_ids`` are by topic.
+        """
+        count = len(layout)
+        topic = np.concatenate([layout.topic, np.arange(len(layout.topics))])
+        partition = np.full(len(topic), WHOLE_TOPIC, np.int32)
+        partition[:count] = layout.partition
+        rows = self.table.rows_of(layout.topics, topic_ids, topic, partition)
+        return rows[:count], rows[count:]
+
+    def before_restart(self, rows: Rows) -> BeforeRestart:
+        """Return what the rollup knew of partitions, by their ``rows`` (-1: nothing)."""
+        before = BeforeRestart.nothing(len(rows))
+        here = rows >= 0
+        chosen = rows[here]
+        ended, end_offset, last_advance = before.ended.copy(), before.end_offset, before.last_advance
+        ended[here], end_offset[here] = self.table.ended[chosen], self.table.end_offset[chosen]
+        last_advance[here] = self.table.last_advance[chosen]
+        return BeforeRestart(here, end_offset, ended, last_advance)
+
+    def judge(self, silences: JudgedSilences, now: float) -> Scores:
+        """Judge silences by what is promised, as ``SilenceRules.judge`` does."""
+        return self._rules.judge(silences, now)
+
+    def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
+        """Return when silences are suspect and dead, and what they missed, as ``SilenceRules.foresee`` does."""
+        return self._rules.foresee(silences)
+
+
+def dead_at_latest(clocks: Clocks, clock: Rows, start: Floats, since: Floats, limit: Floats) -> Floats:
+    """Return the seconds of silence past which a stream with a clock is dead, whatever its score: after its pauses.
+
+    ``since`` is its last advance, ``start`` from when on it misses anything, ``limit`` that of its spells, NaN: none.
+    """
+    pause = clocks.pause_over(clock, start) - since
+    return np.fmin(limit, np.fmax(DEAD_AT_LATEST_SECONDS, pause))
+
+
+def retired_after(dead_after: Floats | float) -> Floats:
+    """Return after how many seconds of silence a stream is retired, from those after which it is dead; any shape."""
+    return np.maximum(RETIRED_AFTER_SECONDS, dead_after + DEAD_BEFORE_RETIRED_SECONDS)
+
+
+def _decide(
+    at: Rows,
+    scores: Scores,
+    *,
+    silent: Flags,
+    late: Flags,
+    alarming: tuple[Flags, Flags],
+    without_drop: tuple[Flags, Flags],
+    retired: Flags,
+    unproved: Flags,
+) -> None:
+    """Put the gravest verdict that holds of each, or ``held`` where a drop alone makes it so grave.
+
+    ``alarming`` and ``without_drop`` are flags: which are suspect, which are dead.
+    """
+    (suspect, dead), (suspect_still, dead_still) = alarming, without_drop
+    falling = np.where(dead, ~dead_still, suspect & ~suspect_still)
+    scores.falling[at] = falling
+    choices = [
+        (falling, _HELD),
+        (dead & retired, _RETIRED),
+        (dead, _DEAD),
+        (suspect, _SUSPECT),
+        (unproved, _HELD),
+        (late, _LATE),
+        (silent, _QUIET),
+    ]
+    scores.verdicts[at] = np.select([flags for flags, _ in choices], [code for _, code in choices], _LIVE)
+    scores.promised[at] = True
+
+
+def _chosen(values: Sequence[float], numbers: NDArray[np.int32]) -> Floats:
+    """Return the value of each number, NaN of -1."""
+    if not values:
+        return np.broadcast_to(np.nan, len(numbers))
+    return np.array([*values, np.nan])[numbers]

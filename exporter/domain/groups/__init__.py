@@ -1,0 +1,1 @@
+"""Consumer groups: committed offsets, and lag in records and seconds."""

@@ -1,0 +1,206 @@
+"""How old the first record is that a consumer group has yet to read, with look-ups of offsets by time (KIP-79).
+
+A broker answers a time t with f(t): the first offset whose timestamp is at or after t, and that timestamp. It
+never decreases in t, in whatever order the timestamps are. So one answer (offset o, timestamp s) proves that every
+record before o is from before t, and that s is the newest timestamp up to o.
+
+The time lag of a committed offset c is now - T(c), with T(c) the newest timestamp up to the record at c. Where
+timestamps do not decrease that is the record's own; a late record counts as written with those before it, so T never
+moves back as c advances. Before the first timestamp of the log T is that first one. In a compacted topic the record
+at c may be gone: T is then the timestamp of the first later record that is newer than all before c.
+
+Within this module and ``time_points`` times are whole milliseconds: the resolution of Kafka, at which a search ends.
+No I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.groups.consumer_groups import NoTimeLag
+from exporter.domain.groups.positions import outcome_code
+from exporter.domain.groups.time_points import NOWHERE, Points
+from exporter.domain.polls.answers import ANSWERED
+
+RELATIVE_TOLERANCE = 0.05
+"""A time lag is exact enough where its uncertainty is at most this part of its smallest possible value."""
+
+C = TypeVar("C", bound=np.generic)
+
+UNFINISHED = outcome_code(NoTimeLag.UNFINISHED)
+_FUTURE, _NO_TIMESTAMP = outcome_code(NoTimeLag.FUTURE), outcome_code(NoTimeLag.NO_TIMESTAMP)
+
+
+def still_enough(low: Offsets, high: Offsets, now: int, tolerance: int, slack: int) -> Flags:
+    """Return which brackets of earlier searches (``Search.lasting``) are narrow enough now."""
+    allowed = np.maximum(tolerance, np.floor(RELATIVE_TOLERANCE * (now - high)))
+    enough: Flags = (high - low <= allowed) & (low <= now + slack)
+    return enough
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """When a time lag is exact enough, in milliseconds.
+
+    A timestamp that is more than ``slack`` after ``now`` is from the future.
+    """
+
+    now: int
+    tolerance: int
+    slack: int
+
+    def allowed(self, high: Offsets) -> Offsets:
+        """Return how wide a bracket that ends at ``high`` may be."""
+        relative = np.floor(RELATIVE_TOLERANCE * (self.now - high)).astype(np.int64)
+        allowed: Offsets = np.maximum(self.tolerance, relative)
+        return allowed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Searches:
+    """Searches for T of n committed offsets, each before ``latest`` and not before the log start; columns [n].
+
+    Each answer is a record, so a bracket closes faster than by halving: 3 or 4 look-ups are usual for an offset of
+    which nothing is known. The columns of results are written to.
+    """
+
+    limits: Limits
+    row: Rows
+    """The partition."""
+    committed: Offsets
+    latest: Offsets
+    compacted: Flags
+    outcome: Codes
+    """UNFINISHED, ANSWERED where T was found, or another code of ``positions.OUTCOMES``."""
+    low: Offsets
+    """T lies within [``low``, ``high``], Unix milliseconds, where it was found."""
+    high: Offsets
+    width: Floats
+    """The width of the bracket at the last step, in time."""
+    stalled: Offsets
+    """Steps in a row that did not halve it: then another kind of step is needed."""
+
+    @classmethod
+    def of(cls, limits: Limits, row: Rows, committed: Offsets, latest: Offsets, compacted: Flags) -> Searches:
+        """Return searches that begin."""
+        count = len(row)
+        return cls(
+            limits,
+            row,
+            committed,
+            latest,
+            compacted,
+            np.full(count, UNFINISHED, dtype=np.int8),
+            np.zeros(count, dtype=np.int64),
+            np.zeros(count, dtype=np.int64),
+            np.full(count, np.inf),
+            np.zeros(count, dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def lasting(self) -> Flags:
+        """Whether what was found stays valid as long as the offset and the log before it; see ``still_enough``."""
+        # Without a point behind the offset its bracket ends at the time of the search.
+        lasting: Flags = (self.outcome == ANSWERED) & (self.high < self.limits.now)
+        return lasting
+
+    def give_up(self, of_rows: Flags, outcome: Codes | int) -> None:
+        """End unfinished searches."""
+        unfinished = of_rows & (self.outcome == UNFINISHED)
+        self.outcome[unfinished] = np.broadcast_to(outcome, of_rows.shape)[unfinished]
+
+    def step(self, points: Points) -> tuple[Rows, Offsets]:
+        """Return which searches need a look-up, and the time of each; the others are finished."""
+        searches = np.flatnonzero(self.outcome == UNFINISHED)
+        row = self.row[searches]
+        # A compacted topic may have no record at c: what matters is then the first one from there on.
+        place = points.place(row, self.committed[searches] - self.compacted[searches])
+        before, after = points.record_before(row, place), place
+        if (gaps := np.flatnonzero(self.compacted[searches])).size:
+            # A bound before the end leaves open what lies behind it.
+            end = points.place(row[gaps], self.latest[searches[gaps]] - 1)
+            after = place.copy()
+            after[gaps] = np.minimum(points.record_from(place[gaps]), np.maximum(end, place[gaps]))
+        after = points.here(row, after)
+        targets = np.zeros(len(searches), dtype=np.int64)
+        first = before == NOWHERE
+        open_ = self._from_start(searches[first], after[first], points)
+        pending = np.zeros(len(searches), dtype=np.bool_)
+        pending[first] = open_
+        rest = np.flatnonzero(~first)
+        bracketed = self._bracketed(searches[rest], before[rest], after[rest], points)
+        rest = rest[~bracketed]
+        pending[rest] = True
+        targets[rest] = self._chosen(searches[rest], before[rest], after[rest], points)
+        return searches[pending], targets[pending]
+
+    def _from_start(self, searches: Rows, after: Rows, points: Points) -> Flags:
+        """Judge searches without a known record before; return those for which the first record must be looked up."""
+        pending: Flags = after == NOWHERE
+        pending[~pending] = points.target[after[~pending]] > 0
+        found, at = searches[~pending], after[~pending]
+        self._judge(found, points.timestamp[at], points.timestamp[at])
+        self.outcome[found[~points.known[at]]] = _NO_TIMESTAMP
+        return pending
+
+    def _bracketed(self, searches: Rows, before: Rows, after: Rows, points: Points) -> Flags:
+        """Judge searches whose bracket is narrow enough; return which are."""
+        now, low, committed = self.limits.now, points.timestamp[before], self.committed[searches]
+        bounded = after != NOWHERE
+        offset, target = _of(points.offset, after), _of(points.target, after)
+        timestamp, known = _of(points.timestamp, after), bounded & _of(points.known, after)
+        exact = points.offset[before] == committed
+        by_record = self.compacted[searches] & known
+        hit = by_record & ((offset == committed) | (target == low + 1))
+        rules = [exact, ~bounded, ~by_record]
+        # Later than now is no smaller lag.
+        high = np.select(rules, [low, np.maximum(low, now), target - 1], timestamp)
+        low = np.where(~exact & hit, timestamp, low)
+        enough: Flags = (high - low <= self.limits.allowed(high)) | (low > now + self.limits.slack)
+        self._judge(searches[enough], low[enough], high[enough])
+        return enough
+
+    def _judge(self, searches: Rows, low: Offsets, high: Offsets) -> None:
+        self.low[searches], self.high[searches] = low, high
+        future = low > self.limits.now + self.limits.slack
+        self.outcome[searches] = np.where(future, _FUTURE, ANSWERED)
+
+    def _chosen(self, searches: Rows, before: Rows, after: Rows, points: Points) -> Offsets:
+        """Return a time past the newest timestamp up to the offset, and before that of ``after``."""
+        now, tolerance, allowed = self.limits.now, self.limits.tolerance, self.limits.allowed
+        committed, at, low = self.committed[searches], points.offset[before], points.timestamp[before]
+        bounded = after != NOWHERE
+        top = np.where(bounded, _of(points.target, after), now + 1)
+        end = np.where(bounded, _of(points.offset, after), self.latest[searches])
+        width = top - low
+        stalled = np.where(2.0 * width <= self.width[searches], 0, self.stalled[searches] + 1)
+        self.width[searches], self.stalled[searches] = width, stalled
+        # As many times older than the smallest lag as younger than the largest.
+        nearest = np.maximum(now - top, max(tolerance, 1)).astype(np.float64)
+        older = now - np.round(np.sqrt(nearest * np.maximum(now - low, nearest))).astype(np.int64)
+        older = np.where((low < older) & (older < top), older, low + width // 2)
+        even = low + np.round(width * ((committed - at) / np.maximum(end - at, 1))).astype(np.int64)
+        target = np.where(stalled % 2 == 1, older, even)
+        # Nearer to an end than is allowed, half of the answers would prove no more than at this distance.
+        least = low + 1 + np.floor(allowed(low) / (1 + RELATIVE_TOLERANCE)).astype(np.int64)
+        most = top - allowed(top)
+        target = np.where(least > most, low + (width + 1) // 2, np.minimum(np.maximum(target, least), most))
+        # What is left to find is the first record past the newest one before c, which may be near or far.
+        root = np.sqrt(np.maximum(width, 0)).astype(np.int64)
+        near = np.select([stalled % 3 == 0, stalled % 3 == 1], [low + 1, low + root], low + width // 2)
+        target = np.where(self.compacted[searches] & (width <= allowed(top)), near, target)
+        target = np.minimum(np.maximum(target, low + 1), top - 1)
+        return np.where(at == committed - 1, low + 1, target).astype(np.int64)
+
+
+def _of(column: NDArray[C], places: Rows) -> NDArray[C]:
+    """Return the values at places; where one is NOWHERE any value stands for it."""
+    return column[places] if len(column) else np.zeros(len(places), dtype=column.dtype)

@@ -1,0 +1,276 @@
+"""Aggregates windows and inventory into hourly activity; marks unobserved hours.
+
+Records are counted by offsets, not by adding up windows. The rows of a partition are put in order; each accounts
+for the offsets past the highest one seen before it. So nothing counts twice where two exporters watch the same
+cluster, where a backfill meets the first poll or where a window is written twice. What was written while nobody
+polled shows as a jump between the end of one row and the start of the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Rows
+from exporter.domain.column_set import ColumnSet
+from exporter.domain.learning.hours import (
+    DAY_HOURS,
+    FIVE_MICROS,
+    HOUR_MICROS,
+    SECOND,
+    UNKNOWN,
+    Hours,
+    Integers,
+    earliest,
+    five_bit,
+    fives_of_all,
+    runs,
+)
+
+CLOCKS_AGREE_SECONDS = 60
+"""The clocks of two exporters, and the moment of a poll and of its last answer, are no further apart than this."""
+
+CARRIED, BACKFILLED, INVENTORY, POLLED = range(4)
+"""What a row is: an offset known from before, a backfilled window, an inventory row, a polled window.
+
+Rows of the same moment count in this order.
+"""
+
+_DAY_MICROS = DAY_HOURS * HOUR_MICROS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments(ColumnSet):
+    """Rows to put in order, each a column [n]; moments in Unix microseconds, UNKNOWN where nobody knows."""
+
+    stream: Rows
+    kind: NDArray[np.int8]
+    at: Integers
+    """Where a window starts, when an inventory row was read."""
+    until: Integers
+    start_offset: Integers
+    end_offset: Integers
+    records: Integers
+    first: Integers
+    last: Integers
+    resolution: NDArray[np.float64]
+    """Seconds, 0 where that has no meaning."""
+    regressions: Integers
+    polled: Flags
+    """Whether the row is from a poll, not from a backfill."""
+    exporter: NDArray[np.int32]
+    """A number for each exporter, in the order of their names."""
+    polled_before: Integers
+    """Of an inventory row: the last good poll of its cluster before it."""
+
+    def changed(self, **columns: NDArray[Any]) -> Moments:
+        """Return the same with other columns."""
+        return replace(self, **columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoldedHours(ColumnSet):
+    """Hours with what is counted in each, each a column [n]."""
+
+    hours: Hours
+    records: Integers
+    end_offset: Integers
+    """The last one known of the hour, else UNKNOWN."""
+    regressions: Integers
+    polled: Flags
+
+    def with_topics(self, topic_of: Rows, first_number: int) -> FoldedHours:
+        """Return the same and, after them, the hours of topics as the union of their partitions.
+
+        ``topic_of`` [streams] is the number of each stream's topic; topics get the numbers from ``first_number`` on.
+        """
+        if not len(self.hours):
+            return self
+        topic = topic_of[self.hours.stream]
+        order = np.lexsort((self.hours.hour, topic))
+        at = runs(topic[order], self.hours.hour[order])
+        union = self.hours.union(topic_of, first_number)
+        return FoldedHours(
+            Hours.joined([self.hours, union]),
+            np.concatenate([self.records, np.add.reduceat(self.records[order], at)]),
+            np.concatenate([self.end_offset, np.full(len(at), UNKNOWN, np.int64)]),
+            np.concatenate([self.regressions, np.add.reduceat(self.regressions[order], at)]),
+            np.concatenate([self.polled, np.logical_or.reduceat(self.polled[order], at)]),
+        )
+
+
+def before_first_poll(rows: Moments, polled_from: Integers, polled_offset: Integers) -> Moments:
+    """Cut backfilled windows off where the first poll of their partition stood: what polls saw, wins.
+
+    ``polled_from`` and ``polled_offset`` [streams] are that poll and the end offset that it found, else UNKNOWN.
+    """
+    first, offset = polled_from[rows.stream], polled_offset[rows.stream]
+    seen = (rows.kind == BACKFILLED) & (first >= 0)
+    begins = np.where(rows.first >= 0, rows.first, rows.at)
+    keep = ~seen | (begins < first)
+    rows, first, offset, seen = rows[keep], first[keep], offset[keep], seen[keep]
+    crosses = seen & (rows.until > first)
+    end = np.where(rows.end_offset >= 0, np.minimum(rows.end_offset, offset), offset)
+    return rows.changed(
+        until=np.where(crosses, first, rows.until),
+        last=np.where(crosses & (rows.last > first), first, rows.last),
+        records=np.where(
+            crosses, np.where(rows.start_offset >= 0, np.maximum(0, end - rows.start_offset), 0), rows.records
+        ),
+        end_offset=np.where(crosses, end, rows.end_offset),
+    )
+
+
+def fold(rows: Moments) -> FoldedHours:
+    """Return one row for each stream and hour in which something is known to have happened."""
+    if not len(rows):
+        nothing = np.zeros(0, np.int64)
+        return FoldedHours(Hours.none(), nothing, nothing, nothing, nothing > 0)
+    return _by_hour(_in_hours(_counted(_in_order(rows))))
+
+
+def _in_order(rows: Moments) -> Moments:
+    """Put rows in the order in which they account for offsets, each window once: the last of those with one key."""
+    rows = rows[
+        np.lexsort((rows.exporter, rows.end_offset, rows.until, rows.kind, rows.at, rows.kind != CARRIED, rows.stream))
+    ]
+    again = (rows.kind[1:] != INVENTORY) & np.logical_and.reduce(
+        [getattr(rows, name)[1:] == getattr(rows, name)[:-1] for name in ("stream", "at", "kind")]
+    )
+    if not again.any():
+        return rows
+    near = np.flatnonzero(np.append(again, False) | np.append(False, again))
+    near = near[np.lexsort((near, *(getattr(rows, name)[near] for name in ("exporter", "kind", "at", "stream"))))]
+    key = [getattr(rows, name)[near] for name in ("stream", "at", "kind", "exporter")]
+    doubled = near[:-1][np.logical_and.reduce([one[1:] == one[:-1] for one in key])]
+    keep = np.ones(len(rows), np.bool_)
+    keep[doubled] = False
+    return rows[keep]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counted:
+    rows: Moments
+    unseen: Flags
+    """Whether records were written before the row while nobody polled."""
+
+
+def _counted(rows: Moments) -> _Counted:
+    """Return which records each row accounts for, and which were written unobserved before it."""
+    count, is_inventory = len(rows), rows.kind == INVENTORY
+    begins = np.zeros(count, np.intp)
+    starts = runs(rows.stream)
+    begins[starts] = starts
+    begins = np.maximum.accumulate(begins)
+    latest_known = np.maximum.accumulate(np.where(rows.end_offset >= 0, np.arange(count), -1))
+    before = np.concatenate([[-1], latest_known[:-1]])
+    known = before >= begins
+    last_end, last_until = rows.end_offset[before], rows.until[before]
+    passed = rows.at - last_until
+    # Totals of the days before count up to midnight, so that a rebuild gives the same.
+    other_day = (passed >= 0) & (rows.at // _DAY_MICROS > (last_until - 1) // _DAY_MICROS)
+    later = other_day | (passed >= CLOCKS_AGREE_SECONDS * SECOND)
+    fell = is_inventory & known & (rows.end_offset < last_end) & later
+    regressions = np.where(fell, 1, rows.regressions)
+    # Offsets only grow within an epoch; a restart begins the next one.
+    begins_epoch = regressions > 0
+    begins_epoch[starts] = True
+    largest = _largest_so_far(np.cumsum(begins_epoch) - 1, rows.end_offset)
+    highest = np.concatenate([[UNKNOWN], largest[:-1]])
+    highest[begins_epoch] = UNKNOWN
+    grown = np.where(rows.end_offset >= 0, rows.end_offset - np.maximum(highest, rows.start_offset), 0)
+    seen = np.where(highest < 0, rows.records, np.maximum(grown, 0))
+    jumped = (highest >= 0) & (rows.start_offset > highest)
+    unseen = np.where(jumped, rows.start_offset - highest, 0)
+    keep = (rows.kind != CARRIED) & (~is_inventory | ~known | jumped | (regressions > 0))
+    counted = rows.changed(records=seen + unseen, end_offset=largest, regressions=regressions)
+    return _Counted(counted[keep], jumped[keep])
+
+
+def _largest_so_far(group: Integers, values: Integers) -> Integers:
+    """Return the largest value of each row's group up to it; rows of a group are adjacent."""
+    sizes, rank = np.unique(values, return_inverse=True)
+    lead = group * len(sizes)
+    return np.asarray(sizes[np.maximum.accumulate(lead + rank.ravel()) - lead])
+
+
+def _in_hours(counted: _Counted) -> Moments:
+    """Give each row its hour (``at``); a window that spans hours also adds its last hour, without records.
+
+    ``resolution`` becomes whether the hour is unknown, ``start_offset`` the bits of its slots of five minutes.
+    """
+    rows, moved = counted.rows, counted.unseen
+    is_inventory, active = rows.kind == INVENTORY, rows.first >= 0
+    passed = np.where(rows.polled_before >= 0, rows.at - rows.polled_before, np.iinfo(np.int64).max)
+    within_hour, within_five = passed <= HOUR_MICROS, passed <= FIVE_MICROS
+    hidden = (rows.kind == BACKFILLED) & ~active
+    found = is_inventory & (moved | (rows.regressions > 0))
+    unknown = hidden | (rows.resolution > HOUR_MICROS / SECOND) | (~is_inventory & moved) | (found & ~within_hour)
+    fine = (rows.resolution * SECOND <= FIVE_MICROS) & (rows.until - rows.at <= FIVE_MICROS)
+    fine = np.where(is_inventory, within_five, fine)
+    first = np.where(is_inventory & moved & within_hour, rows.at, rows.first)
+    last = np.where(is_inventory & moved, rows.at, rows.last)
+    hour = np.where(first >= 0, first, rows.at) // HOUR_MICROS
+    # A hidden span ends at its window's end, of which the last instant is outside.
+    end = np.where(hidden, rows.until - 1, last)
+    last_hour = np.where(end >= 0, end // HOUR_MICROS, hour)
+    spans = last_hour > hour
+    known_end = np.where(hidden, rows.until, last)
+    near = rows.changed(
+        at=hour, first=first, last=np.where(spans, first, known_end), resolution=unknown.astype(np.float64)
+    )
+    far_first = np.where(first >= 0, last, UNKNOWN)[spans]
+    nothing = np.zeros(int(spans.sum()), np.int64)
+    far = near[spans].changed(
+        at=last_hour[spans],
+        first=far_first,
+        last=known_end[spans],
+        records=nothing,
+        end_offset=nothing + UNKNOWN,
+        regressions=nothing,
+    )
+    has_fives = np.concatenate([fine, fine[spans]]) & (np.concatenate([near.first, far.first]) >= 0)
+    both = Moments.joined([near, far])
+    fives = np.where(has_fives, five_bit(both.first) | five_bit(both.last), 0)
+    return both.changed(start_offset=fives.astype(np.int64))
+
+
+def _by_hour(rows: Moments) -> FoldedHours:
+    """Fold the rows of an hour."""
+    rows = rows[np.lexsort((rows.at, rows.stream))]  # stable: the order of the rows of an hour stays
+    at = runs(rows.stream, rows.at)
+    group = np.zeros(len(rows), np.intp)
+    group[at] = 1
+    group = np.cumsum(group) - 1
+    latest_known = np.maximum.reduceat(np.where(rows.end_offset >= 0, np.arange(len(rows)), -1), at)
+    hours = Hours(
+        rows.stream[at],
+        rows.at[at],
+        earliest(rows.first, at),
+        np.maximum.reduceat(rows.last, at),
+        np.maximum.reduceat(rows.resolution, at) > 0,
+        fives_of_all(rows.first, rows.start_offset.astype(np.int16), at),
+    )
+    return FoldedHours(
+        hours,
+        np.add.reduceat(rows.records, at),
+        np.where(latest_known >= 0, rows.end_offset[latest_known], UNKNOWN),
+        _regressions(rows, group, len(at)),
+        np.logical_or.reduceat(rows.polled, at),
+    )
+
+
+def _regressions(rows: Moments, group: Rows, groups: int) -> Integers:
+    """Count the falls of the end offset in each hour; of several exporters the one that saw most of them counts."""
+    found = np.zeros(groups, np.int64)
+    fell = np.flatnonzero(rows.regressions > 0)
+    if len(fell):
+        width = int(rows.exporter.max()) + 2
+        key, place = np.unique(group[fell] * width + rows.exporter[fell] + 1, return_inverse=True)
+        sums = np.zeros(len(key), np.int64)
+        np.add.at(sums, place.ravel(), rows.regressions[fell])
+        np.maximum.at(found, key // width, sums)
+    return found

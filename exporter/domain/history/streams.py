@@ -1,0 +1,114 @@
+"""What is known of the streams of whole topics, as columns: what verdicts are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.column_set import ColumnSet
+from exporter.domain.learning.hours import Integers
+from exporter.domain.polls.readings import State
+
+_SAME_STATE = (State.NEVER_WRITTEN, State.UNREADABLE, State.FUTURE, State.PRESERVED)
+"""States that a topic has where all its partitions have them."""
+
+Strings = NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Streams(ColumnSet):
+    """Partitions and topics to judge, each a column [n]; Unix seconds, NaN or None where nothing is known.
+
+    ``topic`` numbers the topics from 0; those of one name and id in one cluster have one number.
+    """
+
+    topic: Rows
+    cluster: Strings
+    name: Strings
+    topic_id: Strings
+    partition: NDArray[np.int32]
+    """-1: the topic as the union of its partitions."""
+    leader: NDArray[np.int32]
+    """-1: none."""
+    state: Strings
+    reason: Strings
+    timestamp_type: Strings
+    observed_until: Floats
+    unreadable_since: Floats
+    last_advance: Floats
+    unchanged_since: Floats
+    """The first poll that saw the present end offset, where no later advance can be: only a limit of the silence."""
+    known_since: Floats
+    known_slots: Integers
+    end_offset: Floats
+    records_7d: Integers
+    rests: Strings
+    """The sequence of ``exporter.domain.learning.rest_days.Rest`` of each."""
+    falling: Strings
+    """The fleet-wide drop that has not ended and that it takes part in; None where there is none."""
+
+    @property
+    def whole(self) -> Flags:
+        """Which are topics."""
+        return self.partition < 0
+
+
+def with_topics(partitions: Streams, topics: Streams) -> Streams:
+    """Return the partitions and after them their topics, silent only as far as every partition is known to be.
+
+    ``topics`` holds what is known of each topic's advances, in the order of their numbers.
+    """
+    order = np.argsort(partitions.topic, kind="stable")
+    mine = partitions[order]
+    at = np.flatnonzero(np.diff(mine.topic, prepend=-1))
+
+    def only(*states: State) -> Flags:
+        return np.asarray(np.logical_and.reduceat(np.isin(mine.state.astype(str), states), at))
+
+    state = np.full(len(at), State.OBSERVED.value, object)
+    state[only(State.NEVER_WRITTEN, State.EMPTY)] = State.EMPTY.value
+    for one in _SAME_STATE:
+        state[only(one)] = one.value
+    unreadable = only(State.UNREADABLE)
+    reasons = [max((one for one in some if one is not None), default=None) for some in np.split(mine.reason, at[1:])]
+    types = [
+        max((one for one in some if one is not None), default=None) for some in np.split(mine.timestamp_type, at[1:])
+    ]
+    since = np.fmin.reduceat(mine.unreadable_since, at)
+    whole = Streams(
+        mine.topic[at],
+        mine.cluster[at],
+        mine.name[at],
+        mine.topic_id[at],
+        np.full(len(at), -1, np.int32),
+        np.full(len(at), -1, np.int32),
+        state,
+        objects([reason if one else None for reason, one in zip(reasons, unreadable.tolist(), strict=True)]),
+        objects(types),
+        np.minimum.reduceat(mine.observed_until, at),
+        np.where(unreadable, since, np.nan),
+        topics.last_advance,
+        np.maximum.reduceat(mine.unchanged_since, at),
+        topics.known_since,
+        topics.known_slots,
+        np.add.reduceat(mine.end_offset, at),
+        np.add.reduceat(mine.records_7d, at),
+        topics.rests,
+        topics.falling,
+    )
+    # One partition that was never read leaves nothing proved of its topic but that others advanced.
+    proved = np.where(np.isnan(whole.observed_until), whole.last_advance, whole.observed_until)
+    columns = {column.name: getattr(whole, column.name) for column in fields(Streams)}
+    whole = Streams(**{**columns, "observed_until": proved})
+    return Streams.joined([partitions, whole])
+
+
+def objects(values: Sequence[object]) -> Strings:
+    """Return values as a column, sequences among them as they are."""
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found

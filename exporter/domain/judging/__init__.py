@@ -1,0 +1,1 @@
+"""Verdicts and the evidence for them, now and in a rollup, and how people look them up."""

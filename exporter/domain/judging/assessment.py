@@ -1,0 +1,154 @@
+"""The judgement of each partition and topic of one cluster at one poll, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Codes, Floats
+from exporter.domain.judging.incidents import Held, Incident
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import State, TopicPartition
+from exporter.domain.polls.silence import Silence, Silences
+from exporter.domain.polls.table import STATES
+from exporter.domain.verdicts import VERDICTS, Verdict
+
+
+class Judgement(NamedTuple):
+    """A verdict as of now. Unknown values are None."""
+
+    verdict: Verdict
+    last_advance: float | None = None
+    expected_by: float | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgements:
+    """Judgements of m streams, each a column [m]; NaN where unknown."""
+
+    verdict: Codes
+    """An index into VERDICTS."""
+    last_advance: Floats
+    expected_by: Floats
+    score: Floats
+
+    def __len__(self) -> int:
+        return len(self.verdict)
+
+    def judgement(self, row: int) -> Judgement:
+        """Return one row as an object."""
+        numbers = (self.last_advance[row], self.expected_by[row], self.score[row])
+        return Judgement(
+            VERDICTS[self.verdict[row]], *(None if np.isnan(number) else float(number) for number in numbers)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRollUp:
+    """One topic at one poll; timestamps are Unix seconds, None where unknown."""
+
+    partitions: int
+    newest: float | None
+    judgement: Judgement
+    states: Mapping[State, int]
+    verdicts: Mapping[Verdict, int]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """The judgements of one cluster as of one poll, and its topics rolled up.
+
+    Topics are in the order of ``layout.topics``; m is their number.
+    """
+
+    layout: Layout
+    of_partitions: Judgements
+    of_topics: Judgements
+    newest: Floats
+    """[m]: the largest timestamp of any partition; NaN where that of a partition with records is unknown."""
+    states: NDArray[np.int64]
+    """[m, states]: how many partitions are in each of STATES."""
+    verdicts: NDArray[np.int64]
+    """[m, verdicts]: how many partitions have each of VERDICTS."""
+    held: Held
+    silences: Silences | None = None
+    """What was judged: the silence of each partition, then of each topic."""
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The incidents that last, each of which may hold topics or partitions."""
+        return self.held.incidents
+
+    @property
+    def held_topics(self) -> int:
+        """How many topics an incident holds, whole or in part."""
+        in_part = self.layout.topic[self.held.partitions >= 0]
+        return len(np.union1d(np.flatnonzero(self.held.topics >= 0), in_part))
+
+    def incident_of(self, row: int, *, topic: bool) -> Incident | None:
+        """Return the incident by which a partition, or the topic with that number, is held."""
+        number = (self.held.topics if topic else self.held.partitions)[row]
+        return None if number < 0 else self.held.incidents[number]
+
+    def silence_of(self, row: int, *, topic: bool) -> Silence | None:
+        """Return the silence of a partition, or of the topic with that number."""
+        return None if self.silences is None else self.silences.silence(row + len(self.layout) * topic)
+
+    @cached_property
+    def judgements(self) -> Mapping[TopicPartition, Judgement]:
+        """The judgement of each partition as an object, created on access."""
+        return _OfPartitions(self.layout, self.of_partitions)
+
+    @cached_property
+    def topics(self) -> Mapping[str, TopicRollUp]:
+        """Each topic as an object, created on access."""
+        return _OfTopics(self)
+
+
+class _OfPartitions(Mapping[TopicPartition, Judgement]):
+    def __init__(self, layout: Layout, judged: Judgements) -> None:
+        self._layout, self._judged = layout, judged
+
+    def __getitem__(self, key: TopicPartition) -> Judgement:
+        row = self._layout.row(key)
+        if row is None:
+            raise KeyError(key)
+        return self._judged.judgement(row)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._layout)
+
+    def __len__(self) -> int:
+        return len(self._layout)
+
+
+class _OfTopics(Mapping[str, TopicRollUp]):
+    def __init__(self, assessment: Assessment) -> None:
+        self._of = assessment
+
+    def __getitem__(self, name: str) -> TopicRollUp:
+        topic = self._of.layout.number_of(name)
+        if topic is None:
+            raise KeyError(name)
+        rows, newest = self._of.layout.rows_of(name), self._of.newest[topic]
+        return TopicRollUp(
+            partitions=rows.stop - rows.start,
+            newest=None if np.isnan(newest) else float(newest),
+            judgement=self._of.of_topics.judgement(topic),
+            states={state: int(count) for state, count in zip(STATES, self._of.states[topic], strict=True) if count},
+            verdicts={
+                verdict: int(count) for verdict, count in zip(VERDICTS, self._of.verdicts[topic], strict=True) if count
+            },
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of.layout.topics)
+
+    def __len__(self) -> int:
+        return len(self._of.layout.topics)

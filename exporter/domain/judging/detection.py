@@ -1,0 +1,254 @@
+"""Snapshot and expectations -> verdicts: every partition, every topic, and what is held for the time being."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, Scores, retired_after
+from exporter.domain.judging.assessment import Assessment, Judgement, Judgements
+from exporter.domain.judging.incidents import Held, Silent, Streams, hold, of_drop
+from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.learning.traffic_clock import HOUR
+from exporter.domain.overrides import OverrideColumns
+from exporter.domain.polls.last_advances import LastAdvances
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import State
+from exporter.domain.polls.silence import BeforeRestart, Silence, Silences, by_topic, silences_of
+from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
+from exporter.domain.verdicts import SUSPECT_SHARE, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
+
+GOOD_SHARE = 0.9
+"""With a smaller share of good polls in a silence it is too badly seen to be news."""
+
+_WITHOUT_TIME = (State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP)
+"""States of partitions that hold no timestamp at all."""
+
+_ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
+
+
+class Detector:
+    """Judges the snapshots of one cluster by what is expected of it."""
+
+    def __init__(self, expectations: ExpectationSet | None = None, advances: LastAdvances | None = None) -> None:
+        """``expectations`` are those of the cluster; ``advances`` are what earlier lives of the exporter saw."""
+        self.expectations = ExpectationSet() if expectations is None else expectations
+        self._advances = advances
+        self._laid_out: tuple[Metadata, Rows, Rows, BeforeRestart] | None = None
+
+    def assess(
+        self,
+        snapshot: Snapshot,
+        now: float,
+        override_of: Callable[[str], TopicOverride | None] | None = None,
+        *,
+        in_force: bool = True,
+    ) -> Assessment:
+        """Judge every partition and topic of a snapshot.
+
+        An expectation that belongs to an earlier topic of the same name is not used. Where they are not ``in_force``
+        nothing is judged by them, but the last advances that they know are still true. ``override_of`` returns the
+        override that the configuration has for a topic; it wins.
+        """
+        layout = snapshot.table.layout
+        of_partitions, of_topics, before = self._expected(snapshot.cluster, snapshot.metadata)
+        of_each = silences_of(snapshot.table, before)
+        silences = Silences.joined([of_each, by_topic(of_each, layout)])
+        overrides, place = _overrides(layout, override_of)
+        rows = np.concatenate([of_partitions, of_topics])
+        rows = np.where(silences.there & (place < 0) & in_force, rows, -1)
+        scores = _score(self.expectations, silences, rows, now)
+        held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling, now)
+        judged = _judgements(scores, silences)
+        overridden = np.flatnonzero(place >= 0)
+        if len(overridden):
+            by_config = overruled_silences(silences[overridden], overrides[place[overridden]], now)
+            _put(judged, overridden, by_config)
+        count = len(layout)
+        return Assessment(
+            layout,
+            _part(judged, slice(0, count)),
+            _part(judged, slice(count, None)),
+            newest_by_topic(snapshot.table),
+            _counts(layout, snapshot.table.state_now, len(STATES)),
+            _counts(layout, judged.verdict[:count], len(VERDICTS)),
+            held,
+            silences,
+        )
+
+    def _expected(self, cluster: str, metadata: Metadata) -> tuple[Rows, Rows, BeforeRestart]:
+        """Return the rows of expectations and the last advances from history, computed once per metadata."""
+        if self._laid_out is None or self._laid_out[0] is not metadata:
+            layout = metadata.membership.layout
+            ids = [metadata.topics[name].topic_id for name in layout.topics]
+            of_partitions, of_topics = self.expectations.rows_of(layout, ids)
+            before = self.expectations.before_restart(of_partitions)
+            if self._advances is not None:
+                known, end_offset, at = self._advances.for_layout(cluster, layout, ids)
+                before = before.updated_by(BeforeRestart(known, end_offset, known, at))
+            self._laid_out = (metadata, of_partitions, of_topics, before)
+        return self._laid_out[1:]
+
+
+def judge(silence: Silence | None, expectation: Expectation | None, now: float) -> Judgement:
+    """Judge one silence by what is expected, as ``Detector.assess`` does but for incidents."""
+    expectations = ExpectationSet([] if expectation is None else [expectation])
+    silences = Silences.of([silence])
+    rows = np.array([0 if expectation is not None and silence is not None else -1], dtype=np.intp)
+    return _judgements(_score(expectations, silences, rows, now), silences).judgement(0)
+
+
+def may_be_held(silence: Silence | None, expectation: Expectation | None, now: float) -> bool:
+    """Return whether a silence is held if many topics fell silent with it, or while a drop of the fleet goes on."""
+    if silence is None or expectation is None:
+        return False
+    scores = _score(ExpectationSet([expectation]), Silences.of([silence]), np.zeros(1, dtype=np.intp), now)
+    return bool((np.isin(scores.verdicts, _ALARMING) & scores.holdable).any() or scores.falling.any())
+
+
+def overruled(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
+    """Judge one silence by the configuration alone.
+
+    Only a proved silence can be ``suspect`` or ``dead``, and only one that cannot be longer than it is proved is
+    ``live`` or ``quiet``: until then it is ``learning``.
+    """
+    return overruled_silences(Silences.of([silence]), OverrideColumns.of([override]), now).judgement(0)
+
+
+def overruled_silences(silences: Silences, overrides: OverrideColumns, now: float) -> Judgements:
+    """Judge silences by the configuration alone, as ``overruled`` does; ``overrides`` has the one of each."""
+    limit, unknown = overrides.limit, np.full(len(silences), np.nan)
+    last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
+    proved = silences.until - silences.since
+    suspect_after = SUSPECT_SHARE * limit
+    rules = [
+        (overrides.retired, Verdict.RETIRED),
+        (np.isnan(limit), Verdict.MUTED),
+        (~silences.there, Verdict.LEARNING),
+        ((proved > limit) & (proved >= retired_after(limit)), Verdict.RETIRED),
+        (proved > limit, Verdict.DEAD),
+        (proved > suspect_after, Verdict.SUSPECT),
+        ((now - silences.since > suspect_after) & (now - silences.until > suspect_after), Verdict.HELD),
+        (silences.longest > suspect_after, Verdict.LEARNING),
+        (proved > HOUR, Verdict.QUIET),
+    ]
+    return Judgements(_select(rules, Verdict.LIVE), last_advance, last_advance + limit, unknown)
+
+
+def _overrides(
+    layout: Layout, override_of: Callable[[str], TopicOverride | None] | None
+) -> tuple[OverrideColumns, Rows]:
+    """Return overrides, and the place of the one of each partition, then of each topic; -1 where there is none."""
+    overrides = (
+        [] if override_of is None else [(number, override_of(name)) for number, name in enumerate(layout.topics)]
+    )
+    found = [(number, override) for number, override in overrides if override is not None]
+    place = np.full(len(layout.topics), -1, dtype=np.intp)
+    place[[number for number, _ in found]] = np.arange(len(found))
+    return OverrideColumns.of([override for _, override in found]), np.concatenate([place[layout.topic], place])
+
+
+def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes:
+    """Return the verdict of the first rule that holds for each row."""
+    codes: Codes = np.select(
+        [rule for rule, _ in rules], [VERDICT_CODES[verdict] for _, verdict in rules], VERDICT_CODES[otherwise]
+    ).astype(np.int8)
+    return codes
+
+
+def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: float) -> Scores:
+    """Score silences by what is expected; news that is too badly seen, or too soon after the start, is held."""
+    since = np.where(silences.there, silences.since, 0.0)
+    until = np.where(silences.there, silences.until, 0.0)
+    scores = expectations.judge(JudgedSilences(rows, since, until), now)
+    alarming = np.isin(scores.verdicts, _ALARMING)
+    new = np.ones(len(rows), dtype=np.bool_)
+    new[rows >= 0] = scores.verdicts[rows >= 0] != expectations.published[rows[rows >= 0]]
+    good, missed = silences.polls_good, silences.polls_missed
+    doubted = (good < GOOD_SHARE * (good + missed)) | silences.settling
+    scores.verdicts[alarming & new & doubted] = VERDICT_CODES[Verdict.HELD]
+    return scores
+
+
+def _hold(
+    scores: Scores, silences: Silences, layout: Layout, table: Table, falling: OngoingDrop | None, now: float
+) -> Held:
+    """Hold what fell silent together, and return what is held by that, or by a drop of the fleet that goes on."""
+    count = len(layout)
+    began = np.where(silences.known, silences.since, silences.not_before)
+    silent = Silent(scores.promised, scores.unusual, scores.holdable, scores.hold_expired, began, scores.overdue)
+    held = hold(
+        Streams(
+            names=layout.topics,
+            of_topics=silent[slice(count, None)],
+            topic=layout.topic,
+            leader=table.leader_now.astype(np.intp),
+            of_partitions=silent[slice(0, count)],
+        ),
+        now,
+    )
+    by_incident = np.concatenate([held.partitions, held.topics])
+    by_incident[~np.isin(scores.verdicts, [*_ALARMING, VERDICT_CODES[Verdict.HELD]])] = -1
+    scores.verdicts[by_incident >= 0] = VERDICT_CODES[Verdict.HELD]
+    incidents = held.incidents
+    if falling is not None and scores.falling.any():
+        by_incident[scores.falling] = len(incidents)
+        topics = np.unique(np.concatenate([layout.topic, np.arange(len(layout.topics))])[scores.falling])
+        incidents = (*incidents, of_drop(falling, [layout.topics[number] for number in topics]))
+    return Held(by_incident[count:], by_incident[:count], incidents)
+
+
+def _judgements(scores: Scores, silences: Silences) -> Judgements:
+    last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
+    expected_by = np.where(np.isnan(last_advance), np.nan, scores.expected_by)
+    return Judgements(scores.verdicts, last_advance, expected_by, scores.score)
+
+
+def _put(judged: Judgements, where: Rows, others: Judgements) -> None:
+    judged.verdict[where], judged.last_advance[where] = others.verdict, others.last_advance
+    judged.expected_by[where], judged.score[where] = others.expected_by, others.score
+
+
+def _part(judged: Judgements, rows: slice) -> Judgements:
+    return Judgements(judged.verdict[rows], judged.last_advance[rows], judged.expected_by[rows], judged.score[rows])
+
+
+def _counts(layout: Layout, codes: Codes, kinds: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Return how many rows of each topic have each code, [topics, kinds]."""
+    counted = np.bincount(layout.topic * kinds + codes, minlength=len(layout.topics) * kinds)
+    return counted.reshape(-1, kinds).astype(np.int64)
+
+
+def newest_by_topic(table: Table) -> Floats:
+    """Return the largest timestamp of each topic; NaN where that of a partition which may hold records is not known.
+
+    A partition that cannot be read counts as it was last read: its newest record is no older than that. A timestamp
+    in the future counts only where there is no other.
+    """
+    layout = table.layout
+    newest = np.full(len(layout.topics), np.nan)
+    filled = np.flatnonzero(np.diff(layout.first))
+    if not len(filled):
+        return newest
+    starts = layout.first[:-1][filled]
+    was_read = ~np.isnan(table.last_good_poll) & ~table.other_topic
+    dated = was_read & ~np.isnan(table.newest)
+    newest_unknown = ~was_read | (~dated & ~np.isin(table.state, [STATE_CODES[state] for state in _WITHOUT_TIME]))
+    future = table.state == STATE_CODES[State.FUTURE]
+    present = np.maximum.reduceat(np.where(dated & ~future, table.newest, -np.inf), starts)
+    ahead = np.maximum.reduceat(np.where(dated & future, table.newest, -np.inf), starts)
+    largest = np.where(present > -np.inf, present, ahead)
+    unknown = np.logical_or.reduceat(newest_unknown, starts) | (largest == -np.inf)
+    newest[filled] = np.where(unknown, np.nan, largest)
+    return newest
+
+
+def newest_of_all(table: Table) -> float | None:
+    """Return the largest timestamp that is shown of any partition; one in the future only where there is no other."""
+    dated = table.read & ~np.isnan(table.newest)
+    present = dated & (table.state != STATE_CODES[State.FUTURE])
+    known = table.newest[present if present.any() else dated]
+    return float(known.max()) if len(known) else None

@@ -1,0 +1,287 @@
+"""The evidence line: why a verdict is what it is, in one sentence with real values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.domain.expectations.silence_rules import retired_after
+from exporter.domain.formatting import duration, moment, plural
+from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
+from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.learning.rest_days import Rest
+from exporter.domain.learning.schedule import Schedule
+from exporter.domain.learning.slots import week_of
+from exporter.domain.learning.traffic_clock import FIRST_MONDAY
+from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import TopicOverride, Verdict
+
+_MINUTE, _HOUR, _DAY, _WEEK = 60.0, 3600.0, 86_400.0, 7 * 86_400.0
+
+_OBSERVED_SHARE = 0.95
+"""Below this share of the past observed, the line shows how much was observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceFacts:
+    """The facts of one judged stream that its evidence line shows: Unix seconds, seconds, None where unknown."""
+
+    as_of: float
+    topic: str
+    partition: int | None
+    verdict: str
+    state: str | None
+    reason: str | None
+    last_advance: float | None
+    observed_until: float | None
+    unreadable_since: float | None
+    silence_seconds: float | None
+    active_slots: int | None
+    history_start: float | None
+    weeks: int | None
+    observed_seconds: float | None
+    largest_silence: float | None
+    largest_silence_end: float | None
+    missed_slots: float | None
+    largest_missed: float | None
+    max_silence_seconds: float | None
+    suspect_from: float | None
+    expected_by: float | None
+    partitions: int
+    partitions_live: int
+    partitions_learning: int
+    slot_seconds: float
+    schedule: Schedule | None = None
+    rests: Sequence[Rest] = ()
+    falling: OngoingDrop | None = None
+    """The drop by which it is held."""
+    held: str | None = None
+    """Why else it is held."""
+    baseline_of: float | None = None
+    """The last advance when its baseline was chosen, where it may have advanced since."""
+
+
+def evidence(row: EvidenceFacts) -> str:
+    """Return the line of a verdict that history gave."""
+    if row.verdict == Verdict.LEARNING:
+        clauses = [f"learning: {_missing(row)}", silence(row)]
+    else:
+        by_period = "by its period, not calibrated" if _by_period(row) else None
+        emptied = "now empty" if row.state == State.EMPTY else None
+        clauses = [silence(row), _rested(row), _usual_silence(row), _limits(row), _held(row), by_period, emptied]
+    return "; ".join(clause for clause in (*clauses, _misdated(row), _proved_until(row), _siblings(row)) if clause)
+
+
+def overridden(row: EvidenceFacts, override: TopicOverride) -> str:
+    """Return the line of a verdict that the configuration gave."""
+    if override.max_silence_seconds is not None:
+        rule = f"dead past {duration(override.max_silence_seconds)}"
+    elif override.muted_until is not None:
+        rule = f"muted until {moment(override.muted_until)}"
+    else:
+        rule = "retired"
+    override_clause = f"{rule}, as the configuration says of {override.topics}"
+    return "; ".join(clause for clause in (silence(row), override_clause) if clause)
+
+
+def silence(row: EvidenceFacts) -> str | None:
+    """Return how long it is silent and since when; None where it never advanced."""
+    if row.last_advance is None:
+        return None
+    since = moment(row.last_advance)
+    if row.silence_seconds is None:
+        return f"last advance {since}, silence not measured"
+    if row.silence_seconds < _MINUTE:
+        return f"last advance {since}"
+    return f"silent {duration(row.silence_seconds)} (since {since})"
+
+
+def at_least_since(first_poll: float) -> str:
+    """Return since when a stream is silent at least (Unix seconds), where its last advance was not seen."""
+    return f"silent at least since {moment(first_poll)}, when it was first polled"
+
+
+def _rested(row: EvidenceFacts) -> str | None:
+    """On which days of the silence the stream rested."""
+    since = math.inf if row.last_advance is None else row.last_advance
+    found = [one for one in row.rests if one.since < row.as_of and one.until > since]
+    if not found:
+        return None
+    return f"not counted: {', '.join(f'{_when(one)} ({one.why})' for one in found)}"
+
+
+def _when(rest: Rest) -> str:
+    """The day of a rest; from when to when it lasted where that is no day in UTC: holidays are those of a time zone."""
+    if rest.since % _DAY == 0 and rest.until - rest.since == _DAY:
+        return moment(rest.since, "{day} %d %b")
+    since, until = (moment(at, "{day} %d %b %H:%M") for at in (rest.since, rest.until))
+    return f"{since.removesuffix(' UTC')} to {until}"
+
+
+def _held(row: EvidenceFacts) -> str | None:
+    why = row.held if row.falling is None else row.falling.describe(row.expected_by, row.as_of)
+    return None if why is None else f"held: {why}"
+
+
+def _usual_silence(row: EvidenceFacts) -> str | None:
+    """How silent it ever was, and when, over the span that it was judged by."""
+    if row.schedule is not None and row.last_advance is not None:
+        missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET) and not _unproved(row)
+        return row.schedule.not_come(row.last_advance, row.as_of) if missing else str(row.schedule)
+    if row.last_advance is None or row.history_start is None or row.largest_silence is None:
+        return None
+    chosen_by = row.last_advance if row.baseline_of is None else row.baseline_of
+    if judged_until(chosen_by) <= row.history_start:
+        return None
+    baseline = "".join(judged_by(row.history_start, chosen_by, row.observed_seconds))
+    if row.largest_silence < row.slot_seconds:
+        never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
+    else:
+        # Rounded up, for it never was longer.
+        never = f"never silent over {duration(math.ceil(row.largest_silence / _MINUTE) * _MINUTE)}"
+        if row.largest_silence_end is not None:
+            never += f" (until {moment(row.largest_silence_end)})"
+    missed, most = row.missed_slots, row.largest_missed
+    if missed is None or most is None or missed <= max(most, 1.0):
+        return f"in the {baseline} {never}"
+    slots = "hours" if _by_the_hour(row) else f"slots of {duration(row.slot_seconds)}"
+    return f"in the {baseline} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
+
+
+def judged_by(history_start: float, last_advance: float, observed_seconds: float | None) -> tuple[str, str]:
+    """Return the span that a stream was judged by, and how much of it was observed.
+
+    As ``("22 days before Mon 2026-03-02", ", of which 9 were observed,")``. The second is empty where nearly all was,
+    or it is not known. The span ends with the Monday (UTC) before ``last_advance``: silences that ended later are not
+    in the baseline. ``observed_seconds`` is what was observed of it.
+    """
+    until = judged_until(last_advance)
+    span = until - history_start
+    days, before = math.floor(span / _DAY), f" before {moment(until)[:_DATE]}"
+    length = duration(span) if days < 1 else plural(days, "day").removeprefix("1 ")
+    if observed_seconds is not None and observed_seconds < _OBSERVED_SHARE * span:
+        if observed_seconds < _DAY:
+            return length + before, f", of which {duration(observed_seconds)} were observed,"
+        if (seen := math.floor(observed_seconds / _DAY)) < days:
+            return length + before, f", of which {seen} {'was' if seen == 1 else 'were'} observed,"
+    return (f"{math.floor(span / _WEEK)} weeks" if span >= 2 * _WEEK else length) + before, ""
+
+
+def judged_until(last_advance: float) -> float:
+    """Return the Monday (UTC) before a last advance: up to there its baseline goes."""
+    return FIRST_MONDAY + float(week_of(np.array([last_advance]))[0]) * _WEEK
+
+
+_DATE = len("Mon 2026-03-02")
+
+
+def _count(slots: float) -> str:
+    """A number of slots that may be a part of one: ``41``, ``3.2``."""
+    return f"{slots:.0f}" if slots >= 10 else f"{slots:.1f}"
+
+
+def _by_the_hour(row: EvidenceFacts) -> bool:
+    return row.slot_seconds == _HOUR
+
+
+def _limits(row: EvidenceFacts) -> str | None:
+    dead_from = None if row.expected_by is None else _same_day(row, row.expected_by)
+    from_ = None if row.suspect_from is None else f"suspect since {_same_day(row, row.suspect_from)}"
+    if row.verdict in (Verdict.DEAD, Verdict.RETIRED):
+        dead = f"dead past {duration(row.max_silence_seconds)}, so" if _by_period(row) else "dead"
+        died = dead if dead_from is None else f"{dead} since {dead_from}"
+        if row.verdict == Verdict.DEAD:
+            return died
+        dead_after = 0.0
+        if row.expected_by is not None and row.last_advance is not None:
+            dead_after = row.expected_by - row.last_advance
+        return f"{died}; retired after {duration(float(retired_after(dead_after)))} of silence"
+    if row.verdict == Verdict.HELD:
+        return _if_proved(row, from_)
+    if row.verdict in (Verdict.SUSPECT, Verdict.LATE):
+        suspect = from_ if row.verdict == Verdict.SUSPECT else None
+        dead_later = None if dead_from is None else f"dead from {dead_from}"
+        return "; ".join(clause for clause in (suspect, dead_later) if clause)
+    if row.expected_by is None:
+        return None
+    return f"dead from {moment(row.expected_by)}{' if still silent' if row.expected_by < row.as_of else ''}"
+
+
+def _if_proved(row: EvidenceFacts, from_: str | None) -> str | None:
+    """Since when it is suspect, as far as its silence is proved."""
+    if from_ is None or not _unproved(row):
+        return from_
+    return f"held: its silence is not proved; {from_} if it is still silent"
+
+
+def _unproved(row: EvidenceFacts) -> bool:
+    """Whether it is held because it would be suspect only since nobody looked at it."""
+    if row.verdict != Verdict.HELD or row.suspect_from is None or row.observed_until is None:
+        return False
+    return row.suspect_from > row.observed_until
+
+
+def _by_period(row: EvidenceFacts) -> bool:
+    """Whether a limit by the wall clock decides when it is dead."""
+    if row.max_silence_seconds is None or row.schedule is not None:
+        return False
+    if row.last_advance is None or row.expected_by is None:
+        return True
+    return row.expected_by - row.last_advance >= row.max_silence_seconds - 1.0
+
+
+def _same_day(row: EvidenceFacts, at: float) -> str:
+    """A moment; without its date where the whole silence lies in one day, because the line has that date already."""
+    day = None if row.last_advance is None else row.last_advance // _DAY
+    return moment(at, "%H:%M") if at // _DAY == day == row.as_of // _DAY else moment(at)
+
+
+def _missing(row: EvidenceFacts) -> str:
+    """What a ``learning`` row lacks, the most important first."""
+    slots = row.active_slots or 0
+    if slots == 0 and row.state == State.NEVER_WRITTEN:
+        return "never written"
+    if slots == 0 and row.state == State.EMPTY:
+        return "empty, and no record was seen being written"
+    if slots == 0 and row.state == State.UNREADABLE:
+        # Since when, and why, stands at the end of the line where polls know it.
+        return "never read" if row.unreadable_since is not None else f"never read ({row.reason or 'no answer'})"
+    if row.active_slots is None or row.weeks is None:
+        return "too little history"
+    if slots < ACTIVE_SLOTS_NEEDED:
+        few = f"{plural(slots, 'active hour')} of {ACTIVE_SLOTS_NEEDED} needed"
+        return f"{few}, now empty" if row.state == State.EMPTY else few
+    if row.weeks < WEEKS_NEEDED:
+        return f"{plural(row.weeks, 'whole week')} of {WEEKS_NEEDED} needed"
+    return "not every partition could be read"
+
+
+def _proved_until(row: EvidenceFacts) -> str | None:
+    """State when polls last proved the silence."""
+    if row.unreadable_since is not None:
+        return f"unreadable since {moment(row.unreadable_since)} ({row.reason or 'no answer'})"
+    until = row.observed_until
+    if until is None or row.as_of - until <= row.slot_seconds:
+        return None
+    whole = row.partitions > 1 and row.partition is None
+    return f"{'not all of it looked at' if whole else 'not looked at'} since {moment(until)}"
+
+
+def _misdated(row: EvidenceFacts) -> str | None:
+    """Return a clause where the newest record's timestamp is no sign of life, as the newest inventory row knows it."""
+    if row.state == State.FUTURE:
+        return "newest record dated in the future"
+    if row.state == State.PRESERVED:
+        return "newest record dated before its last advance: mirrored or back-dated"
+    return None
+
+
+def _siblings(row: EvidenceFacts) -> str | None:
+    """How many partitions live; left out for a topic that has only one."""
+    if row.partitions <= 1 or row.partitions_learning >= row.partitions:
+        return None
+    live = f"{row.partitions_live} of {row.partitions} partitions of {row.topic} live"
+    return f"{live}, {row.partitions_learning} learning" if row.partitions_learning else live

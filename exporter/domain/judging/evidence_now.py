@@ -1,0 +1,212 @@
+"""The evidence line between rollups: what is published of a stream, with its silence as it is now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences
+from exporter.domain.formatting import moment, plural
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.detection import GOOD_SHARE
+from exporter.domain.judging.evidence import EvidenceFacts, at_least_since, evidence, overridden, silence
+from exporter.domain.judging.incidents import Incident
+from exporter.domain.judging.readers_and_copies import SILENT, readers_line
+from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.learning.slots import BY_HOUR
+from exporter.domain.polls.readings import State
+from exporter.domain.polls.silence import Silence
+from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
+
+_NO_RULE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectNow:
+    """What polls and sweeps report of a stream; None where unknown."""
+
+    topic: str = ""
+    partition: int | None = None
+    silence: Silence | None = None
+    state: State | None = None
+    reason: str | None = None
+    partitions: tuple[int, int, int] = (1, 1, 0)
+    """How many partitions its topic has, how many of these live, and how many are learning."""
+    readers: int | None = None
+    """Consumer groups with members."""
+    without_members: int | None = None
+    """Consumer groups without a member that committed an offset in it."""
+    override: TopicOverride | None = None
+    may_be_held: str | None = None
+    """Why it is not known whether an incident holds it."""
+    published: str | None = None
+    """The line of the rollup, where nothing newer is known."""
+
+
+NOTHING = SubjectNow()
+
+
+class JudgedSubject(NamedTuple):
+    """The judgement of a topic or partition, and what it rests on."""
+
+    judgement: Judgement
+    expectation: Expectation | None = None
+    """What it is judged by, None where nothing is in force."""
+    incident: Incident | None = None
+    """By which it is held."""
+    seen: SubjectNow = NOTHING
+
+
+class _Foreseen(NamedTuple):
+    """When a silence is suspect and dead (Unix seconds), and the slots that it missed; None is not known."""
+
+    suspect_from: float | None = None
+    dead_from: float | None = None
+    missed: float | None = None
+
+
+def evidence_now(subject: JudgedSubject, now: float) -> str:
+    """Return in one sentence why the verdict is what it is at ``now`` (Unix seconds)."""
+    return evidence_of_all([subject], now)[0]
+
+
+def evidence_of_all(subjects: Sequence[JudgedSubject], now: float) -> list[str]:
+    """Return the sentence of each; they are different ones. What they are judged by is set up a single time."""
+    foreseen = _foreseen(subjects, now)
+    return [_line(subject, now, to_come) for subject, to_come in zip(subjects, foreseen, strict=True)]
+
+
+def _line(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> str:
+    judgement, expectation, _, seen = subject
+    if seen.published:
+        return seen.published
+    row = _judged(subject, now, foreseen)
+    if seen.override is not None:
+        return _joined([_unseen(seen), overridden(row, seen.override)])
+    unpromised = expectation is None or expectation.rule != _NO_RULE
+    if judgement.verdict is Verdict.LEARNING and unpromised and seen.state not in (State.NEVER_WRITTEN, State.EMPTY):
+        why = "no expectation of it is in force" if expectation is None else "what is published of it cannot be used"
+        return _joined([_unseen(seen), silence(row), f"learning: {why}"])
+    doubt = None if seen.may_be_held is None else f"may be held: {seen.may_be_held}"
+    after = [doubt, _replication(judgement, expectation), _readers(judgement, seen)]
+    return _joined([_unseen(seen), evidence(row), *after])
+
+
+def _joined(clauses: Sequence[str | None]) -> str:
+    return "; ".join(clause for clause in clauses if clause)
+
+
+def _span(subject: JudgedSubject, now: float) -> tuple[float | None, float]:
+    """Return from when to when it is silent."""
+    last, known = subject.judgement.last_advance, subject.seen.silence
+    since = known.since if last is None and known is not None else last
+    return since, now if known is None else known.until
+
+
+def falling(incident: Incident | None, expectation: Expectation | None) -> OngoingDrop | None:
+    """Return the drop of the fleet that holds a subject, as it was published for this one; None where none does."""
+    if incident is None or incident.falling is None:
+        return None
+    own = None if expectation is None else expectation.falling
+    return own or incident.falling
+
+
+def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> EvidenceFacts:
+    judgement, expectation, incident, seen = subject
+    last, (_, until) = judgement.last_advance, _span(subject, now)
+    live = judgement.expected_by is not None
+    return EvidenceFacts(
+        as_of=now,
+        topic=seen.topic,
+        partition=seen.partition,
+        verdict=judgement.verdict,
+        state=None if seen.state is None else str(seen.state),
+        reason=seen.reason,
+        last_advance=last,
+        observed_until=until,
+        unreadable_since=until if seen.state is State.UNREADABLE else None,
+        silence_seconds=None if last is None else max(0.0, until - last),
+        active_slots=None if expectation is None else expectation.active_slots,
+        history_start=None if expectation is None else expectation.history_start,
+        weeks=None if expectation is None else expectation.weeks,
+        observed_seconds=None if expectation is None else expectation.observed_seconds,
+        largest_silence=None if expectation is None else expectation.largest_silence_seconds,
+        largest_silence_end=None if expectation is None else expectation.largest_silence_end,
+        missed_slots=foreseen.missed,
+        largest_missed=None if expectation is None else expectation.largest_missed,
+        max_silence_seconds=None if expectation is None else expectation.max_silence_seconds,
+        suspect_from=foreseen.suspect_from,
+        expected_by=judgement.expected_by if live else foreseen.dead_from,
+        partitions=seen.partitions[0],
+        partitions_live=seen.partitions[1],
+        partitions_learning=seen.partitions[2],
+        slot_seconds=BY_HOUR.seconds if expectation is None else expectation.slot_seconds,
+        schedule=None if expectation is None else expectation.schedule,
+        rests=() if expectation is None else expectation.rests or (),
+        falling=falling(incident, expectation),
+        held=_held(judgement, seen.silence, foreseen.suspect_from) if incident is None else str(incident),
+        baseline_of=None if expectation is None else expectation.last_advance,
+    )
+
+
+def _foreseen(subjects: Sequence[JudgedSubject], now: float) -> list[_Foreseen]:
+    found = [_Foreseen()] * len(subjects)
+    spans = [_span(subject, now) for subject in subjects]
+    rows = [
+        row
+        for row, (subject, (since, _)) in enumerate(zip(subjects, spans, strict=True))
+        if subject.expectation is not None and since is not None and not subject.seen.published
+    ]
+    if not rows:
+        return found
+    since, until = np.array([spans[row] for row in rows], np.float64).T
+    judged_by = ExpectationSet(one for row in rows if (one := subjects[row].expectation) is not None)
+    of_each = np.argsort(judged_by.table.number)  # they stand there in the order of their names
+    foreseen = judged_by.foresee(JudgedSilences(of_each, since, until))
+    for row, of_one in zip(rows, np.column_stack(foreseen).tolist(), strict=True):
+        found[row] = _Foreseen(*(None if math.isnan(one) else one for one in of_one))
+    return found
+
+
+def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | None) -> str | None:
+    """Why no verdict is given to a silence that no incident explains."""
+    if judgement.verdict is not Verdict.HELD or silence is None:
+        return None
+    if suspect_from is not None and suspect_from > silence.until:
+        return None
+    good, missed = silence.polls_good, silence.polls_missed
+    if silence.settling:
+        return f"the exporter has polled it only {plural(good, 'time')} since it started"
+    if good < GOOD_SHARE * (good + missed):
+        return f"only {good:,} of {good + missed:,} polls in this silence were good"
+    return f"its silence is proved until {moment(silence.until)} only"
+
+
+def _unseen(seen: SubjectNow) -> str | None:
+    """What is known of a last advance that nobody saw."""
+    silence = seen.silence
+    if silence is None or silence.known:
+        return None
+    if not silence.advanced:
+        return None if seen.state in (State.NEVER_WRITTEN, State.EMPTY) else "no advance was ever seen"
+    if silence.not_before is None:
+        return at_least_since(silence.since)
+    between = f"{moment(silence.not_before)} and {moment(silence.since)}"
+    return f"it advanced between {between} while nobody looked; silent at least since then"
+
+
+def _replication(judgement: Judgement, expectation: Expectation | None) -> str | None:
+    """How a replica stood to its source, while its silence is still that of the rollup."""
+    if expectation is None or expectation.last_advance != judgement.last_advance:
+        return None
+    return expectation.replication if expectation.verdict == judgement.verdict else None
+
+
+def _readers(judgement: Judgement, seen: SubjectNow) -> str | None:
+    if seen.readers is None:
+        return None
+    return readers_line(seen.readers, seen.without_members or 0, silent=judgement.verdict in SILENT)

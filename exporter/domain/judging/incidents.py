@@ -1,0 +1,220 @@
+"""Recognises incidents: many topics that fell silent together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.column_set import ColumnSet
+from exporter.domain.formatting import iso, moment, some
+from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, Group, at_once, span_of, together
+from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
+
+MOST = 0.5
+"""A cluster or leader is the cause where more than this share of its topics fell silent."""
+
+_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """``topics`` of ``promised`` ones fell silent together: of the cluster, or at one ``leader``.
+
+    All of them can have fallen silent between ``since`` and ``until`` (Unix seconds). ``most`` means that these are
+    most of the promised ones: so the cluster or the leader is the cause, and else something that these topics share.
+    """
+
+    topics: tuple[str, ...]
+    promised: int
+    since: float
+    until: float
+    leader: int | None = None
+    most: bool = False
+    one_by_one: bool = False
+    """They did not fall silent together, but one after the other, and more of them than chance brings."""
+    falling: OngoingDrop | None = None
+    """The drop of the fleet that goes on, where it holds them: from its begin to when it holds them no longer."""
+
+    @property
+    def name(self) -> str:
+        """The same for as long as its members stay: when it began, and at which leader."""
+        if self.falling is not None:
+            return self.falling.name
+        at = iso(self.since // _MINUTE * _MINUTE)[:16] + "Z"
+        return at if self.leader is None else f"{at}-broker-{self.leader}"
+
+    def __str__(self) -> str:
+        if self.falling is not None:
+            return str(self.falling)
+        of = "topics" if self.leader is None else f"topics led by broker {self.leader}"
+        begin, end = moment(self.since), moment(self.until)
+        when = f"about {begin}" if begin == end else f"between {begin} and {end}"
+        how = "one after the other, more than chance brings," if self.one_by_one else "together"
+        return f"{len(self.topics)} of {self.promised} {of} fell silent {how} {when} ({some(self.topics)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Silent(ColumnSet):
+    """The silences of n topics or partitions, a column [n] each; Unix seconds."""
+
+    promised: Flags
+    unusual: Flags
+    """Which have a score above NOTICED_FROM."""
+    holdable: Flags
+    """Which an incident may hold now: above HELD_FROM, and the hold has not expired."""
+    hold_expired: Flags
+    """Which it may hold no longer."""
+    since: Floats
+    """The last advance; NaN where it is not known."""
+    overdue: Floats
+    """When it is longer than usual; NaN where that is far ahead."""
+
+    @property
+    def candidates(self) -> Flags:
+        """Which are unusual, and may belong to an incident."""
+        return self.promised & self.unusual & ~np.isnan(self.since) & ~np.isnan(self.overdue)
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """The topics of one cluster, and their partitions with the number of their topic."""
+
+    names: Sequence[str]
+    of_topics: Silent
+    topic: Rows
+    leader: Rows
+    """Broker id, NO_LEADER where there is none."""
+    of_partitions: Silent
+
+    def named(self, topics: Rows) -> tuple[str, ...]:
+        """Return the names of topics in order."""
+        return tuple(sorted(self.names[number] for number in topics))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The incident by which each topic and partition is held, an index into ``incidents``; -1: none."""
+
+    topics: Rows
+    partitions: Rows
+    incidents: tuple[Incident, ...]
+
+
+def of_drop(falling: OngoingDrop, topics: Sequence[str]) -> Incident:
+    """Return the drop of a fleet that holds these topics as their incident."""
+    most = falling.low > MOST * falling.judged
+    return Incident(tuple(topics), falling.judged, falling.since, falling.until, most=most, falling=falling)
+
+
+def hold(streams: Streams, now: float) -> Held:
+    """Return what incidents hold ``now`` (Unix seconds); a pure function.
+
+    An incident lasts while it holds a topic, and while more than five topics are holdable or may become so. These are
+    more than 4 % of the cluster's topics, or most of those at one leader. In the whole cluster a topic counts as the
+    union of its partitions. At a leader it counts when all its partitions at that leader fell silent: a broker that
+    accepts no more records is one incident, although each topic is live elsewhere.
+    """
+    topics = np.full(len(streams.of_topics.promised), -1, dtype=np.intp)
+    partitions = np.full(len(streams.topic), -1, dtype=np.intp)
+    incidents = []
+    promised = int(streams.of_topics.promised.sum())
+    for group in of_fleet(streams.of_topics, promised, now):
+        members = group.members
+        incidents.append(_of_cluster(streams, group, promised))
+        topics[members[streams.of_topics.holdable[members]]] = len(incidents) - 1
+        partitions = np.where(topics[streams.topic] == len(incidents) - 1, len(incidents) - 1, partitions)
+    for incident, rows in _at_leaders(streams, partitions < 0):
+        incidents.append(incident)
+        partitions[rows] = len(incidents) - 1
+    # A topic is held with its partitions.
+    alone = np.ones(len(topics), dtype=np.bool_)
+    alone[streams.topic[streams.of_partitions.promised & (partitions < 0)]] = False
+    of_partitions = np.full(len(topics), -1, dtype=np.intp)
+    np.maximum.at(of_partitions, streams.topic, partitions)
+    holdable = streams.of_topics.holdable & streams.of_topics.promised
+    topics = np.where((topics < 0) & holdable & alone, of_partitions, topics)
+    return Held(topics, partitions, tuple(incidents))
+
+
+def of_fleet(silent: Silent, promised: int, now: float) -> Iterator[Group]:
+    """Yield the members of each incident of a cluster: those that began together, then those silent at once."""
+    left = silent.promised & ~np.isnan(silent.since)
+    for group in _groups(silent, promised, HELD_SHARE):
+        yield group
+        left[group.members] = False
+    rows = np.flatnonzero(left)
+    some = silent[rows]
+    found = at_once(some.since, some.overdue, some.holdable | some.hold_expired, promised, HELD_SHARE, now)
+    if found is not None and some.holdable[found.members].any():
+        yield found._replace(members=rows[found.members])
+
+
+def _groups(silent: Silent, promised: int, share: float) -> Iterator[Group]:
+    """Yield the members of each incident that may hold enough of them now, and the span in which they fell silent.
+
+    Many unusual silences prove most incidents. A few that are or were holdable prove as much, because these are rare.
+    """
+    least, left = max(share * promised, HELD_LEAST), silent.candidates
+    for of, ordinary in ((left, NOTICED), (left & (silent.holdable | silent.hold_expired), ORDINARY)):
+        some = np.flatnonzero(of & left)
+        for group in together(silent.since[some], silent.overdue[some], promised, share, ordinary):
+            members = some[group.members]
+            if silent.holdable[members].any() and np.count_nonzero(~silent.hold_expired[members]) > least:
+                yield group._replace(members=members)
+                left[members] = False
+
+
+def _of_cluster(streams: Streams, group: Group, promised: int) -> Incident:
+    members, one_by_one = group.members, group.one_by_one
+    silent = streams.of_topics[members]
+    since, until = span_of(silent.since, silent.overdue)
+    if one_by_one:
+        since, until = float(silent.since.min()), float(silent.since.max())
+    most = len(members) > MOST * promised
+    leaders = np.unique(streams.leader[np.isin(streams.topic, members)])
+    if not most and len(leaders) == 1 and leaders[0] != NO_LEADER:
+        led = len(np.unique(streams.topic[streams.of_partitions.promised & (streams.leader == leaders[0])]))
+        if len(members) > MOST * led:
+            return Incident(streams.named(members), led, since, until, int(leaders[0]), True, one_by_one)
+    return Incident(streams.named(members), promised, since, until, None, most, one_by_one)
+
+
+def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
+    """Yield the incidents at single leaders, with the partitions that each holds."""
+    of = streams.of_partitions
+    judged = np.flatnonzero(of.promised & free & (streams.leader != NO_LEADER))
+    if of.candidates[judged].sum() <= HELD_LEAST:
+        return
+    pairs = streams.leader[judged] * len(streams.of_topics.promised) + streams.topic[judged]
+    kinds, place = np.unique(pairs, return_inverse=True)
+    leaders, topics = np.divmod(kinds, len(streams.of_topics.promised))
+    units = _of_units(of[judged], place.ravel(), len(kinds))
+    for leader in np.unique(leaders):
+        led = np.flatnonzero(leaders == leader)
+        for members, *_ in _groups(units[led], len(led), MOST):
+            chosen = led[members]
+            since, until = span_of(units.since[chosen], units.overdue[chosen])
+            incident = Incident(streams.named(topics[chosen]), len(led), since, until, int(leader), most=True)
+            mine = np.zeros(len(kinds), dtype=np.bool_)
+            mine[chosen[units.holdable[chosen]]] = True
+            yield incident, judged[mine[place.ravel()]]
+
+
+def _of_units(silent: Silent, unit: Rows, count: int) -> Silent:
+    """Return the silence of each unit of partitions: all of them are silent since the last of them fell silent."""
+    since, overdue = np.full(count, -np.inf), np.full(count, -np.inf)
+    here = silent.candidates
+    np.maximum.at(since, unit[here], silent.since[here])
+    np.maximum.at(overdue, unit[here], silent.overdue[here])
+    promised, whole, holdable = (np.ones(count, dtype=np.bool_) for _ in range(3))
+    hold_expired = np.zeros(count, dtype=np.bool_)
+    whole[unit[~here]] = False
+    holdable[unit[~silent.holdable]] = False
+    hold_expired[unit[silent.hold_expired]] = True
+    since, overdue = (np.where(whole, one, np.nan) for one in (since, overdue))
+    return Silent(promised, whole, holdable, hold_expired, since, overdue)

@@ -1,0 +1,318 @@
+"""Topics and partitions of all clusters, filtered, sorted and cut to a page on columns; objects only for its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from exporter.domain.arrays import Flags, Floats
+from exporter.domain.groups.consumer_groups import GroupSweep
+from exporter.domain.judging.assessment import Assessment, Judgements
+from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
+from exporter.domain.judging.subject_facts import SubjectFacts, of_judged
+from exporter.domain.polls.readings import State, TopicPartition
+from exporter.domain.polls.table import STATES, Snapshot
+from exporter.domain.scoring.calibration import PARTITION, TOPIC
+from exporter.domain.scoring.thresholds import PastAlarms
+from exporter.domain.verdicts import OF_ALL_PARTITIONS, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
+
+GRAVEST = (
+    Verdict.DEAD,
+    Verdict.SUSPECT,
+    Verdict.HELD,
+    Verdict.LATE,
+    Verdict.LEARNING,
+    Verdict.QUIET,
+    Verdict.LIVE,
+    Verdict.RETIRED,
+    Verdict.MUTED,
+)
+"""Verdicts in the order in which people should look at them."""
+_RANK = np.array([GRAVEST.index(verdict) for verdict in VERDICTS], dtype=np.float64)
+
+_OF_ALL = [VERDICT_CODES[verdict] for verdict in OF_ALL_PARTITIONS]
+
+SORTS = ("severity", "name", "silence", "score", "last_record")
+"""By what a listing can be sorted; severity: dead first, the longest silent of them first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterFacts:
+    """What the exporter knows of one cluster that it reads now."""
+
+    cluster: str
+    snapshot: Snapshot
+    assessment: Assessment
+    sweep: GroupSweep | None
+    expectation: Callable[[str, int | None], Expectation | None]
+    """What is published of a topic (partition None) or partition of this cluster."""
+    override: Callable[[str], TopicOverride | None] = lambda _: None
+    published_at: float | None = None
+    in_force: bool = False
+    past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
+    """What thresholds gave before, by kind of stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which rows are wanted; an empty filter lets all pass. ``search`` is a part of a topic's name."""
+
+    clusters: Collection[str] = ()
+    topics: Collection[str] = ()
+    verdicts: Collection[str] = ()
+    states: Collection[str] = ()
+    owners: Collection[str] = ()
+    search: str = ""
+    sort: str = "severity"
+    descending: bool = False
+    of_living: bool = False
+    """Only partitions of topics with none of OF_ALL_PARTITIONS."""
+    offset: int = 0
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing; ``total`` counts the rows that pass the filters."""
+
+    total: int
+    items: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+
+def topics(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
+    """Return a page of topics."""
+    found = []
+    for one in _chosen(known, query):
+        passed = _of_topics(one, query) & _verdict_is(one.assessment.of_topics, query)
+        if query.states:
+            passed &= one.assessment.states[:, [STATES.index(_state(name)) for name in query.states]].any(axis=1)
+        rows = np.flatnonzero(passed)
+        found.append((one, rows, _keys(query, one.assessment.of_topics, one.assessment.newest)[rows]))
+    return _page(found, query, now, _topic, topic_record)
+
+
+def partitions(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
+    """Return a page of partitions."""
+    found = []
+    for one in _chosen(known, query):
+        table = one.snapshot.table
+        passed = _of_topics(one, query)[table.layout.topic] & _verdict_is(one.assessment.of_partitions, query)
+        if query.states:
+            passed &= np.isin(table.state_now, [STATES.index(_state(name)) for name in query.states])
+        if query.of_living:
+            passed &= ~np.isin(one.assessment.of_topics.verdict, _OF_ALL)[table.layout.topic]
+        rows = np.flatnonzero(passed)
+        newest = np.where(table.read, table.newest, np.nan)
+        found.append((one, rows, _keys(query, one.assessment.of_partitions, newest)[rows]))
+    return _page(found, query, now, _partition, partition_record)
+
+
+def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of the topic with this number in the layout; ``judged`` is what ``of_judged`` returns."""
+    assessment = one.assessment
+    name = assessment.layout.topics[row]
+    info, newest = one.snapshot.metadata.topics[name], assessment.newest[row]
+    counted = zip(STATES, assessment.states[row].tolist(), strict=True)
+    verdicts = zip(VERDICTS, assessment.verdicts[row].tolist(), strict=True)
+    return {
+        "cluster": one.cluster,
+        "topic": name,
+        **judged,
+        "last_record": None if np.isnan(newest) else float(newest),
+        "owner": info.owner,
+        "readers": _readers(one, name),
+        "groups_without_members": _without_members(one, name),
+        "partitions": int(assessment.layout.first[row + 1] - assessment.layout.first[row]),
+        "states": {str(state): count for state, count in counted if count},
+        "verdicts": {str(verdict): count for verdict, count in verdicts if count},
+    }
+
+
+def partition_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of the partition in this row; ``judged`` is what ``of_judged`` returns."""
+    key, table = one.assessment.layout.key(row), one.snapshot.table
+    reading = table.reading(row)
+    return {
+        "cluster": one.cluster,
+        "topic": key.topic,
+        "partition": key.partition,
+        **judged,
+        "last_record": reading.newest,
+        "owner": one.snapshot.metadata.topics[key.topic].owner,
+        "state": str(reading.state),
+        "reason": None if reading.reason is None else str(reading.reason),
+        "leader": reading.leader,
+        "earliest": reading.earliest,
+        "latest": reading.latest,
+    }
+
+
+def _readers(one: ClusterFacts, topic: str) -> int | None:
+    """Return how many groups with members read a topic."""
+    groups = None if one.sweep is None else one.sweep.readers([topic]).get(topic)
+    left = _without_members(one, topic)
+    return None if groups is None or left is None else groups - left
+
+
+def _without_members(one: ClusterFacts, topic: str) -> int | None:
+    return None if one.sweep is None else one.sweep.without_members([topic]).get(topic)
+
+
+def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
+    name, states = one.assessment.layout.topics[row], np.flatnonzero(one.assessment.states[row])
+    state = STATES[states[0]] if len(states) == 1 else None
+    return SubjectNow(
+        topic=name,
+        silence=one.assessment.silence_of(row, topic=True),
+        state=None if state is State.UNREADABLE else state,
+        partitions=_partitions(one, row),
+        readers=_readers(one, name),
+        without_members=_without_members(one, name),
+        override=one.override(name),
+    )
+
+
+def _topic(one: ClusterFacts, row: int) -> JudgedSubject:
+    assessment = one.assessment
+    return JudgedSubject(
+        assessment.of_topics.judgement(row),
+        one.expectation(assessment.layout.topics[row], None) if one.in_force else None,
+        assessment.incident_of(row, topic=True),
+        _topic_seen(one, row),
+    )
+
+
+def _partition(one: ClusterFacts, row: int) -> JudgedSubject:
+    key, reading = one.assessment.layout.key(row), one.snapshot.table.reading(row)
+    return JudgedSubject(
+        one.assessment.of_partitions.judgement(row),
+        one.expectation(*key) if one.in_force else None,
+        one.assessment.incident_of(row, topic=False),
+        SubjectNow(
+            topic=key.topic,
+            partition=key.partition,
+            silence=one.assessment.silence_of(row, topic=False),
+            state=reading.state,
+            reason=None if reading.reason is None else str(reading.reason),
+            partitions=_partitions(one, int(one.assessment.layout.topic[row])),
+            override=one.override(key.topic),
+        ),
+    )
+
+
+_LIVING = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)]
+
+
+def _partitions(one: ClusterFacts, topic: int) -> tuple[int, int, int]:
+    """Return how many partitions a topic has, how many of them live, and how many are learning."""
+    counts = one.assessment.verdicts[topic]
+    return int(counts.sum()), int(counts[_LIVING].sum()), int(counts[VERDICT_CODES[Verdict.LEARNING]])
+
+
+def _chosen(known: Sequence[ClusterFacts], query: Query) -> list[ClusterFacts]:
+    return [one for one in known if not query.clusters or one.cluster in query.clusters]
+
+
+def _state(name: str) -> Any:
+    return next(state for state in STATES if state == name)
+
+
+def _of_topics(one: ClusterFacts, query: Query) -> Flags:
+    """Return for each topic whether its name and owner pass."""
+    names, info = one.assessment.layout.topics, one.snapshot.metadata.topics
+    passed = np.ones(len(names), dtype=np.bool_)
+    if query.search:
+        wanted = query.search.lower()
+        passed &= np.fromiter((wanted in name.lower() for name in names), np.bool_, len(names))
+    if query.topics:
+        passed &= np.fromiter((name in query.topics for name in names), np.bool_, len(names))
+    if query.owners:
+        passed &= np.fromiter(((info[name].owner or "") in query.owners for name in names), np.bool_, len(names))
+    return passed
+
+
+def _verdict_is(judged: Judgements, query: Query) -> Flags:
+    if not query.verdicts:
+        return np.ones(len(judged), dtype=np.bool_)
+    return np.isin(judged.verdict, [code for verdict, code in VERDICT_CODES.items() if verdict in query.verdicts])
+
+
+def _keys(query: Query, judged: Judgements, newest: Floats) -> Floats:
+    """Return two columns to sort by; what is not known comes last either way."""
+    nothing = np.zeros(len(judged))
+    if query.sort == "severity":
+        rank = _RANK[judged.verdict]
+        columns = [-rank if query.descending else rank, judged.last_advance]
+    elif query.sort == "name":
+        columns = [nothing, nothing]
+    else:
+        # The longest silence is the earliest advance.
+        by = {"silence": -judged.last_advance, "score": judged.score, "last_record": newest}[query.sort]
+        columns = [nothing, -by if query.descending else by]
+    return np.column_stack(columns)
+
+
+Found = tuple[ClusterFacts, "np.ndarray[Any, np.dtype[np.intp]]", Floats]
+
+
+def _page(
+    found: Sequence[Found],
+    query: Query,
+    now: float,
+    subject: Callable[[ClusterFacts, int], JudgedSubject],
+    record: Callable[[ClusterFacts, int, Mapping[str, Any]], dict[str, Any]],
+) -> Page:
+    if not found:
+        return Page(0)
+    number = np.concatenate([np.full(len(rows), place) for place, (_, rows, _) in enumerate(found)])
+    rows, keys = np.concatenate([rows for _, rows, _ in found]), np.concatenate([keys for _, _, keys in found])
+    order = np.lexsort((rows, number, keys[:, 1], keys[:, 0]))
+    if query.sort == "name" and query.descending:
+        order = order[::-1]
+    chosen = order[query.offset : query.offset + query.limit]
+    shown = [(found[number[at]][0], int(rows[at])) for at in chosen]
+    judged = of_judged([subject(*one) for one in shown], now)
+    return Page(len(rows), [record(*one, judgement) for one, judgement in zip(shown, judged, strict=True)])
+
+
+def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: float) -> SubjectFacts | None:
+    """Return all that is known of a topic (``partition`` None) or partition; None where it is not in the cluster."""
+    layout, table = one.assessment.layout, one.snapshot.table
+    number = layout.number_of(topic)
+    row = number if partition is None else layout.row(TopicPartition(topic, partition))
+    if number is None or row is None:
+        return None
+    rows = layout.rows_of(topic)
+    judged = one.assessment.of_topics if partition is None else one.assessment.of_partitions
+    proved = table.last_good_poll[rows] if partition is None else table.last_good_poll[row : row + 1]
+    reading = None if partition is None else table.reading(row)
+    newest = one.assessment.newest[number]
+    info = one.snapshot.metadata.topics[topic]
+    groups = None if one.sweep is None else one.sweep.known_groups
+    return SubjectFacts(
+        cluster=one.cluster,
+        topic=topic,
+        partition=partition,
+        now=now,
+        judgement=judged.judgement(row),
+        seen=_topic_seen(one, row) if partition is None else _partition(one, row).seen,
+        proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
+        newest=(None if np.isnan(newest) else float(newest)) if reading is None else reading.newest,
+        reading=reading,
+        expectation=one.expectation(topic, partition),
+        published_at=one.published_at,
+        in_force=one.in_force,
+        override=one.override(topic),
+        owner=info.owner,
+        config=info.config,
+        groups=None if groups is None else {name: each for name, each in groups.items() if topic in each.topics},
+        all_groups=one.sweep is not None and topic in one.sweep.readers([topic]),
+        partitions={}
+        if partition is not None
+        else {int(layout.partition[each]): _partition(one, each) for each in range(rows.start, rows.stop)},
+        past_alarms=one.past_alarms.get(TOPIC if partition is None else PARTITION),
+        incident=one.assessment.incident_of(row, topic=partition is None),
+    )

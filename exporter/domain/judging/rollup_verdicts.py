@@ -1,0 +1,383 @@
+"""What is known of partitions and how they are measured -> verdicts of partitions and topics, each with its evidence.
+
+The rollup judges whole topics of one cluster or several at a time. A silence is measured by the baseline of the week in
+which it began, and only as far as polls prove it. The exporter judges the same way between rollups, by the same
+``SilenceRules``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
+from exporter.domain.history.streams import Streams, Strings, objects
+from exporter.domain.judging import evidence
+from exporter.domain.judging.detection import overruled_silences
+from exporter.domain.learning.baselines import Baselines, longest_usual
+from exporter.domain.learning.drops import DAY
+from exporter.domain.learning.hours import Integers
+from exporter.domain.learning.rest_days import Rest, is_due_on, put_off, quiet
+from exporter.domain.learning.schedule import planned
+from exporter.domain.learning.slots import BY_HOUR
+from exporter.domain.overrides import OverrideColumns, Overrides
+from exporter.domain.polls.silence import Silences
+from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
+from exporter.domain.verdicts import (
+    DEAD_AT_LATEST_SECONDS,
+    SUSPECT_SHARE,
+    VERDICT_CODES,
+    VERDICTS,
+    TopicOverride,
+    Verdict,
+)
+
+TRAFFIC_CLOCK, SCHEDULE, PERIOD, NO_RULE, OVERRIDE = "traffic-clock", "schedule", "period", "none", "override"
+"""By which rule a stream is judged."""
+
+UNSEEN_SECONDS = 3600.0
+"""What an exporter saw is in its spool within minutes; past an hour it has not polled."""
+
+_ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
+_LIVE = [VERDICT_CODES[Verdict.LIVE], VERDICT_CODES[Verdict.QUIET], VERDICT_CODES[Verdict.LATE]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdicts:
+    """What ``Streams`` are judged to be, each a column [n]."""
+
+    verdict: NDArray[np.int8]
+    """Indices into VERDICTS."""
+    rule: Strings
+    silence: Floats
+    slot_seconds: Floats
+    active_slots: Integers
+    history_start: Floats
+    weeks: Integers
+    missed_slots: Floats
+    suspect_limit: Floats
+    limit: Floats
+    suspect_from: Floats
+    expected_by: Floats
+    suspect_score: Floats
+    dead_score: Floats
+    score: Floats
+    partitions: Integers
+    partitions_live: Integers
+    evidence: Strings
+    evidence_if_held: Strings
+    """None where no incident could hold it."""
+    promised: Flags
+    """Whether it takes part in incidents."""
+    unusual: Flags
+    holdable: Flags
+    hold_expired: Flags
+    overdue: Floats
+    """Unix seconds; see ``Scores.overdue``."""
+    rests: Strings
+    """Those of a stream that count."""
+    incident: Strings
+    """The name of the drop by which each is held."""
+    learned_rule: Strings
+    """As ``rule``, without overrides; so are the limits in seconds, NaN where there is none."""
+    learned_suspect_limit: Floats
+    learned_limit: Floats
+
+
+def judge(
+    streams: Streams,
+    baselines: Baselines,
+    row: Rows,
+    as_of: float,
+    thresholds: Mapping[str, Threshold] = DEFAULT_THRESHOLDS,
+    overrides: Sequence[TopicOverride] = (),
+) -> Verdicts:
+    """Judge partitions together with their topics; ``row`` is the baseline in force of each, -1: none.
+
+    Incidents are not looked for: that takes all topics of a cluster (``exporter.domain.judging.incidents.hold``).
+    Where one of the ``overrides`` is in force it decides, and the topic belongs to no incident.
+    """
+    measured = _Measured(streams, baselines, row, as_of, thresholds)
+    in_force = _in_force(streams, overrides, as_of)
+    verdict, columns = measured.scores.verdicts.copy(), measured.columns()
+    learning, live = (_counted(streams, np.isin(verdict, of)) for of in ([VERDICT_CODES[Verdict.LEARNING]], _LIVE))
+    partitions = _counted(streams, ~np.isin(verdict, []))
+    lines, if_held = measured.lines(verdict, partitions, live, learning)
+    rule = measured.rule.copy()
+    decided = np.zeros(len(streams), np.bool_)
+    for override, rows in in_force.items():
+        measured.overrule(rows, override, verdict, columns, lines)
+        rule[rows], if_held[rows], decided[rows] = OVERRIDE, None, True
+    return Verdicts(
+        verdict=verdict,
+        rule=rule,
+        partitions=partitions,
+        partitions_live=_counted(streams, np.isin(verdict, _LIVE)) if in_force else live,
+        evidence=lines,
+        evidence_if_held=if_held,
+        promised=measured.promised & ~decided,
+        unusual=measured.scores.unusual,
+        holdable=measured.scores.holdable & measured.promised & ~decided,
+        hold_expired=measured.scores.hold_expired,
+        overdue=np.where(decided, np.nan, measured.scores.overdue),
+        rests=measured.rests,
+        incident=objects(
+            [one.name if held else None for one, held in zip(streams.falling, measured.held & ~decided, strict=True)]
+        ),
+        learned_rule=measured.rule,
+        learned_suspect_limit=measured.suspect_limit,
+        learned_limit=measured.limit,
+        **columns,
+    )
+
+
+def _in_force(streams: Streams, overrides: Sequence[TopicOverride], as_of: float) -> dict[TopicOverride, Rows]:
+    """Return the rows of each override that is in force for any."""
+    if not overrides:
+        return {}
+    known, places = Overrides(overrides), dict[TopicOverride | None, int]()
+    _, first, topic = np.unique(streams.topic, return_index=True, return_inverse=True)
+    found = [known.of(streams.cluster[row], streams.name[row], as_of) for row in first.tolist()]
+    of_topics = np.array([places.setdefault(one, len(places)) for one in found], np.intp)
+    of_rows = of_topics[topic]
+    order = np.argsort(of_rows, kind="stable")
+    rows = np.split(order, np.searchsorted(of_rows[order], np.arange(1, len(places))))
+    return {one: mine for one, mine in zip(places, rows, strict=True) if one is not None}
+
+
+def _counted(streams: Streams, chosen: Flags) -> Integers:
+    """Count, for each row, the partitions of its topic that are chosen."""
+    mine = chosen & ~streams.whole
+    counts = np.bincount(streams.topic[mine], minlength=int(streams.topic.max(initial=-1)) + 1)
+    return counts[streams.topic].astype(np.int64)
+
+
+class _Measured:
+    """How long each stream is silent, what it missed, its score, and when that passes the thresholds."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        baselines: Baselines,
+        row: Rows,
+        as_of: float,
+        thresholds: Mapping[str, Threshold],
+    ) -> None:
+        self.streams, self.as_of = streams, as_of
+        self._baselines = baselines
+        count, there = len(streams), row >= 0
+
+        def of_baseline(column: NDArray[Any], otherwise: NDArray[Any] | float) -> NDArray[Any]:
+            if not len(column):
+                return np.broadcast_to(np.asarray(otherwise, column.dtype), (count,)).copy()
+            return np.where(there, column[row], otherwise)
+
+        self.slot = of_baseline(baselines.slot_seconds, BY_HOUR.seconds)
+        self.active_slots = of_baseline(baselines.active_slots, streams.known_slots).astype(np.int64)
+        self.weeks = of_baseline(baselines.weeks, 0).astype(np.int64)
+        self.history_start = of_baseline(baselines.history_start, streams.known_since)
+        self.largest = of_baseline(baselines.largest_silence, np.nan)
+        self.observed = of_baseline(baselines.observed, np.nan)
+        self.largest_end = of_baseline(baselines.largest_silence_end, np.nan)
+        self.largest_missed = of_baseline(baselines.largest_missed, np.nan)
+        self.schedule = of_baseline(baselines.schedule, np.array(None))
+        by_schedule = planned(self.schedule)
+        by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
+        self.suspect_limit, self.limit = (
+            of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
+        )
+        self.rests = _resting(streams, baselines, row)
+        excused = put_off(longest_usual(self.suspect_limit, self.limit), streams.last_advance, self.rests)
+        self.suspect_limit, self.limit = self.suspect_limit + excused, self.limit + excused
+        of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
+        for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
+            of_baselines[place] = rests
+        self._clocks = baselines.clocks(of_baselines)
+        self._clock = np.where(by_clock, row, -1)
+        self.rule = np.select(
+            [by_schedule, by_clock, ~np.isnan(self.limit)], np.array([SCHEDULE, TRAFFIC_CLOCK, PERIOD], object), NO_RULE
+        ).astype(object)
+        self.suspect, self.dead = (
+            np.where(streams.whole, getattr(thresholds[TOPIC], name), getattr(thresholds[PARTITION], name)).astype(
+                np.float64
+            )
+            for name in ("suspect", "dead")
+        )
+        rules = SilenceRules(
+            self._clocks,
+            self._clock,
+            self.slot,
+            self.suspect,
+            self.dead,
+            self.suspect_limit,
+            self.limit,
+            *(
+                np.array([np.nan if one is None else getattr(one, name) for one in streams.falling], np.float64)
+                for name in ("since", "until")
+            ),
+        )
+        since = streams.last_advance
+        self.known = ~np.isnan(since) & ~np.isnan(streams.observed_until)
+        until = np.maximum(np.where(self.known, streams.observed_until, 0.0), np.where(self.known, since, 0.0))
+        self.silence = np.where(self.known, until - np.where(self.known, since, 0.0), np.nan)
+        rows = np.where(self.known & (self.rule != NO_RULE), np.arange(count), -1)
+        self.scores = rules.judge(
+            JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
+        )
+        self.promised, self.held = self.scores.promised, self.scores.falling
+        # Also where its silence is not measured.
+        rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
+        self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))
+        self.missed = np.where(self.known, missed, np.nan)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of Verdicts that are neither counts nor words."""
+        return {
+            "silence": self.silence,
+            "slot_seconds": self.slot,
+            "active_slots": self.active_slots,
+            "history_start": self.history_start,
+            "weeks": self.weeks,
+            "missed_slots": self.missed,
+            "suspect_limit": self.suspect_limit,
+            "limit": self.limit,
+            "suspect_from": self.suspect_from,
+            "expected_by": self.expected_by,
+            "suspect_score": self.suspect,
+            "dead_score": self.dead,
+            "score": np.where(self._clock >= 0, self.scores.score, np.nan),
+        }
+
+    def overrule(
+        self,
+        rows: Rows,
+        override: TopicOverride,
+        verdict: NDArray[np.int8],
+        columns: dict[str, Any],
+        lines: Strings,
+    ) -> None:
+        """Put what the configuration sets into ``verdict``, ``columns`` and ``lines``."""
+        limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
+        overrides = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
+        verdict[rows] = overruled_silences(self._silences(rows), overrides, self.as_of).verdict
+        for name, value in (
+            ("limit", np.full(len(rows), limit)),
+            ("suspect_limit", np.full(len(rows), SUSPECT_SHARE * limit)),
+            ("expected_by", self.streams.last_advance[rows] + limit),
+            ("score", np.full(len(rows), np.nan)),
+        ):
+            columns[name] = columns[name].copy()
+            columns[name][rows] = value
+        for row in rows.tolist():
+            line = evidence.overridden(self._line(row, VERDICTS[verdict[row]], 0, 0, 0), override)
+            lines[row] = "; ".join(clause for clause in (self._unseen(row, VERDICTS[verdict[row]]), line) if clause)
+
+    def _unseen(self, row: int, verdict: Verdict) -> str | None:
+        """What is known of a last advance that nobody saw."""
+        if not np.isnan(self.streams.last_advance[row]):
+            return None
+        since = self.streams.unchanged_since[row]
+        if not np.isnan(since):
+            return evidence.at_least_since(since)
+        return "learning: since when it is silent is not known" if verdict is Verdict.LEARNING else None
+
+    def _silences(self, rows: Rows) -> Silences:
+        """Return silences from the last advance on, or else, as the exporter does, from an unchanged end offset on."""
+        known, observed = self.known[rows], self.streams.observed_until[rows]
+        last, unchanged = self.streams.last_advance[rows], self.streams.unchanged_since[rows]
+        there = known | (np.isnan(last) & ~np.isnan(unchanged) & ~np.isnan(observed))
+        since = np.where(there, np.where(known, last, unchanged), 0.0)
+        until = np.where(there, np.maximum(since, observed), 0.0)
+        nothing = np.zeros(len(rows), np.bool_)
+        none = np.zeros(len(rows), np.int64)
+        return Silences(there, since, until, known, known, nothing, none, none, np.full(len(rows), np.nan))
+
+    def lines(
+        self, verdict: NDArray[np.int8], partitions: Integers, live: Integers, learning: Integers
+    ) -> tuple[Strings, Strings]:
+        """Return the evidence of each row, and what it would be were the row held by an incident."""
+        count = len(self.streams)
+        lines, if_held = np.full(count, None, object), np.full(count, None, object)
+        may_be_held = np.isin(verdict, _ALARMING) & self.scores.holdable
+        for row in range(count):
+            counts = int(partitions[row]), int(live[row]), int(learning[row])
+            lines[row] = evidence.evidence(self._line(row, VERDICTS[verdict[row]], *counts))
+            if may_be_held[row]:
+                if_held[row] = evidence.evidence(self._line(row, Verdict.HELD, *counts))
+        return lines, if_held
+
+    def _line(self, row: int, verdict: Verdict, partitions: int, live: int, learning: int) -> evidence.EvidenceFacts:
+        streams = self.streams
+        partition = int(streams.partition[row])
+        return evidence.EvidenceFacts(
+            as_of=self.as_of,
+            topic=streams.name[row],
+            partition=None if partition < 0 else partition,
+            verdict=verdict,
+            state=streams.state[row],
+            reason=streams.reason[row],
+            last_advance=_or_none(streams.last_advance[row]),
+            observed_until=_or_none(streams.observed_until[row]),
+            unreadable_since=_or_none(streams.unreadable_since[row]),
+            silence_seconds=_or_none(self.silence[row]),
+            active_slots=int(self.active_slots[row]),
+            history_start=_or_none(self.history_start[row]),
+            weeks=int(self.weeks[row]),
+            observed_seconds=_or_none(self.observed[row]),
+            largest_silence=_or_none(self.largest[row]),
+            largest_silence_end=_or_none(self.largest_end[row]),
+            missed_slots=_or_none(self.missed[row]),
+            largest_missed=_or_none(self.largest_missed[row]),
+            max_silence_seconds=_or_none(self.limit[row]),
+            suspect_from=_or_none(self.suspect_from[row]),
+            expected_by=_or_none(self.expected_by[row]),
+            partitions=partitions,
+            partitions_live=live,
+            partitions_learning=learning,
+            slot_seconds=float(self.slot[row]),
+            schedule=self.schedule[row],
+            rests=self.rests[row],
+            falling=streams.falling[row] if self.held[row] else None,
+        )
+
+
+def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
+    """Return the rests of each stream that count from the week of its last advance on.
+
+    By a clock those of a calendar do where some day of its week is quiet anyway. By the wall clock alone those do on
+    which its run is due, whatever they are from.
+    """
+    found = objects([()] * len(streams))
+    some = np.flatnonzero((row >= 0) & np.array([bool(one) for one in streams.rests], np.bool_))
+    if not len(some):
+        return found
+    of = row[some]
+    rates = baselines.profile[of].copy()
+    for place, schedule in enumerate(baselines.schedule[of]):
+        if schedule is not None:
+            rates[place] = schedule.deadlines
+    last = streams.last_advance[some]
+    due = last + longest_usual(baselines.suspect_silence[of], baselines.max_silence[of])
+    columns = (column.tolist() for column in (some, quiet(rates), baselines.clocked[of], last, due))
+    for place, is_quiet, by_clock, since, due_at in zip(*columns, strict=True):
+        known: Sequence[Rest] = streams.rests[place]
+        if not by_clock:
+            found[place] = tuple(one for one in known if is_due_on(one, due_at))
+            continue
+        found[place] = tuple(
+            one for one in known if one.until > since and one.since < since + _AHEAD and (is_quiet or one.seen)
+        )
+    return found
+
+
+_AHEAD = DEAD_AT_LATEST_SECONDS + 7 * DAY
+"""A rest further ahead of the last advance than this decides nothing."""
+
+
+def _or_none(value: float) -> float | None:
+    return None if value != value else float(value)  # noqa: PLR0124 - the quickest test for NaN, once a column and row

@@ -1,0 +1,169 @@
+"""All that is known of one topic or partition as one record: the answer of the API and ``explain --format json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from exporter.domain.groups.consumer_groups import Group
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_of_all
+from exporter.domain.judging.incidents import Incident
+from exporter.domain.polls.metadata import TopicConfig
+from exporter.domain.polls.readings import Reading
+from exporter.domain.scoring.thresholds import PastAlarms
+from exporter.domain.verdicts import Expectation, TopicOverride
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectFacts:
+    """What is known of a topic (``partition`` None) or partition as of ``now``. Unix seconds; None is not known."""
+
+    cluster: str | None
+    topic: str
+    partition: int | None
+    now: float
+    judgement: Judgement
+    seen: SubjectNow = NOTHING
+    proved_until: float | None = None
+    """Up to which moment its silence is proved: the last good poll."""
+    newest: float | None = None
+    reading: Reading | None = None
+    """The reading of a partition."""
+    expectation: Expectation | None = None
+    published_at: float | None = None
+    in_force: bool = False
+    """Whether anything is judged by the expectation."""
+    override: TopicOverride | None = None
+    owner: str | None = None
+    config: TopicConfig | None = None
+    groups: Mapping[str, Group] | None = None
+    """The consumer groups that are known to read it; None where they were not read."""
+    all_groups: bool = False
+    """Whether there are no others."""
+    partitions: Mapping[int, JudgedSubject] = field(default_factory=dict)
+    """A topic's partitions."""
+    weekly_scores: list[float | None] | None = None
+    incident: Incident | None = None
+    """By which it is held."""
+    past_alarms: PastAlarms | None = None
+    """What the threshold of its kind gives in the whole fleet."""
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        row = self.expectation
+        own = JudgedSubject(self.judgement, row if self.in_force else None, self.incident, self.seen)
+        numbers = sorted(self.partitions)
+        judgement, *of_partitions = of_judged([own, *(self.partitions[number] for number in numbers)], self.now)
+        return {
+            "cluster": self.cluster,
+            "topic": self.topic,
+            "partition": self.partition,
+            "as_of": self.now,
+            **judgement,
+            "proved_until": self.proved_until,
+            "last_record": self.newest,
+            "reading": None if self.reading is None else _of_reading(self.reading),
+            "owner": self.owner,
+            "override": None if self.override is None else _of_override(self.override),
+            "config": None if self.config is None else _of_config(self.config),
+            "expectation": None if row is None else self._of_expectation(row),
+            "weekly_scores": None if self.weekly_scores is None else list(map(_finite, self.weekly_scores)),
+            "groups": None if self.groups is None else [self._of_group(name) for name in sorted(self.groups)],
+            "all_groups_known": self.all_groups,
+            "past_alarms": None if self.past_alarms is None else asdict(self.past_alarms),
+            "partitions": [{"partition": number, **one} for number, one in zip(numbers, of_partitions, strict=True)],
+        }
+
+    def _of_expectation(self, row: Expectation) -> dict[str, Any]:
+        return {
+            "as_of": row.as_of,
+            "published_at": self.published_at,
+            "in_force": self.in_force,
+            "verdict": row.verdict,
+            "evidence": row.evidence,
+            "rule": row.rule,
+            "slot_seconds": row.slot_seconds,
+            "suspect_silence_seconds": row.suspect_silence_seconds,
+            "dead_silence_seconds": row.max_silence_seconds,
+            "suspect_score": row.suspect_score,
+            "dead_score": row.dead_score,
+            "pause_slots": row.pause_slots,
+            "schedule": None if row.schedule is None else str(row.schedule),
+            "profile": None if row.profile is None else [round(float(rate), 3) for rate in row.profile],
+        }
+
+    def _of_group(self, name: str) -> dict[str, Any]:
+        assert self.groups is not None
+        group = self.groups[name]
+        places = [
+            place
+            for key, place in group.partitions.items()
+            if key.topic == self.topic and self.partition in (None, key.partition)
+        ]
+        unknown = not places or any(one.lag is None for one in places)
+        return {"group": name, **of_group(group), "lag": None if unknown else sum(one.lag or 0 for one in places)}
+
+
+def of_judged(subjects: Sequence[JudgedSubject], now: float) -> list[dict[str, Any]]:
+    """Return the verdict of each as of ``now``, with what it rests on, as JSON has it."""
+    lines = evidence_of_all(subjects, now)
+    return [_of_judged(subject, now, line) for subject, line in zip(subjects, lines, strict=True)]
+
+
+def _of_judged(subject: JudgedSubject, now: float, evidence: str) -> dict[str, Any]:
+    judgement, incident = subject.judgement, subject.incident
+    last = judgement.last_advance
+    return {
+        "verdict": str(judgement.verdict),
+        "evidence": evidence,
+        "incident": None if incident is None else incident.name,
+        "score": judgement.score,
+        "last_advance": last,
+        "silence_seconds": None if last is None else max(0.0, now - last),
+        "expected_by": judgement.expected_by,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+def of_group(group: Group) -> dict[str, Any]:
+    """Return a consumer group without its partitions."""
+    return {
+        "state": None if group.state is None else str(group.state),
+        "members": group.members,
+        "reason": None if group.reason is None else str(group.reason),
+    }
+
+
+def _of_reading(reading: Reading) -> dict[str, Any]:
+    return {
+        "state": str(reading.state),
+        "reason": None if reading.reason is None else str(reading.reason),
+        "leader": reading.leader,
+        "earliest": reading.earliest,
+        "latest": reading.latest,
+    }
+
+
+def _of_override(override: TopicOverride) -> dict[str, Any]:
+    return {
+        "topics": override.topics,
+        "max_silence_seconds": override.max_silence_seconds,
+        "muted_until": override.muted_until,
+        "retired": override.retired,
+    }
+
+
+def _of_config(config: TopicConfig) -> dict[str, Any]:
+    retention = config.retention_seconds
+    return {
+        "timestamp_type": config.timestamp_type,
+        "cleanup_policy": config.cleanup_policy,
+        "retention_seconds": None if retention is None or retention == float("inf") else retention,
+        "remote_storage": config.remote_storage,
+    }

@@ -1,0 +1,1 @@
+"""How streams behave: hours of activity -> baselines. Knows nothing of polls and verdicts."""

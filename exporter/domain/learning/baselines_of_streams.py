@@ -1,0 +1,78 @@
+"""Hours of activity -> the baselines of each stream, some streams at a time, in the slots by which it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from exporter.domain.learning.baselines import WEEKS, Baselines
+from exporter.domain.learning.hours import Hours, runs
+from exporter.domain.learning.past_weeks import PastWeeks
+from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, Slot, in_slots
+
+SEVERAL = 2.0
+"""With enough history in slots of five minutes a stream is judged by these, if its active hours have so many active
+ones on average: batches and rare records gain nothing by them (measured)."""
+
+STREAMS_AT_ONCE = 64
+"""So many streams are computed as one array [streams, weeks, 168]: with more the processor waits for memory."""
+
+
+def weeks_with_baselines(active: Iterable[int]) -> set[int]:
+    """Return the weeks that have baselines, given those in which any stream was active."""
+    return {week + after for week in active for after in range(1, WEEKS + 1)}
+
+
+def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
+    """Yield the baselines of these weeks, some streams at a time, each in the slots by which it is judged.
+
+    A stream without activity in the eight weeks before a week has none for it.
+    """
+    for some in _some_streams(hours):
+        found = list(of_slot(some, weeks, BY_HOUR))
+        detailed = _with_five_minute_slots(some)
+        if found and len(detailed):
+            found = [in_finer_slots(Baselines.joined(found), list(of_slot(detailed, weeks, BY_FIVE)))]
+        yield from found
+
+
+def _with_five_minute_slots(hours: Hours) -> Hours:
+    """The hours of those streams of which any hour is recorded in slots of five minutes."""
+    streams = np.unique(hours.stream[hours.fives != 0])
+    return hours[np.isin(hours.stream, streams)]
+
+
+def _some_streams(hours: Hours) -> Iterator[Hours]:
+    starts = runs(hours.stream)
+    cuts = np.append(starts[::STREAMS_AT_ONCE], len(hours))
+    for first, last in pairwise(cuts.tolist()):
+        yield hours[slice(first, last)]
+
+
+def in_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baselines:
+    """Put the baselines in slots of five minutes in the place of those in hours where they are ripe."""
+    if not by_five:
+        return by_hour
+    fives = Baselines.joined(by_five)
+    fives = fives[fives.clocked]
+    place = {key: row for row, key in enumerate(zip(by_hour.stream.tolist(), by_hour.week.tolist(), strict=True))}
+    keys = zip(fives.stream.tolist(), fives.week.tolist(), strict=True)
+    hourly = np.array([place[key] for key in keys], np.intp)  # active in slots of five minutes is active in hours
+    several = fives.step / BY_FIVE.hours >= SEVERAL * by_hour.step[hourly]
+    alone = ~np.isnan(by_hour.mean) & ~by_hour.scheduled & ~by_hour.together
+    chosen = alone[hourly] & several
+    keep = np.ones(len(by_hour), np.bool_)
+    keep[hourly[chosen]] = False
+    return Baselines.joined([by_hour[keep], fives[chosen]])
+
+
+def of_slot(hours: Hours, weeks: Sequence[int], slot: Slot) -> Iterator[Baselines]:
+    """Yield the baselines of each week of a few streams, in slots of one length."""
+    if len(hours):
+        history = PastWeeks(in_slots(hours, slot), weeks, slot)
+        for week in sorted(weeks):
+            made = history.baselines(week)
+            if made is not None:
+                yield made

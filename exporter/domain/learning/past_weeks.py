@@ -1,0 +1,362 @@
+"""The weeks before a week of some streams -> the baselines of that week.
+
+Past silences are scored in the stream's own traffic clock, each by the profile of the other weeks (leave one out: a
+profile that knows the silence itself would promise too much).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.learning.baselines import (
+    ACTIVE_SLOTS_NEEDED,
+    PERIOD_DEAD,
+    PERIOD_REGULARITY,
+    PERIOD_SUSPECT,
+    PERIOD_WEEKS,
+    PERIODS_NEEDED,
+    WEEKS,
+    WEEKS_NEEDED,
+    Baselines,
+    whole_weeks,
+)
+from exporter.domain.learning.hours import SECOND, Hours, Integers, runs
+from exporter.domain.learning.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, remembered, spells
+from exporter.domain.learning.profiles import TOGETHER, by_days, flat, profile
+from exporter.domain.learning.random_arrivals import arrives_at_random, dispersion, law
+from exporter.domain.learning.schedule import schedules
+from exporter.domain.learning.silence_spreads import TOGETHER_SPREAD, expected, summary
+from exporter.domain.learning.slots import (
+    ACTIVE_FIVES,
+    BY_HOUR,
+    LONGEST_INSIDE,
+    PastSilences,
+    Slot,
+    silences_between,
+    week_of,
+)
+from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, HOURS, WEEK, Clocks
+
+_WEEKLY_SHARE = 0.7
+_FIRST_MONDAY_HOUR = round(FIRST_MONDAY / HOUR)
+_WEEK_DAYS = 7
+
+
+class PastWeeks:
+    """The weeks before some weeks of a few streams, as arrays [streams, weeks, 168]."""
+
+    def __init__(self, hours: Hours, weeks: Sequence[int], slot: Slot) -> None:
+        self._slot = slot
+        self._begin = min(weeks) - PERIOD_WEEKS
+        self._streams, stream = np.unique(hours.stream, return_inverse=True)
+        hours = Hours(stream.ravel().astype(np.intp), *(getattr(hours, one.name) for one in fields(hours)[1:]))
+        number = hours.hour - _FIRST_MONDAY_HOUR - self._begin * HOURS
+        width = (max(weeks) - self._begin) * HOURS
+        known = hours[(number >= (PERIOD_WEEKS - PAUSE_WEEKS) * HOURS) & (number < width)]
+        inside = (number >= 0) & (number < width)
+        hours, number = hours[inside], number[inside]
+        count = len(self._streams)
+        active, at = hours.active, hours.stream * width + number
+        slots = np.zeros(count * width)
+        slots[at[active]] = 1 if slot == BY_HOUR else ACTIVE_FIVES[hours.fives[active]]
+        self._active = slots.reshape(count, -1, HOURS)
+        self._inside: Integers | None = None
+        if slot != BY_HOUR:
+            longest = np.zeros(count * width, np.int64)
+            longest[at[active]] = LONGEST_INSIDE[hours.fives[active]]
+            self._inside = longest.reshape(count, -1, HOURS)
+        self._watched = _watched(hours, number, count, width).reshape(count, -1, HOURS)
+        self._number = np.arange(width).reshape(-1, HOURS)
+        self._advanced = hours[active]
+        self._known, self._places = known, _Places(known)
+        # The first active hour of each week.
+        self._first = np.where(
+            self._active.any(-1), np.argmax(self._active > 0, axis=-1) + self._number[:, 0], np.iinfo(np.int64).max
+        )
+        found = silences_between(known, slot)
+        ended = week_of(found.end)
+        real = found.slots > 0
+        self._found, self._ended = found, ended
+        self._real, self._real_ended = found[real], ended[real]
+        nothing = found[~real]
+        day = np.floor(nothing.end / 86_400.0).astype(np.int64)
+        # Those of one day miss the same: the first of them is counted for all.
+        first = runs(nothing.stream, day) if len(day) else np.zeros(0, np.intp)
+        self._none, self._none_ended = nothing[first], ended[~real][first]
+
+    def baselines(self, week: int) -> Baselines | None:
+        """Return what is to be learned of the streams for one week, None where there is nothing."""
+        begin = week - WEEKS
+        left, right = begin - self._begin, week - self._begin
+        active = self._active[:, left:right]
+        first = self._first[:, week - PERIOD_WEEKS - self._begin : right].min(1)
+        total = active.sum((1, 2))
+        rows = np.flatnonzero(total > 0)
+        if not len(rows):
+            return None
+        watched = self._watched[:, left:right] & (self._number[left:right] >= first[:, None, None])
+        scored = _Scored(self, rows, week, active[rows], watched[rows].astype(np.float64))
+        by_week = np.fmax.reduce(scored.by_day, -1)
+        mean_w, spread_w, count = summary(by_week)
+        mean_d, spread_d, _ = summary(scored.by_day.reshape(len(rows), -1))
+        inverse = _WEEKLY_SHARE / spread_w + (1.0 - _WEEKLY_SHARE) / spread_d
+        mean = (_WEEKLY_SHARE * mean_w / spread_w + (1.0 - _WEEKLY_SHARE) * mean_d / spread_d) / inverse
+        spread = 1.0 / inverse
+        mean = np.where(scored.together, mean_w, mean)
+        spread = np.where(scored.together, expected(TOGETHER_SPREAD, count), spread)
+        total = total[rows]
+        if self._slot == BY_HOUR:
+            step = scored.rates.mean(-1)
+            a_week = total / np.maximum(watched[rows].sum((1, 2)) / HOURS, 1.0)
+            by_chance = arrives_at_random(scored.dispersion, a_week) & ~scored.together
+            own = law(total, a_week, step)
+            mean, spread = np.where(by_chance, own[0], mean), np.where(by_chance, own[1], spread)
+        hours = self._begin * HOURS + np.maximum(first[rows], left * HOURS)
+        weeks = np.minimum(count, whole_weeks(FIRST_MONDAY + hours * HOUR, week))
+        learned = (weeks >= WEEKS_NEEDED) & (total >= ACTIVE_SLOTS_NEEDED)
+        longest = self._periods(week, total < ACTIVE_SLOTS_NEEDED, rows)
+        schedule = self._schedules(week, watched, rows)
+        pause, spell = self._pauses(week, rows, scored.rates, schedule, total < ACTIVE_SLOTS_NEEDED)
+        slow = ~np.isnan(longest)
+        known = count > 0
+        return Baselines(
+            self._streams[rows].astype(np.intp),
+            np.full(len(rows), week),
+            np.full(len(rows), self._slot.seconds),
+            scored.rates,
+            scored.rates.mean(-1) * self._slot.hours,
+            np.where(learned, mean, np.nan),
+            np.where(learned, spread, np.nan),
+            np.where(slow, PERIOD_SUSPECT * longest, SPELL_SUSPECT * spell),
+            np.where(slow, PERIOD_DEAD * longest, SPELL_DEAD * spell),
+            total.astype(np.int64),
+            weeks,
+            FIRST_MONDAY + hours * HOUR,
+            watched[rows].sum((1, 2)) * HOUR,
+            np.where(known, scored.largest, np.nan),
+            np.where(scored.largest > 0, scored.largest_end, np.nan),
+            scored.missed,
+            by_week,
+            pause,
+            schedule,
+            scored.together,
+        )
+
+    def _schedules(self, week: int, watched: Flags, rows: Rows) -> NDArray[np.object_]:
+        """Return the schedules of streams, learned from the eight weeks before; None where there is none."""
+        if self._slot != BY_HOUR:
+            return np.full(len(rows), None, object)
+        hours, begin = self._advanced, FIRST_MONDAY + (week - WEEKS) * WEEK
+        place = np.full(self.streams, -1, np.intp)
+        place[rows] = np.arange(len(rows))
+        at = hours.first / SECOND
+        mine = (at >= begin) & (at < begin + WEEKS * WEEK) & (place[hours.stream] >= 0)
+        return schedules(place[hours.stream[mine]], at[mine], watched[rows], begin)
+
+    def _pauses(
+        self, week: int, rows: Rows, rates: Floats, schedule: NDArray[np.object_], slow: Flags
+    ) -> tuple[Floats, Floats]:
+        """Return up to which missed slots silences are pauses, and the longest pause of streams in spells."""
+        place = np.full(self.streams, -1, np.intp)
+        place[rows] = np.arange(len(rows))
+        begin = FIRST_MONDAY + week * WEEK
+        silences = self.real(week, PAUSE_WEEKS)
+        silences = silences[place[silences.stream] >= 0]
+        ended = silences[
+            remembered(place[silences.stream], silences.end - silences.start, begin - silences.end, len(rows))
+        ]
+        lasting = self.lasting(week)
+        silences = PastSilences.joined([ended, lasting[place[lasting.stream] >= 0]])
+        stream = place[silences.stream]
+        one = np.ones(len(rows))
+        clocks = Clocks(rates, one, one, one, runs=schedule)
+        missed = clocks.ticks(stream, clocks.start(stream, silences.start), silences.end)
+        length = silences.end - silences.start
+        known = slice(len(ended.stream))
+        first = self._places.first_from(rows, begin - PAUSE_WEEKS * WEEK)
+        lived = np.asarray(begin - self._known.hour[first] * HOUR, np.float64)
+        return pauses(stream, missed, length, lived), spells(stream[known], length[known], slow)
+
+    def lasting(self, week: int) -> PastSilences:
+        """Return the silences that last as a week begins, up to there: what falls silent in it has ended them."""
+        begin = FIRST_MONDAY + week * WEEK
+        stream = np.arange(self.streams)
+        last = self._places.first_from(stream, begin) - 1
+        stream, last = stream[last >= 0], last[last >= 0]
+        # Before a stream that begins later lies the last row of another one.
+        last = last[(self._known.stream[last] == stream) & self._known.active[last]]
+        micros = round(self._slot.seconds) * SECOND
+        advance = self._known.last[last]
+        start = np.asarray((advance // micros + 1) * self._slot.seconds, np.float64)
+        end = np.full(len(last), begin)
+        slots = ((end - start) // self._slot.seconds).astype(np.int64)
+        found = PastSilences(self._known.stream[last], start, end, np.asarray(advance / SECOND, np.float64), slots)
+        return found[(found.slots > 0) & (start >= begin - PAUSE_WEEKS * WEEK)]
+
+    def real(self, week: int, weeks: int) -> PastSilences:
+        """Return the silences of a slot and more that ended in so many weeks before one, none older than its past."""
+        oldest = FIRST_MONDAY + (week - max(weeks, PERIOD_WEEKS)) * WEEK
+        ended = (self._real_ended >= week - weeks) & (self._real_ended < week)
+        return self._real[ended & (self._real.start >= oldest)]
+
+    def all(self, week: int) -> PastSilences:
+        """Return those that ended in its weeks, also of less than a slot."""
+        oldest = FIRST_MONDAY + (week - PERIOD_WEEKS) * WEEK
+        ended = (self._ended >= week - WEEKS) & (self._ended < week)
+        return self._found[ended & (self._found.start >= oldest)]
+
+    def none(self, week: int) -> PastSilences:
+        """Return one silence of nothing for each day of its weeks that had one."""
+        return self._none[(self._none_ended >= week - WEEKS) & (self._none_ended < week)]
+
+    def inside(self, week: int) -> Integers | None:
+        """Return the longest silence inside each hour of its weeks, in slots; None where hours are the slots."""
+        if self._inside is None:
+            return None
+        return self._inside[:, week - WEEKS - self._begin : week - self._begin]
+
+    @property
+    def slot(self) -> Slot:
+        """The length of its slots."""
+        return self._slot
+
+    @property
+    def streams(self) -> int:
+        """How many there are."""
+        return len(self._streams)
+
+    def _periods(self, week: int, slow: Flags, rows: Rows) -> Floats:
+        """Return the longest silence in seconds of those slow streams that are regular, NaN of all others."""
+        longest = np.full(self.streams, np.nan)
+        mine = np.zeros(self.streams, np.bool_)
+        mine[rows[slow]] = True
+        silences = self.real(week, PERIOD_WEEKS)
+        silences = silences[mine[silences.stream]]
+        if len(silences.stream):
+            length = silences.end - silences.since
+            order = np.lexsort((length, silences.stream))
+            stream, length = silences.stream[order], length[order]
+            at = runs(stream)
+            count = np.diff(np.append(at, len(stream)))
+            middle = (length[at + (count - 1) // 2] + length[at + count // 2]) / 2.0
+            most = length[at + count - 1]
+            # With one week it is not known yet whether weekends belong to the period.
+            whole = whole_weeks(np.minimum.reduceat(silences.since[order], at), week) >= WEEKS_NEEDED
+            regular = (count >= PERIODS_NEEDED) & (most <= PERIOD_REGULARITY * middle) & whole
+            longest[stream[at[regular]]] = most[regular]
+        return longest[rows]
+
+
+class _Places:
+    """Finds the rows of hours, which are in order of stream and hour."""
+
+    def __init__(self, hours: Hours) -> None:
+        self._width = int(hours.hour.max(initial=0)) + 2
+        self._keys = hours.stream.astype(np.int64) * self._width + hours.hour
+
+    def first_from(self, streams: Rows, moment: float) -> Rows:
+        """Return the first row of each stream that is no earlier; the one after its last where there is none."""
+        hour = min(round(moment / HOUR), self._width - 1)
+        return np.searchsorted(self._keys, streams.astype(np.int64) * self._width + hour)
+
+
+def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:
+    """Return which hours were observed: not those between two rows where the write times of one are unknown."""
+    lost = np.zeros(count * width + 1, np.int64)
+    active = hours.active
+    same = hours.stream[1:] == hours.stream[:-1]
+    unsure = np.flatnonzero(same & ~(active[1:] & active[:-1] & ~hours.unknown[1:]))
+    lead = hours.stream[unsure] * width
+    np.add.at(lost, lead + number[unsure] + 1, 1)
+    np.add.at(lost, lead + number[unsure + 1], -1)
+    silent = np.flatnonzero(~active)
+    np.add.at(lost, hours.stream[silent] * width + number[silent], 1)
+    np.add.at(lost, hours.stream[silent] * width + number[silent] + 1, -1)
+    return np.asarray(np.cumsum(lost[:-1]) == 0)
+
+
+class _Scored:
+    """The silences of the eight weeks before a week, each by the profile without the week in which it began."""
+
+    def __init__(self, history: PastWeeks, rows: Rows, week: int, active: Floats, watched: Floats) -> None:
+        slot = history.slot
+        summed, exposed = active.sum(1), watched.sum(1)
+        self.rates = profile(summed, exposed, slot.prior)
+        others = profile(summed[:, None] - active, exposed[:, None] - watched, slot.prior)
+        self.together = np.zeros(len(rows), np.bool_)
+        if slot == BY_HOUR:
+            self.together = by_days(active, watched, self.rates) >= TOGETHER
+            some = self.together
+            self.rates[some] = flat(summed[some], exposed[some])
+            others[some] = flat((summed[:, None] - active)[some], (exposed[:, None] - watched)[some])
+        step = others.mean(-1) * slot.hours
+        count = len(rows)
+        clocks = Clocks(others.reshape(-1, HOURS), *np.ones((3, count * WEEKS)))
+        place = np.full(history.streams, -1, np.intp)
+        place[rows] = np.arange(count)
+        begin = week - WEEKS
+        by_day = np.full(count * WEEKS * _WEEK_DAYS, -np.inf)
+        self.missed = np.full(count, -np.inf)
+        self.largest, self.largest_end = np.zeros(count), np.full(count, -np.inf)
+
+        def scored(found: PastSilences, began: Floats, missed_of: Floats | None) -> Floats:
+            stream = place[found.stream]
+            left_out = np.clip(week_of(began) - begin, 0, WEEKS - 1)
+            clock = stream * WEEKS + left_out
+            own = step.reshape(-1)[clock]
+            missed = clocks.ticks(clock, found.start, found.end) if missed_of is None else missed_of
+            missed = np.where(missed > 0, missed, own)
+            day = np.floor((found.end - FIRST_MONDAY) / 86_400.0).astype(np.int64) - begin * _WEEK_DAYS
+            np.maximum.at(by_day, stream * WEEKS * _WEEK_DAYS + day, np.log(missed + own))
+            np.maximum.at(self.missed, stream, missed)
+            return missed
+
+        real = history.real(week, WEEKS)
+        real = real[place[real.stream] >= 0]
+        missed = scored(real, real.start, None)
+        every = history.all(week)
+        every = every[place[every.stream] >= 0]
+        silences = np.bincount(place[every.stream], minlength=count)
+        self.dispersion = dispersion(place[real.stream], missed, silences, self.rates.mean(-1) * slot.hours)
+        self._note_largest(place[every.stream], every.end - every.since, every.end)
+        # Those that go on as the week begins were as long as this by then.
+        lasting = history.lasting(week)
+        lasting = lasting[place[lasting.stream] >= 0]
+        self._note_largest(place[lasting.stream], lasting.end - lasting.since, lasting.end)
+        none = history.none(week)
+        none = none[place[none.stream] >= 0]
+        scored(none, none.end, np.zeros(len(none.stream)))
+        inside = history.inside(week)
+        if inside is not None:
+            self._score_inside(inside[rows], active, others, step, by_day, slot, begin)
+        self.by_day = np.where(np.isfinite(by_day), by_day, np.nan).reshape(count, WEEKS, _WEEK_DAYS)
+        self.missed = np.where(np.isfinite(self.missed), self.missed, np.nan)
+
+    def _note_largest(self, stream: Rows, length: Floats, end: Floats) -> None:
+        before = self.largest.copy()
+        np.maximum.at(self.largest, stream, length)
+        self.largest_end[self.largest > before] = -np.inf
+        same = length == self.largest[stream]
+        np.maximum.at(self.largest_end, stream[same], end[same])
+
+    def _score_inside(
+        self, inside: Integers, active: Floats, others: Floats, step: Floats, by_day: Floats, slot: Slot, begin: int
+    ) -> None:
+        """Score the longest silence inside each hour, taken for as long as it may have been."""
+        stream, week, hour = np.nonzero(active > 1)
+        silent = inside[stream, week, hour]
+        length = (silent + 1) * slot.hours
+        own = step[stream, week]
+        missed = np.where(silent > 0, others[stream, week, hour] * length, own)
+        missed = np.where(missed > 0, missed, own)
+        day = (stream * WEEKS + week) * _WEEK_DAYS + hour // 24
+        np.maximum.at(by_day, day, np.log(missed + own))
+        np.maximum.at(self.missed, stream, missed)
+        end = FIRST_MONDAY + ((begin + week) * HOURS + hour + length) * HOUR
+        # The advances may lie at the far ends of the slots before and after.
+        self._note_largest(stream, np.asarray((silent + 2) * slot.seconds, np.float64), end)

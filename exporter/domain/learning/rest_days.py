@@ -1,0 +1,190 @@
+"""Days on which topics rest: holidays of a calendar, and days on which the fleet was silent together.
+
+While a stream rests its traffic clock stands still, so that it misses nothing. A death on such a day is found as much
+later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats
+from exporter.domain.learning.drops import DAY, MOST_DAYS, Drop, EarlierDrop, OngoingDrop, among, runs
+
+QUIET = 0.5
+"""A stream rests on the days of a calendar if its quietest day of the week has at most this share of a mean day."""
+
+
+class Rest(NamedTuple):
+    """A span in which a stream rests, Unix seconds, and why in words."""
+
+    since: float
+    until: float
+    why: str
+    seen: bool
+    """Whether the history showed the rest; else it is from a calendar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """The holidays of topics. ``topics`` is a regular expression that matches whole names; None: every cluster."""
+
+    topics: str
+    calendar: str
+    """Its name: ``DE-BY``."""
+    days: Sequence[tuple[float, float, str]]
+    """From, until and the name of each holiday; Unix seconds."""
+    cluster: str | None = None
+
+
+class Rests:
+    """The rests of every topic, by calendars and by drops."""
+
+    def __init__(
+        self,
+        calendars: Sequence[Calendar] = (),
+        drops: Iterable[Drop] = (),
+        today: int = 0,
+        worked: Iterable[tuple[str, str]] = (),
+        *,
+        earlier: Mapping[tuple[str, int], EarlierDrop] | None = None,
+        repaired: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """``drops`` are those of the days (since 1970) before ``today``.
+
+        ``earlier`` has the drop before each that it is like, by the cluster and first day of the later one; the days of
+        both are among ``drops``. For the topics (cluster, name) that were ``repaired`` the earlier one was a known
+        outage, so it does not predict a later one. No calendar applies to those that ``worked`` through its holidays.
+
+        Raises re.error where ``topics`` of a calendar is not a regular expression.
+        """
+        self._calendars = [(re.compile(one.topics), one) for one in calendars]
+        self._known, self._today, self._worked = tuple(drops), today, frozenset(worked)
+        self._earlier, self._repaired = dict(earlier or {}), frozenset(repaired)
+        self._days = {(one.cluster, one.day): one for one in self._known}
+        found = list(runs(self._known))
+        # Until the fleet came back a drop may as well be an outage or many deaths, which nothing may hide.
+        self._ended = [run for run in found if run[-1].day + 1 < today]
+        self._falling = {run[0].cluster: run for run in found if today - len(run) == run[0].day}
+        self._of = lru_cache(2**17)(self._find)
+
+    def __bool__(self) -> bool:
+        return bool(self._calendars or self._known)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        calendars = [one for _, one in self._calendars]
+        made = partial(Rests, earlier=self._earlier, repaired=self._repaired)
+        return made, (calendars, self._known, self._today, self._worked)
+
+    def of_topics(
+        self,
+        low: Iterable[tuple[str, str, int]],
+        worked: Iterable[tuple[str, str]] = (),
+        repaired: Iterable[tuple[str, str]] = (),
+    ) -> Rests:
+        """Return the same for some topics: ``low`` as in ``among``, the others as for all topics."""
+        calendars = [one for _, one in self._calendars]
+        drops = among(self._known, low)
+        return Rests(calendars, drops, self._today, worked, earlier=self._earlier, repaired=repaired)
+
+    def earlier_drops(self, cluster: str) -> Sequence[EarlierDrop]:
+        """Return the earlier drops of a cluster that later ones are judged beside."""
+        return [one for (name, _), one in self._earlier.items() if name == cluster]
+
+    def calendar_of(self, cluster: str, topic: str) -> Calendar | None:
+        """Return the calendar of a topic: the first that matches."""
+        return next(
+            (one for pattern, one in self._calendars if one.cluster in (None, cluster) and pattern.fullmatch(topic)),
+            None,
+        )
+
+    def of(self, cluster: str, topic: str) -> tuple[Rest, ...]:
+        """Return the rests of a topic, in order; they do not overlap."""
+        return self._of(cluster, topic)
+
+    def falling(self, cluster: str, topic: str) -> OngoingDrop | None:
+        """Return the drop that has not ended and that a topic takes part in, None where there is none."""
+        run = self._falling.get(cluster, ())
+        if not any(topic in one.topics for one in run):
+            return None
+        earlier, last = self._earlier_of(run, topic), run[-1]
+        days = _most_days(earlier)
+        if len(run) >= days:
+            return None
+        return OngoingDrop(run[0].day * DAY, (run[0].day + days) * DAY, last.took_part, last.judged, earlier)
+
+    def _earlier_of(self, run: Sequence[Drop], topic: str) -> EarlierDrop | None:
+        """Return the earlier drop that one is like, if the topic took part in it as well."""
+        cluster = run[0].cluster
+        found = self._earlier.get((cluster, run[0].day))
+        if found is None or (cluster, topic) in self._repaired:
+            return None
+        days = range(round(found.since / DAY), round(found.until / DAY))
+        there = any(topic in self._days[cluster, day].topics for day in days if (cluster, day) in self._days)
+        return found if there else None
+
+    def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
+        seen = [
+            Rest(one.day * DAY, (one.day + 1) * DAY, f"{one.took_part} of {one.judged} topics rested", seen=True)
+            for run in self._ended
+            if run[0].cluster == cluster
+            if len(run) <= MOST_DAYS or len(run) <= _most_days(self._earlier_of(run, topic))
+            for one in run
+            if topic in one.topics
+        ]
+        calendar = None if (cluster, topic) in self._worked else self.calendar_of(cluster, topic)
+        holidays: list[Rest] = []
+        if calendar is not None:
+            days = ((since, until, f"{name}, {calendar.calendar}") for since, until, name in calendar.days)
+            holidays = [Rest(*day, seen=False) for day in days]
+        return tuple(sorted([*seen, *_apart(holidays, seen)]))
+
+
+def _most_days(earlier: EarlierDrop | None) -> int:
+    """Return of how many days a drop may be for a topic to rest in it."""
+    return MOST_DAYS if earlier is None else max(MOST_DAYS, earlier.days)
+
+
+def _apart(holidays: Iterable[Rest], seen: Sequence[Rest]) -> Iterator[Rest]:
+    """Yield the parts of holidays that overlap neither each other nor the rests that history showed, in any order."""
+    order, end = sorted(seen), -np.inf
+    for one in sorted(holidays):
+        since, end = max(one.since, end), max(one.until, end)
+        for other in order:
+            if since < other.until and other.since < one.until:
+                if since < other.since:
+                    yield one._replace(since=since, until=other.since)
+                since = other.until
+        if since < one.until:
+            yield one._replace(since=since)
+
+
+def quiet(rates: Floats) -> Flags:
+    """Return of which streams, by their rates [n, 168], some day of the week is quiet."""
+    days = rates.reshape(-1, 7, 24).sum(-1)
+    return np.asarray(days.min(-1) <= QUIET * days.mean(-1))
+
+
+def is_due_on(rest: Rest, due: float) -> bool:
+    """Return whether a rest falls on the last day before a moment (Unix seconds, NaN: no); a run is due that day."""
+    return rest.since <= due and rest.until > due - DAY
+
+
+def put_off(longest: Floats, since: Floats, rests: Sequence[Sequence[Rest]] | NDArray[np.object_]) -> Floats:
+    """Return by how many seconds more each stream with a limit by the wall clock may be silent.
+
+    ``longest`` is the longest of its usual silences in seconds, NaN without a limit; its run is due on the last day of
+    one that begins at ``since`` (Unix seconds). A run that a holiday skipped comes with the next one, so much later.
+    """
+    due, more = since + longest, np.zeros(len(longest))
+    for row in np.flatnonzero(~np.isnan(due)).tolist():
+        if any(is_due_on(one, due[row]) for one in rests[row]):
+            more[row] = longest[row]
+    return more

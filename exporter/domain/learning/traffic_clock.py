@@ -1,0 +1,308 @@
+"""The traffic clock: silence measured by the traffic that is usual for a stream, for all streams at once.
+
+U(a, b) is the number of active slots that the profile of a stream expects between two times. The profile is periodic in
+the week, which starts Monday 00:00 UTC, and constant within an hour. All functions take arrays with one element for
+each silence. Times are Unix seconds in float64, which resolves below a microsecond.
+
+The clock of a stream with a schedule (``exporter.domain.learning.schedule``) counts the runs that did not come: U is in
+nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.learning.weekly_sums import DailySums, HourlySums, WeeklySums
+
+HOUR = 3600.0
+HOURS = 168
+WEEK = HOURS * HOUR
+FIRST_MONDAY = 4 * 86_400.0
+"""1970-01-05 00:00 UTC, from which weeks are counted."""
+
+FORESEEN_WEEKS = 520
+"""A time further ahead than ten years counts as unknown."""
+
+PAUSE_SCORE = 2.0
+"""The highest score of a pause like earlier ones of its stream. Up to it no silence is unusual."""
+
+_LONG_PAUSE_WEEKS = 4
+"""A pause may exceed the latest limit of death only where it spans more traffic than this many weeks."""
+
+PATIENCE = 1.05
+"""A silence of no more than so many times the time between active slots on the busiest day of the week has no larger
+score either: a job that was moved to other hours is as silent as ever between its runs."""
+
+ALIKE_SCORE = 3.0
+"""Past this the score of a stream with a schedule grows by the logarithm: runs that are missed in a row are one pause,
+and pauses of weeks would else set the threshold of a whole fleet."""
+
+ALIKE_SCALE = 2.0
+"""At this score past it the logarithm grows half as fast as the score would."""
+
+NATS = 2.0
+"""So many nats are one unit of the score: a silence that is due by chance e^-s times a week then has about the score
+that other streams' silences reach as often (``thresholds``: 20 in 1,000 pass 2, of which e^-2 pass 3)."""
+
+
+class Span(Protocol):
+    """A span of time in Unix seconds, see ``exporter.domain.learning.rest_days.Rest``."""
+
+    @property
+    def since(self) -> float:
+        """Its begin."""
+
+    @property
+    def until(self) -> float:
+        """Its end."""
+
+
+class Runs(Protocol):
+    """The schedule of a stream, see ``exporter.domain.learning.schedule``."""
+
+    @property
+    def deadlines(self) -> Sequence[float]:
+        """What each of the 168 hours of the week adds, in nats."""
+
+    @property
+    def cycle_seconds(self) -> float:
+        """A day or a week."""
+
+    @property
+    def cycle_start_seconds(self) -> float:
+        """When cycles begin, after Monday 00:00 UTC."""
+
+    @property
+    def runs_a_week(self) -> int:
+        """How many are due."""
+
+    @property
+    def late_nats(self) -> float:
+        """From here on the run that is due is late."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plans:
+    """The schedules of some of n streams, a column each; see ``Runs``."""
+
+    rows: Rows
+    """Which streams they are of."""
+    cycle_seconds: Floats
+    cycle_start_seconds: Floats
+    runs_a_week: Floats
+    late_nats: Floats
+    deadlines: Floats | None = None
+    """[schedules, 168]; None where the profiles of these streams hold them."""
+
+    @classmethod
+    def of(cls, runs: Iterable[Runs | None]) -> Plans:
+        """Return the schedules of streams, None: it has none."""
+        planned = [(row, one) for row, one in enumerate(runs) if one is not None]
+        found = cls.at(np.array([row for row, _ in planned], np.intp), [one for _, one in planned])
+        return (
+            replace(found, deadlines=np.array([one.deadlines for _, one in planned], np.float64)) if planned else found
+        )
+
+    @classmethod
+    def at(cls, rows: Rows, runs: Sequence[Runs]) -> Plans:
+        """Return the schedules of these streams without their deadlines."""
+        return cls(
+            rows,
+            np.array([one.cycle_seconds for one in runs], np.float64),
+            np.array([one.cycle_start_seconds for one in runs], np.float64),
+            np.array([one.runs_a_week for one in runs], np.float64),
+            np.array([one.late_nats for one in runs], np.float64),
+        )
+
+
+class Resting:
+    """The rests of n streams: few are different, and many streams have the same."""
+
+    def __init__(self, rests: Sequence[Sequence[Span]], of: NDArray[np.integer]) -> None:
+        """``of`` [n] is the index in ``rests`` of each stream, -1: none. Each is in order, without overlaps."""
+        self._of = of
+        self._spans: list[tuple[Floats, Floats]] = []
+        """From and until of the first rest of each, of the second, and so on; infinite where it has none, as the last.
+        """
+        for place in range(max(map(len, rests), default=0)):
+            since, until = np.full(len(rests) + 1, np.inf), np.full(len(rests) + 1, -np.inf)
+            for number, spans in enumerate(rests):
+                if place < len(spans):
+                    since[number], until[number] = spans[place].since, spans[place].until
+            self._spans.append((since, until))
+
+    def spans(self, rows: Rows) -> Iterator[tuple[Floats, Floats]]:
+        """Yield from and until of the first rest of each row, of the second, and so on; infinite where it has none."""
+        for since, until in self._spans:
+            yield since[self._of[rows]], until[self._of[rows]]
+
+
+class Clocks:
+    """The traffic clocks of n streams. Every method takes ``rows``, the selected streams."""
+
+    def __init__(
+        self,
+        profiles: NDArray[np.floating] | DailySums,
+        step: Floats,
+        mean: Floats,
+        spread: Floats,
+        pause: Floats | None = None,
+        runs: Sequence[Runs | None] | NDArray[np.object_] | Plans = (),
+        rests: Sequence[Sequence[Span]] | Resting = (),
+    ) -> None:
+        """``profiles`` [n, 168] are active slots per hour: finite, not negative and in no row all 0.
+
+        ``pause``: up to so many ticks a silence is a pause that the stream is known for. Where ``runs`` holds a
+        schedule its deadlines take the place of profile, step, mean and spread; ``Plans`` have them as profiles. In its
+        ``rests``, which are in order and do not overlap, the clock of a stream stands still.
+        """
+        count = len(step)
+        plans = runs if isinstance(runs, Plans) else Plans.of(runs)
+        if isinstance(profiles, DailySums):
+            self._sums: WeeklySums = profiles
+        else:
+            self._sums = hourly = HourlySums(profiles)
+            if plans.deadlines is not None:
+                hourly.put(plans.rows, plans.deadlines)
+        self._step, self._mean, self._spread, self._pause = step, mean, spread, pause
+        self._late: Floats = np.broadcast_to(np.inf, count)
+        self._cycle: Floats = np.broadcast_to(np.nan, count)
+        self._begin: Floats = np.broadcast_to(0.0, count)
+        if len(plans.rows):
+            self._plan(plans)
+        self._rests = rests if isinstance(rests, Resting) else Resting(rests, np.arange(len(rests)))
+
+    def _plan(self, plans: Plans) -> None:
+        self._mean, self._spread, self._late, self._cycle, self._begin = (
+            np.array(each) for each in (self._mean, self._spread, self._late, self._cycle, self._begin)
+        )
+        self._mean[plans.rows], self._spread[plans.rows] = np.log(plans.runs_a_week), NATS
+        self._late[plans.rows] = plans.late_nats
+        self._cycle[plans.rows] = plans.cycle_seconds
+        self._begin[plans.rows] = FIRST_MONDAY + plans.cycle_start_seconds
+
+    def start(self, rows: Rows, slot_end: Floats) -> Floats:
+        """Return when a silence starts to miss slots: after its last active slot, or when the next cycle starts."""
+        cycle, begin = self._cycle[rows], self._begin[rows]
+        next_cycle = np.ceil((slot_end - begin) / cycle) * cycle + begin
+        return np.where(np.isnan(cycle), slot_end, next_cycle)
+
+    def usual(self, rows: Rows) -> Floats:
+        """Return up to how many ticks a silence is usual: those of score 0, with a schedule until the run is late."""
+        needed = self.needed(rows, 0.0)
+        late = self._late[rows]
+        return np.where(np.isfinite(late), np.maximum(needed, late), needed)
+
+    def late(self, rows: Rows, ticks: Floats) -> Flags:
+        """Return which streams have a late run; none without a schedule."""
+        return np.asarray(ticks >= self._late[rows])
+
+    def ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
+        """Return U(start, end), the active slots expected in between; 0 where ``end`` is not later."""
+        passed = self._ticks(rows, start, end)
+        for since, until in self._rests.spans(rows):
+            rested = np.flatnonzero((since < end) & (until > start))
+            if len(rested):
+                begin, over = np.maximum(start, since)[rested], np.minimum(end, until)[rested]
+                passed[rested] = np.maximum(passed[rested] - self._ticks(rows[rested], begin, over), 0.0)
+        return passed
+
+    def _ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
+        """Return the ticks without regard to rests."""
+        passed = np.zeros(len(rows))
+        lasting = np.flatnonzero(end > start)
+        mine = rows[lasting]
+        first_week, before = self._at(mine, start[lasting])
+        last_week, after = self._at(mine, end[lasting])
+        since = (last_week - first_week) * self._sums.week(mine) + (after - before)
+        passed[lasting] = np.maximum(since, 0.0)
+        return passed
+
+    def score(self, rows: Rows, ticks: Floats, lasted: Floats | float = np.inf) -> Floats:
+        """Return z, the silence score, of silences in which the clock advanced by ``ticks``.
+
+        They ``lasted`` so many seconds from their ``start`` on.
+        """
+        planned = ~np.isnan(self._cycle[rows])
+        score = (np.where(planned, ticks, np.log(ticks + self._step[rows])) - self._mean[rows]) / self._spread[rows]
+        beyond = np.where(planned, np.maximum(score - ALIKE_SCORE, 0.0), 0.0)
+        score = score - beyond + ALIKE_SCALE * np.log1p(beyond / ALIKE_SCALE)
+        known = (ticks <= self._paused(rows)) | (lasted <= self._patience(rows))
+        return np.where(known, np.minimum(score, PAUSE_SCORE), score)
+
+    def needed(self, rows: Rows, score: Floats | float) -> Floats:
+        """Return the ticks at which the score is reached: the inverse of ``score``; 0 where it always is."""
+        planned = ~np.isnan(self._cycle[rows])
+        beyond = np.where(planned, np.maximum(np.asarray(score) - ALIKE_SCORE, 0.0), 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            linear = score - beyond + ALIKE_SCALE * np.expm1(beyond / ALIKE_SCALE)
+            reached = self._mean[rows] + linear * self._spread[rows]
+            needed = np.where(planned, reached, np.exp(reached) - self._step[rows])
+        return np.maximum(needed, np.where(np.asarray(score) >= PAUSE_SCORE, self._paused(rows), 0.0))
+
+    def passes(self, rows: Rows, start: Floats, score: Floats | float) -> Floats:
+        """Return when silences from ``start`` on pass the score; NaN as ``moment``."""
+        patience = np.where(np.asarray(score) >= PAUSE_SCORE, self._patience(rows), 0.0)
+        return np.maximum(self.moment(rows, start, self.needed(rows, score)), start + patience)
+
+    def pause_over(self, rows: Rows, start: Floats) -> Floats:
+        """Return up to when silences from ``start`` on are pauses that their stream is known for; NaN as ``moment``.
+
+        That is ``start`` where such a pause is of less than a month or so.
+        """
+        over, pause = start.copy(), self._paused(rows)
+        some = np.flatnonzero(pause > _LONG_PAUSE_WEEKS * self._sums.week(rows))
+        over[some] = self.moment(rows[some], start[some], pause[some])
+        return over
+
+    def moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
+        """Return the latest time at which no more than ``ticks`` passed since ``start``: the inverse of ``ticks``.
+
+        NaN where that is further ahead than FORESEEN_WEEKS.
+        """
+        found = self._moment(rows, start, ticks)
+        more = np.zeros(len(rows))
+        for since, until in self._rests.spans(rows):
+            met = np.flatnonzero((until > start) & (since <= found))
+            if len(met):
+                mine = rows[met]
+                more[met] += self._ticks(mine, np.maximum(start, since)[met], until[met])
+                later = self._moment(mine, start[met], ticks[met] + more[met])
+                found[met] = np.where(np.isnan(later), np.nan, np.maximum(later, until[met]))
+        return found
+
+    def _moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
+        """Return the moment without regard to rests."""
+        week, before = self._at(rows, start)
+        total = self._sums.week(rows)
+        foreseen = ticks < total * FORESEEN_WEEKS
+        weeks, rest = np.divmod(before + np.where(foreseen, ticks, 0.0), total)
+        hour, passed, rate = self._sums.find(rows, rest)
+        part = np.divide(rest - passed, rate, out=np.zeros(len(rows)), where=rate > 0)
+        found = FIRST_MONDAY + (week + weeks) * WEEK + (hour + np.clip(part, 0.0, 1.0)) * HOUR
+        return np.where(foreseen, np.where(ticks > 0, np.maximum(found, start), start), np.nan)
+
+    def busiest_day(self, rows: Rows) -> Floats:
+        """Return the ticks of the busiest UTC day of the week."""
+        return np.asarray(self._sums.days(rows).max(axis=1))
+
+    def _paused(self, rows: Rows) -> Floats:
+        """Return up to how many ticks a silence is a pause that the stream is known for."""
+        return np.zeros(len(rows)) if self._pause is None else np.nan_to_num(self._pause[rows])
+
+    def _patience(self, rows: Rows) -> Floats:
+        """Return up to how many seconds a silence is no longer than the time between active slots; see PATIENCE."""
+        return np.where(np.isnan(self._cycle[rows]), PATIENCE * 24 * HOUR / self._sums.sharpest_day(rows), 0.0)
+
+    def _at(self, rows: Rows, moment: Floats) -> tuple[Floats, Floats]:
+        """Return the number of the week and the ticks since it began."""
+        week, rest = np.divmod((moment - FIRST_MONDAY) / HOUR, HOURS)
+        hour = np.minimum(rest.astype(np.intp), HOURS - 1)
+        before, rate = self._sums.at(rows, hour)
+        return week, before + rate * (rest - hour)

@@ -1,0 +1,300 @@
+"""Silence: how long a partition, or a topic as the union of its partitions, has not advanced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows
+from exporter.domain.column_set import ColumnSet
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import Advance, Reading
+from exporter.domain.polls.table import Table
+from exporter.domain.verdicts import Expectation
+
+SETTLING_POLLS = 2
+"""A silence that began before the restart is not reported until so many polls after it."""
+
+
+class Silence(NamedTuple):
+    """A silence: ``since`` (the last advance where ``known``), proved up to ``until``; Unix seconds."""
+
+    since: float
+    until: float
+    known: bool
+    advanced: bool = True
+    """False where the partition is known never to have advanced: ``since`` is then only the first poll."""
+    settling: bool = False
+    """The process has polled SETTLING_POLLS times or less, and has seen no advance."""
+    polls_good: int = 0
+    polls_missed: int = 0
+    """Polls of this process during the silence: good ones and failed ones."""
+    not_before: float | None = None
+    """Where the last advance is unknown: a lower bound of its time (Unix seconds), None where there is none."""
+
+    @property
+    def longest(self) -> float:
+        """The longest possible duration in seconds; infinite where the begin is unknown."""
+        began = self.since if self.known else self.not_before
+        return math.inf if began is None else self.until - began
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Silences(ColumnSet):
+    """n silences, each a column [n]; see Silence. A row is invalid where there is none."""
+
+    there: Flags
+    """Whether there is one; not where no poll ever read the stream."""
+    since: Floats
+    until: Floats
+    known: Flags
+    advanced: Flags
+    settling: Flags
+    polls_good: NDArray[np.int64]
+    polls_missed: NDArray[np.int64]
+    not_before: Floats
+    """NaN where unknown."""
+
+    @classmethod
+    def of(cls, silences: Iterable[Silence | None]) -> Silences:
+        """Return silences as columns."""
+        given = list(silences)
+        every = [Silence(0.0, 0.0, known=False) if each is None else each for each in given]
+        return cls(
+            np.array([each is not None for each in given], dtype=np.bool_),
+            np.array([each.since for each in every], dtype=np.float64),
+            np.array([each.until for each in every], dtype=np.float64),
+            np.array([each.known for each in every], dtype=np.bool_),
+            np.array([each.advanced for each in every], dtype=np.bool_),
+            np.array([each.settling for each in every], dtype=np.bool_),
+            np.array([each.polls_good for each in every], dtype=np.int64),
+            np.array([each.polls_missed for each in every], dtype=np.int64),
+            np.array([np.nan if each.not_before is None else each.not_before for each in every], dtype=np.float64),
+        )
+
+    def silence(self, row: int) -> Silence | None:
+        """Return one row as an object."""
+        if not self.there[row]:
+            return None
+        not_before = float(self.not_before[row])
+        return Silence(
+            float(self.since[row]),
+            float(self.until[row]),
+            bool(self.known[row]),
+            bool(self.advanced[row]),
+            bool(self.settling[row]),
+            int(self.polls_good[row]),
+            int(self.polls_missed[row]),
+            None if math.isnan(not_before) else not_before,
+        )
+
+    @property
+    def longest(self) -> Floats:
+        """The longest possible durations in seconds; infinite where the begin is unknown."""
+        began = np.where(self.known, self.since, self.not_before)
+        return np.where(np.isnan(began), np.inf, self.until - began)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BeforeRestart:
+    """What history knows of n partitions from before the restart, where ``known``; each a column [n]."""
+
+    known: Flags
+    end_offset: Offsets
+    """The end offset then; invalid where ``ended`` is False."""
+    ended: Flags
+    last_advance: Floats
+    """Unix seconds; NaN where no advance is known."""
+
+    @classmethod
+    def nothing(cls, count: int) -> BeforeRestart:
+        """Return n partitions without history."""
+        nobody = np.zeros(count, dtype=np.bool_)
+        return cls(nobody, np.zeros(count, dtype=np.int64), nobody, np.full(count, np.nan))
+
+    def updated_by(self, later: BeforeRestart) -> BeforeRestart:
+        """Return the same with the advances of ``later``, where they are later."""
+        with np.errstate(invalid="ignore"):
+            newer = later.known & (~self.known | np.isnan(self.last_advance) | (later.last_advance > self.last_advance))
+        return BeforeRestart(
+            self.known | later.known,
+            np.where(newer, later.end_offset, self.end_offset),
+            np.where(newer, later.ended, self.ended),
+            np.where(newer, later.last_advance, self.last_advance),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Advances:
+    """The advances of n partitions in polls of this process, each a column [n]; see Table."""
+
+    last_good_poll: Floats
+    last_advance: Floats
+    silent_since: Floats
+    end_offset: Offsets
+    polls_good: NDArray[np.int32]
+    polls_missed: NDArray[np.int32]
+
+
+def silences_of(table: Table, before: BeforeRestart) -> Silences:
+    """Return the silence that polls and history prove for each row."""
+    return silences(
+        Advances(
+            table.last_good_poll,
+            table.last_advance,
+            table.silent_since,
+            table.latest,
+            table.polls_good,
+            table.polls_missed,
+        ),
+        before,
+    )
+
+
+def silences(polled: Advances, before: BeforeRestart) -> Silences:
+    """Return the silences that polls and history prove.
+
+    Where this process has seen no advance, an unchanged end offset proves that the last advance in history is still the
+    last one. A larger end offset means that the partition advanced unseen, before the first poll. A partition never
+    advanced if it never held a record, or if its end offset is unchanged and history has no advance of it.
+    """
+    there = ~np.isnan(polled.last_good_poll)
+    seen = there & ~np.isnan(polled.last_advance)
+    since, advance = polled.silent_since, before.last_advance
+    ended = before.known & before.ended
+    unmoved = ended & (polled.end_offset == before.end_offset)
+    with np.errstate(invalid="ignore"):
+        carried = there & ~seen & unmoved & (advance <= since)
+    unseen = there & ~seen & ~carried
+    never = unseen & np.isnan(advance) & (unmoved | (polled.end_offset == 0))
+    moved = unseen & ended & (polled.end_offset > before.end_offset)
+    known = carried | (seen & (since == polled.last_advance))
+    return Silences(
+        there=there,
+        since=np.where(carried, advance, since),
+        until=polled.last_good_poll,
+        known=known,
+        advanced=~never,
+        settling=~seen & (polled.polls_good <= SETTLING_POLLS),
+        polls_good=polled.polls_good.astype(np.int64),
+        polls_missed=polled.polls_missed.astype(np.int64),
+        not_before=np.where(seen & ~known, polled.last_advance, np.where(moved, advance, np.nan)),
+    )
+
+
+def with_later_advance(expectation: Expectation, advance: Advance | None) -> Expectation:
+    """Return the expectation of a partition with a later advance that an exporter saw since the rollup."""
+    if advance is None or expectation.topic_id not in (None, advance.topic_id):
+        return expectation
+    if expectation.last_advance is not None and advance.at <= expectation.last_advance:
+        return expectation
+    return replace(expectation, end_offset=advance.end_offset, last_advance=advance.at)
+
+
+def silence_of(
+    reading: Reading, expectation: Expectation | None, advance_before: Advance | None = None
+) -> Silence | None:
+    """Return the silence of one partition as ``silences`` does; None for one that was never read.
+
+    ``advance_before`` is its last advance before the restart, where nothing is published.
+    """
+    activity = reading.activity
+    if activity.end_offset is None:
+        return None
+    end, advance = None, None
+    if expectation is not None:
+        end, advance = expectation.end_offset, expectation.last_advance
+    elif advance_before is not None:
+        end, advance = advance_before.end_offset, advance_before.at
+    return silences(
+        Advances(
+            _moment(activity.last_good_poll),
+            _moment(activity.last_advance),
+            _moment(activity.silent_since),
+            np.array([activity.end_offset], dtype=np.int64),
+            np.array([activity.polls_good], dtype=np.int32),
+            np.array([activity.polls_missed], dtype=np.int32),
+        ),
+        BeforeRestart(
+            np.array([expectation is not None or advance_before is not None]),
+            np.array([0 if end is None else end], dtype=np.int64),
+            np.array([end is not None]),
+            _moment(advance),
+        ),
+    ).silence(0)
+
+
+def _moment(at: float | None) -> Floats:
+    return np.array([np.nan if at is None else at], dtype=np.float64)
+
+
+def union(of_partitions: Iterable[Silence | None]) -> Silence | None:
+    """Return the silence of one topic as ``by_topic`` does."""
+    columns = Silences.of(of_partitions)
+    return by_topic(columns, Layout.of({"": range(len(columns))})).silence(0)
+
+
+def by_topic(silences: Silences, layout: Layout) -> Silences:
+    """Return the silence of each topic as the union of its partitions, in the order of ``layout.topics``.
+
+    It begins with the latest advance of any partition that ever advanced. It is proved only up to the time to which
+    every partition was read. There is none where no partition was ever read.
+    """
+    nowhere = Silences.of([None])[np.zeros(len(layout.topics), dtype=np.intp)]
+    filled = np.flatnonzero(np.diff(layout.first))
+    if not len(filled):
+        return nowhere
+    each = _ByTopic(layout, filled)
+    there = each.any(silences.there)
+    unread = each.any(~silences.there)
+    moves = silences.there & silences.advanced
+    moving = np.where(each.spread(each.any(moves)), moves, silences.there)
+    since = each.max(np.where(moving, silences.since, -np.inf))
+    last = moving & (silences.since == each.spread(since))
+    known = each.any(last & silences.known)
+    proved = np.maximum(since, each.min(np.where(silences.there, silences.until, np.inf)))
+    began = np.where(silences.known, silences.since, silences.not_before)
+    not_before = each.max(np.where(moving & ~np.isnan(began), began, -np.inf))
+    found = Silences(
+        there=there,
+        since=np.where(there, since, 0.0),
+        until=np.where(there, np.where(unread, since, proved), 0.0),
+        known=known,
+        advanced=each.any(moves),
+        settling=each.any(moving & silences.settling),
+        polls_good=each.sum(np.where(silences.there, silences.polls_good, 0)),
+        polls_missed=each.sum(np.where(silences.there, silences.polls_missed, 0)),
+        not_before=np.where(known | (not_before == -np.inf), np.nan, not_before),
+    )
+    for column in fields(Silences):
+        getattr(nowhere, column.name)[filled] = getattr(found, column.name)
+    return nowhere
+
+
+class _ByTopic:
+    """Reductions over the rows of each topic that has rows."""
+
+    def __init__(self, layout: Layout, filled: Rows) -> None:
+        self._starts = layout.first[:-1][filled]
+        self._counts = np.diff(layout.first)[filled]
+
+    def max(self, values: Floats) -> Floats:
+        return np.asarray(np.maximum.reduceat(values, self._starts))
+
+    def min(self, values: Floats) -> Floats:
+        return np.asarray(np.minimum.reduceat(values, self._starts))
+
+    def sum(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(np.add.reduceat(values, self._starts))
+
+    def any(self, flags: Flags) -> Flags:
+        return np.asarray(np.logical_or.reduceat(flags, self._starts))
+
+    def spread(self, of_topics: NDArray[Any]) -> NDArray[Any]:
+        """Return the value of each topic for each of its rows."""
+        return np.repeat(of_topics, self._counts)

@@ -1,0 +1,272 @@
+"""One table for each cluster: a row for each partition, a column for each fact. A snapshot is the table of one poll."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets
+from exporter.domain.polls.answers import ANSWERED, reason_of_code
+from exporter.domain.polls.inspections import NO_INSPECTIONS, Inspections
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import Activity, Inspected, Reading, State, TopicPartition
+
+STATES = tuple(State)
+STATE_CODES: Mapping[State, int] = {state: code for code, state in enumerate(STATES)}
+"""States in columns are indices into STATES."""
+
+UNREADABLE = STATE_CODES[State.UNREADABLE]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """What polls know of the partitions of one cluster, each a column [n] by ``layout``; no column can be written to.
+
+    Down to ``restarted`` they are of the last poll. The others are as last read, by that poll where ``read``: until a
+    partition was read once (``last_good_poll`` is NaN) they mean nothing. Moments are Unix seconds, and NaN
+    where not known.
+    """
+
+    layout: Layout
+    read: Flags
+    """Whether the last poll read the offsets."""
+    unread: Codes
+    """Why it did not, as a reason code; ANSWERED where it did."""
+    leader: NDArray[np.int32]
+    """As the metadata has it; NO_LEADER where there is none."""
+    advanced_by: Offsets
+    """Records gained at the last poll; 0 where it did not read the partition."""
+    other_topic: Flags
+    """Whether what was last read was of an earlier topic of this name."""
+    restarted: Flags
+    """Whether offsets started over at the last poll: the end offset fell, or the topic was created again."""
+    state: Codes
+    """An index into STATES."""
+    reason: Codes
+    """Why the newest record could not be looked up, as a reason code, where ``state`` is unreadable."""
+    led_by: NDArray[np.int32]
+    epoch: NDArray[np.int32]
+    earliest: Offsets
+    earliest_due: Floats
+    """When EARLIEST is looked up again, in monotonic seconds; ``earliest`` may be old until then."""
+    latest: Offsets
+    newest: Floats
+    """The timestamp of the newest record, as shown; kept while the partition does not move."""
+    earliest_local: Floats
+    """The first offset on the leader's own disk, of topics with remote storage only; NaN where unknown."""
+    latest_tiered: Floats
+    """The last offset in the remote tier; NaN where unknown."""
+    last_good_poll: Floats
+    previous_poll: Floats
+    last_advance: Floats
+    silent_since: Floats
+    """The start of the silence that polls prove: the last advance, or the first good poll where none was seen."""
+    advanced_after: Floats
+    """The good poll before the one that saw the last advance: the records were written after it."""
+    polls_good: NDArray[np.int32]
+    polls_missed: NDArray[np.int32]
+    """Polls since ``silent_since``: good ones, the first included, and failed ones."""
+    topic_id: NDArray[np.int64]
+    """The number of the topic id; 0 where unknown."""
+    answer: Codes
+    """The kind of the last good MAX_TIMESTAMP answer; see ``exporter.domain.polls.activity``."""
+    answered: Floats
+    """The timestamp of that answer."""
+    settled: Flags
+    """Whether that answer is still valid: nothing moved since."""
+
+    def __post_init__(self) -> None:
+        for name in _UNKNOWN:
+            getattr(self, name).flags.writeable = False
+
+    @classmethod
+    def empty(cls, layout: Layout) -> Table:
+        """Return the table of partitions that no poll has read yet."""
+        return cls(layout, **_never_read(layout))
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def laid_out(self, layout: Layout) -> Table:
+        """Return the same table by another layout: removed partitions are dropped, new ones were never read."""
+        if layout == self.layout:
+            return self
+        columns = _never_read(layout)
+        here, there = layout.moves_from(self.layout)
+        for name, column in columns.items():
+            column[here] = getattr(self, name)[there]
+        return Table(layout, **columns)
+
+    @property
+    def state_now(self) -> Codes:
+        """The states at the last poll: unreadable wherever it did not read the offsets."""
+        return np.where(self.read, self.state, UNREADABLE).astype(np.int8)
+
+    @property
+    def reason_now(self) -> Codes:
+        """Why the last poll could not read the offsets, or the newest record alone; ANSWERED where it could."""
+        return np.where(self.read, self.reason, self.unread).astype(np.int8)
+
+    @property
+    def leader_now(self) -> NDArray[np.int32]:
+        """The broker that answered the last poll; where it did not read the offsets, as ``leader``."""
+        return np.where(self.read, self.led_by, self.leader)
+
+    def reading(self, row: int, *, inspected: Inspected | None = None) -> Reading:
+        """Return one row as the last poll saw it."""
+        known = not np.isnan(self.last_good_poll[row])
+        as_read = self._as_read(row, inspected) if known else None
+        if self.read[row] and as_read is not None:
+            return as_read
+        leader = int(self.leader[row])
+        return Reading(
+            State.UNREADABLE,
+            self.activity(row),
+            None if leader == NO_LEADER else leader,
+            reason=reason_of_code(int(self.unread[row])),
+            inspected=inspected,
+            before=None if self.other_topic[row] else as_read,
+        )
+
+    def _as_read(self, row: int, inspected: Inspected | None) -> Reading:
+        local, tiered = self.earliest_local[row], self.latest_tiered[row]
+        return Reading(
+            STATES[self.state[row]],
+            self.activity(row),
+            int(self.led_by[row]),
+            int(self.earliest[row]),
+            int(self.latest[row]),
+            _moment(self.newest[row]),
+            reason_of_code(int(self.reason[row])),
+            None if np.isnan(local) else int(local),
+            None if np.isnan(tiered) else int(tiered),
+            inspected,
+        )
+
+    def activity(self, row: int) -> Activity:
+        """Return the advances of one row in all polls so far."""
+        known = not np.isnan(self.last_good_poll[row])
+        return Activity(
+            last_good_poll=_moment(self.last_good_poll[row]),
+            previous_poll=_moment(self.previous_poll[row]),
+            last_advance=_moment(self.last_advance[row]),
+            silent_since=_moment(self.silent_since[row]),
+            advanced_by=int(self.advanced_by[row]),
+            restarted=bool(self.restarted[row]),
+            end_offset=int(self.latest[row]) if known else None,
+            polls_good=int(self.polls_good[row]),
+            polls_missed=int(self.polls_missed[row]),
+            advanced_after=_moment(self.advanced_after[row]),
+        )
+
+    def changed(self, **columns: Any) -> Table:
+        """Return the table with other columns."""
+        return replace(self, **columns)
+
+
+_UNKNOWN: Mapping[str, tuple[Any, type]] = {
+    "read": (False, np.bool_),
+    "unread": (ANSWERED, np.int8),
+    "leader": (NO_LEADER, np.int32),
+    "advanced_by": (0, np.int64),
+    "other_topic": (False, np.bool_),
+    "restarted": (False, np.bool_),
+    "state": (UNREADABLE, np.int8),
+    "reason": (ANSWERED, np.int8),
+    "led_by": (NO_LEADER, np.int32),
+    "epoch": (-1, np.int32),
+    "earliest": (0, np.int64),
+    "earliest_due": (-np.inf, np.float64),
+    "latest": (0, np.int64),
+    "newest": (np.nan, np.float64),
+    "earliest_local": (np.nan, np.float64),
+    "latest_tiered": (np.nan, np.float64),
+    "last_good_poll": (np.nan, np.float64),
+    "previous_poll": (np.nan, np.float64),
+    "last_advance": (np.nan, np.float64),
+    "silent_since": (np.nan, np.float64),
+    "advanced_after": (np.nan, np.float64),
+    "polls_good": (0, np.int32),
+    "polls_missed": (0, np.int32),
+    "topic_id": (0, np.int64),
+    "answer": (0, np.int8),
+    "answered": (np.nan, np.float64),
+    "settled": (False, np.bool_),
+}
+"""Each column with what stands in it for a partition that was never read, and its kind."""
+
+
+def _never_read(layout: Layout) -> dict[str, NDArray[Any]]:
+    return {name: np.full(len(layout), value, dtype=kind) for name, (value, kind) in _UNKNOWN.items()}
+
+
+assert tuple(_UNKNOWN) == tuple(column.name for column in fields(Table))[1:]
+
+
+class Readings(Mapping[TopicPartition, Reading]):
+    """The rows of a table as objects, for people and tests, created on access."""
+
+    def __init__(self, table: Table, inspected: Mapping[TopicPartition, Inspected]) -> None:
+        self._table = table
+        self._inspected = inspected
+
+    def __getitem__(self, key: TopicPartition) -> Reading:
+        row = self._table.layout.row(key)
+        if row is None:
+            raise KeyError(key)
+        return self._table.reading(row, inspected=self._inspected.get(key))
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._table.layout)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def of_topics(self, topics: Iterable[str]) -> dict[TopicPartition, Reading]:
+        """Return the readings of these topics; unknown topics are left out."""
+        layout = self._table.layout
+        found = {}
+        for name in topics:
+            if layout.number_of(name) is None:
+                continue
+            rows = layout.rows_of(name)
+            for row in range(rows.start, rows.stop):
+                key = layout.key(row)
+                found[key] = self._table.reading(row, inspected=self._inspected.get(key))
+        return found
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One poll of one cluster: its frozen table and other results."""
+
+    cluster: str
+    taken_at: float
+    duration_seconds: float
+    metadata: Metadata
+    table: Table
+    max_timestamp_supported: Mapping[int, bool]
+    """Broker id -> supports MAX_TIMESTAMP; a broker without a conclusive answer is absent."""
+    lookups: Mapping[str, int]
+    """Look-ups of this poll, by spec (``latest``, ``earliest``, ``max-timestamp``, ``by-time``)."""
+    lookups_saved: int = 0
+    """MAX_TIMESTAMP look-ups that were not needed because the partition did not move."""
+    clock_set: float = 0.0
+    """By how many seconds the wall clock was set (back: negative) since the snapshot before."""
+    inspected: Inspections = field(default_factory=lambda: NO_INSPECTIONS)
+    """The results of inspections; empty where nothing is inspected."""
+
+    @cached_property
+    def readings(self) -> Readings:
+        """The rows of the table as objects."""
+        return Readings(self.table, self.inspected)
+
+
+def _moment(at: np.float64) -> float | None:
+    return None if np.isnan(at) else float(at)

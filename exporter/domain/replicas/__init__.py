@@ -1,0 +1,1 @@
+"""Mirrored topics: which topics belong together, and what a replica lacks."""

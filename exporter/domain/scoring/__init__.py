@@ -1,0 +1,1 @@
+"""How unusual silences were -> thresholds that promise a rate of false alarms."""

@@ -1,0 +1,394 @@
+"""How unusual past silences were -> thresholds that promise a rate of false alarms, and what they gave.
+
+An alarm is a silence past the threshold. One that a later advance ended within 28 days of its beginning was an outage
+that somebody repaired, or false: a pause of the stream. Scores separate the two
+(``exporter.domain.scoring.thresholds``). It counts in the week in which it began, one a topic and week. Half of the
+promised rate is for topics as a whole, half for partitions whose topic goes on. What a hold would have explained is
+neither an alarm nor evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags
+from exporter.domain.scoring.prior import SHIPPED
+from exporter.domain.scoring.simultaneous_silences import together
+from exporter.domain.scoring.thresholds import PastScores, fit
+from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
+
+TOPIC, PARTITION = "topic", "partition"
+"""The kinds of streams: each has its own thresholds."""
+
+FALSE_ALARMS = 2.0
+"""False alarms per 1,000 topic-weeks that are promised unless another number is requested."""
+
+SIZE_WEEKS = 4
+"""The size of a fleet is that of the largest of so many weeks: in one of them it may not have been observed."""
+
+FITTED_WEEKS = 26
+"""Thresholds are fitted to so many weeks, and what they gave is counted over so many."""
+
+_SURE_DAYS = 2.0
+"""When a silence began is known well enough, for those of a day, where it was overdue after so many."""
+
+SUSPECT_TIMES = 10
+"""A suspect may be wrong so many times as often as a dead verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The scores past which a silence is suspect and dead."""
+
+    suspect: float
+    dead: float
+
+
+DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {TOPIC: Threshold(2.5, 4.5), PARTITION: Threshold(2.5, 4.5)}
+"""Where nothing is calibrated yet, for both kinds of stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """How many false alarms are accepted: per 1,000 topic-weeks, or ``a_week`` in the whole fleet."""
+
+    per_1000: float = FALSE_ALARMS
+    a_week: float | None = None
+    """Where given, it decides."""
+
+    def rate(self, topics: int | None) -> float:
+        """Return the rate per 1,000 topic-weeks in a fleet of so many topics; the default while its size is unknown."""
+        if self.a_week is None:
+            return self.per_1000
+        return 1000 * self.a_week / topics if topics else FALSE_ALARMS
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The thresholds of one kind of stream, their promise, and what was counted over FITTED_WEEKS.
+
+    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None while the prior decides more than the fleet's
+    own topic-weeks do.
+    """
+
+    kind: str
+    threshold: Threshold
+    promised: float | None
+    fitted_topic_weeks: int
+    judged_topic_weeks: int
+    false_alarms: int
+    """Alarms that a later advance ended and that were pauses, by their scores."""
+    outages: int = 0
+    """Repaired outages with a score past HELD_FROM, by their scores or because the configuration names them."""
+    outages_alarmed: int = 0
+    """Those of them that the thresholds in force called dead."""
+    alarms_a_week: float | None = None
+    """Past silences that the present threshold calls dead, false or in an outage, a week; None: nothing was judged."""
+    outages_seen: float | None = None
+    """The share of the repaired outages that the present threshold calls dead, None where there were none."""
+    topics: int | None = None
+    """The size of the fleet, by which rates become numbers a week: topics that count in a week; None: none yet."""
+
+    @property
+    def alarms(self) -> int:
+        """Alarms that a later advance ended, false or in an outage."""
+        return self.false_alarms + self.outages_alarmed
+
+    @property
+    def realised(self) -> float | None:
+        """The rate that the thresholds in force gave, None where nothing was judged."""
+        return 1000 * self.false_alarms / self.judged_topic_weeks if self.judged_topic_weeks else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of ``realised``."""
+        if not self.judged_topic_weeks:
+            return None
+        low, high = poisson_interval(self.false_alarms)
+        return 1000 * low / self.judged_topic_weeks, 1000 * high / self.judged_topic_weeks
+
+    def __str__(self) -> str:
+        promised = "by the prior"
+        if self.promised is not None:
+            promised = f"promised {of_weeks(self.promised, self.topics)}"
+        realised = "nothing judged yet"
+        if self.realised is not None and self.interval is not None:
+            low, high = self.interval
+            realised = (
+                f"realised {rate(self.realised)} ({rate(low)} to {rate(high)}): {self.false_alarms:,} false alarms in "
+                f"{self.judged_topic_weeks:,}"
+            )
+            if self.outages:
+                realised += f"; {self.outages_alarmed:,} of {self.outages:,} repaired outages called dead"
+        return f"{self.kind} dead past {self.threshold.dead:.3g}, {promised}, {realised}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unusual:
+    """Silences scored above HELD_FROM, and the topic-weeks counted.
+
+    The arrays have one entry for each stream, week of begin and week of end with a score above
+    ``HELD_FROM``. ``judged`` counts topic-weeks by (kind, cluster, week): those of topics, and of
+    topics with at least two partitions to compare. Topic-weeks with a labelled silence are not in it.
+    """
+
+    kind: NDArray[np.str_]
+    cluster: NDArray[np.str_]
+    topic: NDArray[np.int64]
+    week: NDArray[np.int64]
+    week_ended: NDArray[np.int64]
+    score: NDArray[np.float64]
+    since: NDArray[np.float64]
+    overdue: NDArray[np.float64]
+    """Unix seconds: each began in between."""
+    judged: Mapping[tuple[str, str, int], int]
+    labelled: Flags | None = None
+    """Which were in a known outage: these are outages for sure, and no topic-weeks. None: none were."""
+
+    def __getitem__(self, chosen: Flags) -> Unusual:
+        """Return some of the silences, of the same topic-weeks."""
+        names = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue", "labelled")
+        columns: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: column[chosen] for name, column in columns.items() if column is not None})
+
+    def labels(self) -> Flags:
+        """Return which were in a known outage."""
+        return np.zeros(len(self.kind), bool) if self.labelled is None else self.labelled
+
+    def topic_weeks(self) -> Iterable[tuple[int, int]]:
+        """Return the topic-week of each."""
+        return zip(self.topic.tolist(), self.week.tolist(), strict=True)
+
+    def beside(self, chosen: Flags) -> Flags:
+        """Return which are of the topic-weeks of some of them."""
+        theirs = set(self[chosen].topic_weeks())
+        return np.array([each in theirs for each in self.topic_weeks()], bool)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """The maxima of whole topics, each a column [n]; see ``exporter.domain.scoring.weekly_scores``."""
+
+    whole: Flags
+    """Whether it is the topic's, and not a partition's."""
+    topic: NDArray[np.int64]
+    """The number of the topic."""
+    week: NDArray[np.int64]
+    week_ended: NDArray[np.int64]
+    score: NDArray[np.float64]
+    excused: Flags
+    """Whether the silence lay in a known outage of its topic."""
+
+
+def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return which topic-weeks count, by a row of each, and which rows are unusual silences in these.
+
+    A topic-week counts in which the topic advanced; for partitions two of them at least, to compare. One with a known
+    outage does not, but its silences are returned: they may show that others belong to an incident.
+    """
+    if not len(scored.topic):
+        return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    first_week = scored.week.min()
+    topic_week = scored.topic * (scored.week.max() - first_week + 1) + scored.week - first_week
+    excused = np.isin(topic_week, topic_week[scored.excused])
+    _, first, unit = np.unique(topic_week * 2 + scored.whole, return_index=True, return_inverse=True)
+    streams = np.bincount(unit[scored.week == scored.week_ended], minlength=len(first))
+    enough = streams > np.where(scored.whole[first], 0, 1)
+    unusual = (scored.score > HELD_FROM) & (enough[unit] | scored.excused)
+    return first[enough & ~excused[first]], np.flatnonzero(unusual)
+
+
+def calibrations(unusual: Unusual, now: int, accepted: Accepted = Accepted()) -> Sequence[Calibration]:
+    """Return the calibration of each kind for the week ``now``, with the rate that earlier weeks' thresholds gave."""
+    allowed = accepted.rate(_size(unusual, TOPIC, now)) / 2
+    return [
+        replace(
+            _calibration(_alone(unusual, kind), _labelled(unusual, kind), kind, now, allowed),
+            topics=_size(unusual, kind, now),
+        )
+        for kind in (TOPIC, PARTITION)
+    ]
+
+
+def _size(unusual: Unusual, kind: str, now: int) -> int | None:
+    """Return how many topics of the kind count in the largest of the last weeks, None where none do."""
+    topics: dict[int, int] = {}
+    for (of, _, week), count in unusual.judged.items():
+        if of == kind and now - SIZE_WEEKS <= week < now:
+            topics[week] = topics.get(week, 0) + count
+    return max(topics.values(), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """One kind of stream without what incidents and whole topics explain: a score for each topic-week and end."""
+
+    topic: NDArray[np.int64]
+    week: NDArray[np.int64]
+    week_ended: NDArray[np.int64]
+    score: NDArray[np.float64]
+    judged: Mapping[int, int] = field(default_factory=dict)
+    """Week -> topic-weeks."""
+
+    def worst(self, first: int, last: int, upto: int) -> NDArray[np.float64]:
+        """The largest score of each topic-week from ``first`` to before ``last`` that ended before ``upto``."""
+        chosen = (self.week >= first) & (self.week < last) & (self.week_ended < upto)
+        _, unit = np.unique(np.stack([self.topic[chosen], self.week[chosen]]), axis=1, return_inverse=True)
+        worst = np.full(unit.max(initial=-1) + 1, -np.inf)
+        np.maximum.at(worst, unit.ravel(), self.score[chosen])
+        return worst
+
+    def weeks(self, first: int, last: int) -> int:
+        """The topic-weeks from ``first`` to before ``last``."""
+        return sum(count for week, count in self.judged.items() if first <= week < last)
+
+
+def _labelled(unusual: Unusual, kind: str) -> _Alone:
+    """Take the silences of one kind in known outages; of partitions those in which the topic lived.
+
+    Not those of an incident: the product held them as one, so it is no fault that they were not called dead one by one.
+    """
+    labelled = unusual.labels()
+    excluded = _together(unusual) if kind == TOPIC else unusual.beside(labelled & (unusual.kind == TOPIC))
+    mine = labelled & (unusual.kind == kind) & ~excluded
+    return _Alone(unusual.topic[mine], unusual.week[mine], unusual.week_ended[mine], unusual.score[mine])
+
+
+def _alone(unusual: Unusual, kind: str) -> _Alone:
+    """Take one kind, without the topic-weeks of incidents, and of partitions those in which the topic fell silent.
+
+    Nothing of topic-weeks with a label: thresholds are not fitted to these. Incidents are looked for among all
+    silences, labelled or not: without those that somebody labelled the others might be too few for one.
+    """
+    explained = unusual.beside(_together(unusual) if kind == TOPIC else unusual.kind == TOPIC)
+    mine = (unusual.kind == kind) & ~unusual.beside(unusual.labels())
+    alone = mine & ~explained
+    judged: dict[int, int] = {}
+    for (of, _, week), count in unusual.judged.items():
+        if of == kind:
+            judged[week] = judged.get(week, 0) + count
+    for _, week in set(unusual[mine & explained].topic_weeks()):
+        judged[week] = judged.get(week, 0) - 1
+    return _Alone(unusual.topic[alone], unusual.week[alone], unusual.week_ended[alone], unusual.score[alone], judged)
+
+
+def _together(unusual: Unusual) -> Flags:
+    """Return which silences of topics belong to an incident: so many began together, as in the hold, or in a day."""
+    found = np.zeros(len(unusual.kind), bool)
+    for cluster in np.unique(unusual.cluster):
+        mine = np.flatnonzero((unusual.kind == TOPIC) & (unusual.cluster == cluster))
+        if not len(mine):
+            continue
+        since, overdue, week = unusual.since[mine], unusual.overdue[mine], unusual.week[mine].tolist()
+        labelled = unusual[unusual.labels() & (unusual.cluster == cluster)]
+        not_judged = Counter(week for _, week in set(labelled.topic_weeks()))
+        topics = np.array([unusual.judged.get((TOPIC, str(cluster), each), 0) + not_judged[each] for each in week])
+        for group in together(since, overdue, round(float(topics.mean())), HELD_SHARE):
+            found[mine[group.members]] = True
+        sure = np.flatnonzero(overdue - since <= _SURE_DAYS * HELD_SECONDS)
+        sure = sure[np.argsort(overdue[sure], kind="stable")]
+        found[mine[sure]] |= _within_a_day(overdue[sure], topics[sure])
+    return found
+
+
+def _within_a_day(overdue: NDArray[np.float64], topics: NDArray[np.int64]) -> Flags:
+    """Return which silences, given in order, are among so many of a day that a hold might have been due.
+
+    Chance alone brings these more often than a hold may rest on, but here nothing is hidden by it: a holiday of ten
+    topics of 50 would teach a threshold that nobody wants.
+    """
+    first = np.searchsorted(overdue, overdue - HELD_SECONDS)
+    large = np.arange(1, len(overdue) + 1) - first > np.maximum(HELD_SHARE * topics, HELD_LEAST)
+    # Each large day holds all that was overdue in it.
+    held = np.zeros(len(overdue) + 1, np.int64)
+    np.add.at(held, first[large], 1)
+    np.add.at(held, np.flatnonzero(large) + 1, -1)
+    return np.cumsum(held)[:-1] > 0
+
+
+def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: float) -> Calibration:
+    present = _past_scores(alone, now)
+    judged, spanned, worst, alarmed = 0, 0, [np.empty(0)], [np.empty(0, bool)]
+    known, known_alarmed = [np.empty(0)], 0
+    for week in range(now - FITTED_WEEKS, now):
+        weeks = alone.weeks(week, week + 1)
+        in_outages = labelled.worst(week, week + 1, now)
+        if weeks or len(in_outages):
+            judged += weeks
+            spanned += 1
+            dead = _threshold(_past_scores(alone, week), allowed).dead
+            worst.append(alone.worst(week, week + 1, now))
+            alarmed.append(worst[-1] > dead)
+            known.append(in_outages)
+            known_alarmed += int((in_outages > dead).sum())
+    scores, called_dead, in_outages = map(np.concatenate, (worst, alarmed, known))
+    pauses = present.pause(scores)
+    fitted = alone.weeks(now - FITTED_WEEKS, now)
+    threshold = _threshold(present, allowed)
+    beyond, known_beyond = scores > threshold.dead, int((in_outages > threshold.dead).sum())
+    outages = float((1 - pauses).sum()) + len(in_outages)
+    false_alarms = round(float(pauses[called_dead].sum()))
+    return Calibration(
+        kind,
+        threshold,
+        allowed if fitted >= SHIPPED.topic_weeks else None,
+        fitted,
+        judged,
+        false_alarms,
+        round(outages),
+        int(called_dead.sum()) - false_alarms + known_alarmed,
+        float(beyond.sum() + known_beyond) / spanned if spanned else None,
+        (float((1 - pauses)[beyond].sum()) + known_beyond) / outages if round(outages) else None,
+    )
+
+
+def evidence(unusual: Unusual, kind: str, week: int) -> tuple[NDArray[np.float64], int]:
+    """Return what thresholds are fitted to as a week begins: unusual scores, and of how many topic-weeks."""
+    return _evidence(_alone(unusual, kind), week)
+
+
+def _evidence(alone: _Alone, week: int) -> tuple[NDArray[np.float64], int]:
+    return alone.worst(week - FITTED_WEEKS, week, week), alone.weeks(week - FITTED_WEEKS, week)
+
+
+def _past_scores(alone: _Alone, week: int) -> PastScores:
+    """What is known of past silences as a week begins."""
+    return fit(*_evidence(alone, week))
+
+
+def _threshold(scores: PastScores, allowed: float) -> Threshold:
+    return Threshold(scores.threshold(SUSPECT_TIMES * allowed / 1000), scores.threshold(allowed / 1000))
+
+
+def of_weeks(per_1000: float, topics: int | None) -> str:
+    """Return a rate per 1,000 topic-weeks in words, with what it is a week in a fleet of so many topics."""
+    a_week = "" if topics is None else f", {per_1000 * topics / 1000:.2g} a week in {topics:,} topics"
+    return f"{per_1000:.3g} per 1,000 topic-weeks{a_week}"
+
+
+def rate(per_1000: float) -> str:
+    """Return a rate as a person reads it: two digits where it is small, whole where it is not."""
+    return f"{per_1000:.2g}" if per_1000 < 10 else f"{per_1000:,.0f}"
+
+
+def poisson_interval(count: int) -> tuple[float, float]:
+    """Return the exact two-sided 95 % interval of a Poisson mean of which ``count`` were seen (Garwood 1936)."""
+
+    def at_most(mean: float, most: int) -> float:
+        return sum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(most + 1))
+
+    def solve(most: int, wanted: float) -> float:
+        low, high = 1e-9, count + 10 * math.sqrt(count + 1) + 10
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if at_most(middle, most) > wanted else (low, middle)
+        return low
+
+    return (0.0 if count == 0 else solve(count - 1, 0.975)), solve(count, 0.025)

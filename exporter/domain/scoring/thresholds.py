@@ -1,0 +1,110 @@
+"""The score past which a silence is dead, learned from the scores of the fleet's own past silences.
+
+A past silence that a record ended was a pause of the stream or an outage that somebody repaired. Scores of pauses fall
+off quickly, scores of outages slowly, and only an alarm in a pause is false. A mixture of two exponential tails
+separates the two, e being the score above ``FLOOR``:
+
+    density(e) = (1 - share) Exp(scale) + share Exp(OUTAGE_SCALE)
+
+``scale`` of the pauses and ``share`` of the outages have priors (``exporter.domain.scoring.prior``), so a fleet without
+a past is judged by the priors, and its own topic-weeks take over as they come. The posterior is evaluated on a grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.domain.arrays import Floats
+from exporter.domain.scoring.prior import SHIPPED, Prior
+
+FLOOR = 2.0
+"""A silence with a score up to here is an ordinary one; no threshold lies below."""
+
+HIGHEST = 9.0
+"""No threshold is higher, whatever the fleet's history: this bounds how late a death is reported."""
+
+OUTAGE_SCALE = 4.0
+
+_STEP = 0.05
+_SCALES = np.geomspace(0.15, 2.0, 40)
+_SHARES = np.linspace(0.02, 0.98, 49)
+_BINS = np.append(np.arange(0.0, 20.0, 0.02), np.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class PastAlarms:
+    """False alarms and outages in the weeks before a rollup; None where an older rollup did not count."""
+
+    false_alarms: int
+    topic_weeks: int
+    outages: int | None = None
+    """Outages that were repaired."""
+    outages_alarmed: int | None = None
+    """Repaired outages that had the verdict dead."""
+    alarms_a_week: float | None = None
+    """Alarms to expect, false or in outages: past silences a week that the present threshold calls dead."""
+    outages_seen: float | None = None
+    """The share of repaired outages that the present threshold calls dead."""
+    topics: int | None = None
+    """The size of the fleet: topics that count in a week."""
+    promised: float | None = None
+    """False alarms per 1,000 topic-weeks; None while the prior decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastScores:
+    """The distribution of past scores: how often one exceeds ``FLOOR``, and by how much."""
+
+    rate: float
+    """Silences past FLOOR in a topic-week."""
+    posterior: Floats
+    """[scales, shares], of sum 1."""
+
+    @property
+    def scale(self) -> float:
+        """The scale of pauses: the geometric mean."""
+        return float(np.exp((self.posterior.sum(1) * np.log(_SCALES)).sum()))
+
+    @property
+    def share(self) -> float:
+        """The share of outages: the mean."""
+        return float((self.posterior.sum(0) * _SHARES).sum())
+
+    def threshold(self, false_alarms: float) -> float:
+        """Return the lowest threshold with at most so many false alarms in a topic-week, at most HIGHEST."""
+        candidates = np.arange(FLOOR, HIGHEST, _STEP)
+        beyond = np.exp(-(candidates[:, None] - FLOOR) / _SCALES)
+        expected = self.rate * (beyond @ (self.posterior * (1 - _SHARES)).sum(1))
+        enough = np.flatnonzero(expected <= false_alarms)
+        return round(float(candidates[enough[0]]), 2) if len(enough) else HIGHEST
+
+    def pause(self, scores: Floats) -> Floats:
+        """Return the chance of each silence with such a score to have been a pause and no outage, [n]."""
+        excess = np.clip(scores - FLOOR, 0.0, _BINS[-2])[:, None, None]
+        pauses, outages = _densities(excess)
+        return np.asarray((self.posterior * pauses / (pauses + outages)).sum((1, 2)))
+
+
+def fit(scores: Floats, topic_weeks: float, prior: Prior = SHIPPED) -> PastScores:
+    """Learn from the largest score of each topic-week (those up to ``FLOOR`` may be left out) of so many of them."""
+    excess = scores[scores > FLOOR] - FLOOR
+    place = np.digitize(excess, _BINS) - 1
+    counts = np.bincount(place, minlength=len(_BINS))
+    filled = np.flatnonzero(counts)
+    mean = np.bincount(place, weights=excess, minlength=len(_BINS))[filled] / counts[filled]
+    log_density = np.log(sum(_densities(mean[:, None, None])))
+    log_prior = -0.5 * (np.log(_SCALES / prior.scale) / prior.scale_spread) ** 2
+    log_prior = log_prior[:, None] + (prior.pauses - 1) * np.log1p(-_SHARES)
+    weight = log_prior + np.tensordot(counts[filled], log_density, 1)
+    posterior = np.exp(weight - weight.max())
+    rate = (prior.topic_weeks * prior.rate + len(excess)) / (prior.topic_weeks + topic_weeks)
+    return PastScores(rate, posterior / posterior.sum())
+
+
+def _densities(excess: Floats) -> tuple[Floats, Floats]:
+    """Return the density of pauses and that of outages at [..., 1, 1], as [..., scales, shares]."""
+    pauses = np.exp(-excess / _SCALES[:, None]) / _SCALES[:, None] * (1 - _SHARES)
+    outages = np.exp(-excess / OUTAGE_SCALE) / OUTAGE_SCALE * _SHARES
+    return pauses, outages
