@@ -35,7 +35,12 @@ def _annotations(cluster: str, topic: str) -> dict[str, tuple[str, str, str]]:
         ),
         "Rollups": (
             ORANGE,
-            f"max by ({TARGET_KEYS}) ({published}) > max by ({TARGET_KEYS}) ({published} offset 1m)",
+            (
+                f"max by ({TARGET_KEYS}) ({published}) > max by ({TARGET_KEYS}) ({published} offset 1m)"
+                # The first rollup of all, but not an old one that an exporter shows which has just started.
+                f" or (max by ({TARGET_KEYS}) ({published}) unless max by ({TARGET_KEYS}) ({published} offset 1m))"
+                " > time() - 300"
+            ),
             "a rollup published expectations",
         ),
     }

@@ -42,7 +42,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
             check,
             Severity.NOTE,
             "history is switched off (history.enabled)",
-            "nothing is learned: every verdict is learning",
+            "nothing is learned: every verdict is learning, except of topics with an override",
             "set history.enabled: true where verdicts are wanted",
         )
         return
@@ -116,20 +116,40 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
     found.refresh()
     fix = "run `topic-liveness rollup` with this configuration, daily"
     if found.problem is not None:
-        yield Finding(check, Severity.WARNING, found.problem, "every verdict is learning", fix)
+        yield Finding(
+            check, Severity.WARNING, found.problem, "every verdict is learning, except of topics with an override", fix
+        )
     elif found.published is None:
         what = f"no rollup has published any in {found.folder}"
-        yield Finding(check, Severity.NOTE, what, "every verdict is learning until one has", fix)
+        yield Finding(
+            check,
+            Severity.NOTE,
+            what,
+            "every verdict is learning until one has, except of topics with an override",
+            fix,
+        )
     else:
         age = clock.now() - found.published.as_of
         what = f"{plural(len(found.published.rows), 'row')} as of {ago(age)}"
         if age < -AHEAD_SECONDS:
             what += " of this host's clock"
             fix = "correct the clock of this host or of the host that ran the rollup, then run `topic-liveness rollup`"
-            yield Finding(check, Severity.WARNING, what, "they are not used: every verdict is learning", fix)
+            yield Finding(
+                check,
+                Severity.WARNING,
+                what,
+                "they are not used: every verdict is learning, except of topics with an override",
+                fix,
+            )
         elif age > limit:
             what += f", past expectations.max_age ({setting_duration(limit)})"
-            yield Finding(check, Severity.WARNING, what, "they are not used: every verdict is learning", fix)
+            yield Finding(
+                check,
+                Severity.WARNING,
+                what,
+                "they are not used: every verdict is learning, except of topics with an override",
+                fix,
+            )
         else:
             yield Finding(check, Severity.OK, what)
 

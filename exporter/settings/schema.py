@@ -253,7 +253,7 @@ class ExpectationSettings(Section):
     """The maximum age of published expectations, in seconds; the exporter ignores older ones."""
 
     max_age: Annotated[Seconds, at_least("1m")] = 8 * 86400.0
-    """1m to 36500d. Older ones are not used: every verdict is learning."""
+    """1m to 36500d. Older ones are not used: every verdict is learning, except of topics with an override."""
 
 
 class BackfillSettings(Section):

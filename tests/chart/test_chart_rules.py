@@ -106,6 +106,14 @@ def test_alerts_on_a_job_that_the_chart_does_not_create_are_left_out(job: str, o
     assert alerts(f"prometheusRule.rules.{kept}.enabled=false") == alerts() - {kept}
 
 
+def test_a_report_that_the_rollup_writes_is_missed_too() -> None:
+    """``rollup.args={--report}`` is a way to make the report, without a job for it."""
+    settings = ("prometheusRule.enabled=true", "report.enabled=false", "rollup.args={--report}")
+    rule = one("minimal", "PrometheusRule", "", *settings)
+    alerts = {rule["alert"] for group in rule["spec"]["groups"] for rule in group["rules"] if "alert" in rule}
+    assert "TopicLivenessReportLate" in alerts and "TopicLivenessReportUndelivered" not in alerts
+
+
 def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None:
     """The first entry that matches counts; then a topic that nobody reads is a warning, and any other critical."""
 
@@ -198,12 +206,16 @@ def test_an_unknown_alert_is_refused() -> None:
 
 
 def test_a_pod_is_scraped_with_tls_and_a_password_from_another_namespace() -> None:
-    """The PodMonitor has what the operator needs, after the relabeling that the alert rules rely on."""
+    """The PodMonitor has what the operator needs, after the relabelings that the alert rules rely on."""
     monitor = one("pod-monitor", "PodMonitor")
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
-    assert endpoint["relabelings"][0] == {"targetLabel": "job", "replacement": "topic-liveness"}
+    service = one("pod-monitor", "Service")["metadata"]["name"]
+    assert endpoint["relabelings"][:2] == [
+        {"targetLabel": "job", "replacement": "topic-liveness"},
+        {"targetLabel": "service", "replacement": service},
+    ]
     assert (
-        endpoint["relabelings"][1]["targetLabel"] == "node"
+        endpoint["relabelings"][2]["targetLabel"] == "node"
         and endpoint["metricRelabelings"][0]["targetLabel"] == "tier"
     )
     assert endpoint["scheme"] == "https" and endpoint["basicAuth"]["username"] == {

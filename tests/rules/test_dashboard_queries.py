@@ -139,10 +139,19 @@ def test_a_rollup_is_marked_once_however_late_it_is_seen(tmp_path: Path) -> None
         f'{metric},instance="a:9797"}}': "0x34 300x40",
         f'{metric},instance="b:9797"}}': "0x36 300x40",
         f'{metric},instance="started:9797"}}': "_x50 300x25",
-        'topic_liveness_rollup_last_success_timestamp_seconds{job="other",instance="c:9797"}': "_x20 100x50",
+        'topic_liveness_rollup_last_success_timestamp_seconds{job="other",instance="c:9797"}': "_x50 100x25",
     }
     marked = {minute: {release: 300.0} if minute == 6 else {} for minute in range(2, 12)}
     hold(tmp_path, series, *((f"{minute}m", mark, found) for minute, found in marked.items()), interval="10s")
+
+
+def test_the_first_rollup_is_marked_and_not_the_old_one_of_an_exporter_that_has_just_started(tmp_path: Path) -> None:
+    """There is no earlier value to compare with, in both cases."""
+    [mark] = expressions("overview", "Rollups")
+    metric = 'topic_liveness_rollup_last_success_timestamp_seconds{instance="a:9797",job="'
+    series = {f'{metric}first"}}': "_x10 600x20", f'{metric}started"}}': "_x50 300x25"}
+    marked = {minute: {'job="first"': 600.0} if minute == 10 else {} for minute in (9, 10, 11, 50, 51, 52)}
+    hold(tmp_path, series, *((f"{minute}m", mark, found) for minute, found in marked.items()))
 
 
 def test_of_several_exporters_the_oldest_expectations_rollup_and_report_count(tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ def test_the_first_page_does_not_call_topics_well_while_nothing_is_judged() -> N
         headline, tiles, line = first_page(monitor)
         assert headline == "Verdicts are not known"
         assert tiles == ["3 learning", "1 partition unreadable"]
-        assert line.endswith(f"{fault}, so every verdict is learning: run `topic-liveness rollup`.")
+        assert line.endswith(
+            f"{fault}, so every verdict is learning, except of topics with an override: run `topic-liveness rollup`."
+        )
 
 
 def test_the_first_page_says_that_verdicts_are_not_known_before_the_first_rollup() -> None:

@@ -19,7 +19,7 @@ async function renew() {
   if (document.hidden || (!selection.isCollapsed && main.contains(selection.anchorNode))) return;
   let fresh = null;
   try {
-    const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(10_000) });
+    const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout?.(10_000) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     // A proxy may answer with a page of its own, such as one to log in.
     if (answer.ok && page.querySelector("#main[data-renew]") && page.querySelector("footer")) fresh = page;

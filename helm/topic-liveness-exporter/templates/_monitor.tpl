@@ -1,5 +1,7 @@
 {{- /* How a monitor of the Prometheus operator scrapes the exporter: the alert rules know it by its job. */ -}}
 {{- define "liveness.endpoint" -}}
+{{- $service := .service }}
+{{- with .monitor }}
 {{- if and .basicAuth .authorization }}
 {{- fail "a monitor has basicAuth and authorization: the operator refuses both at once. Set one of them to {}" }}
 {{- end -}}
@@ -20,6 +22,9 @@ authorization: {{- toYaml . | nindent 2 }}
 {{- end }}
 relabelings:
   - {targetLabel: job, replacement: topic-liveness}
+  {{- with $service }}
+  - {targetLabel: service, replacement: {{ . }}}
+  {{- end }}
   {{- with .relabelings }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -27,9 +32,12 @@ relabelings:
 metricRelabelings: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+{{- end }}
 
 {{- /* (dict "root" $ "kind" "ServiceMonitor" "monitor" .Values.serviceMonitor "endpoints" "endpoints") */ -}}
 {{- define "liveness.monitor" -}}
+{{- /* Prometheus gives it to targets of a ServiceMonitor by itself. */ -}}
+{{- $service := ternary (include "liveness.fullname" .root) "" (eq .kind "PodMonitor") -}}
 apiVersion: monitoring.coreos.com/v1
 kind: {{ .kind }}
 metadata:
@@ -44,7 +52,7 @@ metadata:
   {{- end }}
 spec:
   {{ .endpoints }}:
-    - {{- include "liveness.endpoint" .monitor | nindent 6 }}
+    - {{- include "liveness.endpoint" (dict "monitor" .monitor "service" $service) | nindent 6 }}
   {{- with .monitor.attachMetadata }}
   attachMetadata: {{- toYaml . | nindent 4 }}
   {{- end }}

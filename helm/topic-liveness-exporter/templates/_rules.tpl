@@ -46,7 +46,10 @@ group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", "
 {{- $alerts = concat $alerts (list "TopicLivenessRollupLate" "TopicLivenessExpectationsStale") }}
 {{- end }}
 {{- if not .Values.report.enabled }}
-{{- $alerts = concat $alerts (list "TopicLivenessReportLate" "TopicLivenessReportUndelivered") }}
+{{- $alerts = append $alerts "TopicLivenessReportUndelivered" }}
+{{- if not (and .Values.rollup.enabled (has "--report" .Values.rollup.args)) }}
+{{- $alerts = append $alerts "TopicLivenessReportLate" }}
+{{- end }}
 {{- end }}
 {{- toYaml $alerts }}
 {{- end }}
