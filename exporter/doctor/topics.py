@@ -15,8 +15,8 @@ from exporter.domain.formatting import duration, plural, some
 from exporter.domain.owners import Owners
 from exporter.domain.polls.table import STATE_CODES
 
-TWO_WEEKS = 14 * 86400.0
-"""A backfill of this length shows each hour of the week twice."""
+FOR_VERDICTS = 20 * 86400.0
+"""A backfill of this length holds two weeks from Monday to Sunday, on whichever day it runs."""
 
 FAR_AHEAD_SECONDS = 86400.0
 
@@ -109,18 +109,20 @@ def timestamps(seen: PolledCluster) -> Iterator[Finding]:
 
 
 def retention(seen: PolledCluster) -> Iterator[Finding]:
-    """Check that brokers keep enough history for backfill to learn a week from."""
+    """Check that brokers keep enough history for a backfill to give verdicts at once."""
     configs = {name: one for name, one in _configs(seen).items() if one.retention_seconds is not None}
-    short = _names(configs, lambda one: "delete" in (one.cleanup_policy or "") and _retention_seconds(one) < TWO_WEEKS)
-    limit = duration(TWO_WEEKS)
+    short = _names(
+        configs, lambda one: "delete" in (one.cleanup_policy or "") and _retention_seconds(one) < FOR_VERDICTS
+    )
+    limit = duration(FOR_VERDICTS)
     if short:
         least = min(_retention_seconds(configs[name]) for name in short)
         yield Finding(
             "retention",
             Severity.NOTE,
             f"{plural(len(short), 'topic')} kept for under {limit} (down to {duration(least)}): {some(short)}",
-            "backfill shows too little to learn a week from: these topics stay learning until the exporter has "
-            "polled them for long enough",
+            "a backfill may show less than two whole weeks, from Monday to Sunday: these topics then stay learning "
+            "until the exporter has polled the rest",
             "raise retention.ms of the topic, or wait",
         )
     elif configs:

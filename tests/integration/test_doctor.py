@@ -120,7 +120,7 @@ def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doct
         "ok       poll            1 partition read in ",
         " visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed\n",
         "ok       timestamps      of 1 topic: 1 LogAppendTime\n",
-        "ok       retention       1 topic kept for 14 d or longer\n",
+        "ok       retention       1 topic kept for 20 d or longer\n",
         " read in ",
         "ok       groups          ",
         "ok       clocks          the clock of broker 1 is between ",
@@ -187,7 +187,7 @@ def test_what_costs_data_is_reported_with_its_price_and_its_mending(workbench: W
     assert ("note", "records dated more than a day ahead are accepted by 1 topic: day-ahead") in findings_of(
         found, "timestamps"
     )
-    assert findings_of(found, "retention") == [("note", "1 topic kept for under 14 d (down to 1 d): day-ahead")]
+    assert findings_of(found, "retention") == [("note", "1 topic kept for under 20 d (down to 1 d): day-ahead")]
     assert ("warning", "topics.include 'yesterday.*' matches no visible topic") in findings_of(found, "rights")
     [(severity, what), _] = findings_of(found, "listeners")
     assert severity == "warning"
