@@ -101,18 +101,18 @@ class ScriptedBroker:
 
     def _offsets(self, request: _Reader) -> bytes:
         request.take(">ib")
-        requested: list[tuple[str, int]] = []
-        target = 0
+        requested: dict[int, list[tuple[str, int]]] = {}
         for _ in range(*request.take(">i")):
             topic = request.text()
             for _ in range(*request.take(">i")):
                 partition, _, target = request.take(">iiq")
-                requested.append((topic, partition))
+                requested.setdefault(target, []).append((topic, partition))
         # Each in a topic entry of its own: the protocol allows that, and a duplicate stays one.
         entries = [
             _text(each.topic)
             + _array([struct.pack(">ihqqi", each.partition, each.error, each.timestamp, each.offset, each.epoch)])
-            for each in self.answering(target, requested)
+            for target, keys in requested.items()
+            for each in self.answering(target, keys)
         ]
         return struct.pack(">i", 0) + _array(entries)
 

@@ -316,8 +316,9 @@ class TierWatch:
         with self._lock:
             known, table = self._known, wanted.table
             here = known.rows_of(wanted.known, rows)
-            valid = (here >= 0) & (known.newest_at[here] == wanted.known.newest_at[rows])
-            valid &= np.array([each.reason is None and each.target is None for each in searches])
+            ended = np.array([each.reason is None and each.target is None for each in searches], dtype=np.bool_)
+            valid = np.flatnonzero((here >= 0) & ended)
+            valid = valid[known.newest_at[here[valid]] == wanted.known.newest_at[rows[valid]]]
             newest = [math.nan if each.newest is None else each.newest for each in searches]
             here, there = here[valid], rows[valid]
             known.newest[here] = np.array(newest)[valid]

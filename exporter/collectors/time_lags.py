@@ -141,12 +141,13 @@ class TimeLags:
         limits = Limits(now, self._tolerance, self._slack)
         found = self._found(np.flatnonzero(wanted & ~settled), positions, logs, limits, enough)
         again = settled.copy()
-        again[settled] = self._disproved[logs.row[settled]]
+        again[found.place[found.outcome == ANSWERED]] = True
+        again[again] = self._disproved[logs.row[again]]
         if again.any():
             # What was proved of another offset of the partition may be wrong as well.
             settled &= ~again
             more = self._found(np.flatnonzero(again), positions, logs, limits, enough)
-            found = _Found.joined([found, more])
+            found = _Found.joined([found[~again[found.place]], more])
         self._remember(positions, logs, found.place)
         behind = (self._before.reason == ANSWERED) & (self._before.lag > 0)
         stalled = np.zeros(len(positions), dtype=np.bool_)

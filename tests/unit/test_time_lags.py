@@ -277,6 +277,25 @@ def test_an_answer_that_contradicts_what_was_proved_costs_every_offset_of_the_pa
     assert set(bench.times.requests[before:]) == {A}
 
 
+@pytest.mark.parametrize("group_that_stands", [{"h": {A: 60}}, {}], ids=["beside one that stands", "alone"])
+def test_a_contradiction_corrects_what_was_judged_before_it_in_the_same_sweep(
+    bench: Bench, group_that_stands: Mapping[str, Mapping[TopicPartition, int]]
+) -> None:
+    """The log was cut and written again to the same end: earlier points answer for one group, a look-up for another."""
+    bench.lags = TimeLags(bench.clock, bench.times, tolerance=1.0, future_slack=60.0)
+    bench.measure(h={A: 60})
+    ages = [(100 - offset) * (60 if offset < 40 else 1) for offset in range(100)]
+    bench.times.logs[A] = Log([(offset, round((NOW - age) * 1000)) for offset, age in enumerate(ages)], 100)
+    groups = {**group_that_stands, "g": {A: 60}, "k": {A: 90}}
+    for seconds in (1.0, 100.0):
+        bench.clock.time += seconds
+        sweep = bench.measure(**groups)
+        for group, [offset] in ((name, offsets.values()) for name, offsets in groups.items()):
+            found = lag(sweep, A, group)
+            age = bench.clock.now() - NOW + ages[offset]
+            assert abs(found.seconds - age) <= found.error_bound + 1e-6
+
+
 def test_where_the_log_start_moved_what_is_left_counts(bench: Bench) -> None:
     """The newest record before the offset was the first one, and is deleted; the other partition is not asked for."""
     records = minutely().records
