@@ -41,13 +41,13 @@ _CODES_BY_NAME: Mapping[str, int] = {str(verdict): code for verdict, code in VER
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedSilences(ColumnSet):
-    """n silences; ``rows`` is the row of the expectation of each, -1 where it has none. Unix seconds."""
+    """n silences, in Unix seconds. ``rows`` has the row of the expectation of each, -1 where it has none."""
 
     rows: Rows
     since: Floats
     """The last advance, or the earliest moment from which silence is proved."""
     until: Floats
-    """The last good poll: so far it is proved."""
+    """The last good poll, up to which silence is proved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class Scores:
     """Indices into VERDICTS."""
     score: Floats
     expected_by: Floats
-    """The moment past which the silence is dead, should it last."""
+    """The moment at which the silence becomes dead if it lasts."""
     promised: Flags
     """Whether the stream has a threshold; without one its verdict is ``learning``."""
     holdable: Flags
     """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not expired."""
     hold_expired: Flags
-    """Past it, and the hold has expired."""
+    """Past the same limit, and the hold has expired."""
     unusual: Flags
     """Past NOTICED_FROM (by the wall clock: past the suspect limit)."""
     overdue: Floats
@@ -82,23 +82,23 @@ class SilenceRules:
 
     clocks: Clocks
     clock: Rows
-    """Which of the clocks each is judged by, -1 where by none."""
+    """The index of the clock that judges each stream, -1 where none does."""
     slot: Floats
     suspect: Floats
     dead: Floats
     """Scores."""
     suspect_limit: Floats
     limit: Floats
-    """Seconds, by the wall clock. Of a stream with a clock: when it is dead at the latest."""
+    """Seconds of silence by the wall clock. A stream with a traffic clock is dead past its ``limit`` at the latest."""
     falling_since: Floats
     falling_until: Floats
-    """From when to when a drop of the fleet holds what it alone makes unusual, Unix seconds; NaN without a drop."""
+    """The span in which a drop of the fleet holds silences that only it makes unusual. Unix seconds; NaN: no drop."""
 
     def judge(self, silences: JudgedSilences, now: float, behind: float = 0.0) -> Scores:
         """Judge silences by these thresholds.
 
-        Only a proved silence can be ``suspect`` or ``dead``. One that would be, could it be read as of
-        ``now``, is ``held``: unknown is never dead. What is known may be ``behind`` by so many seconds.
+        Only a proved silence can be ``suspect`` or ``dead``. One that would be if it were proved up to ``now`` is
+        ``held``: unknown is never dead. A last good poll at most ``behind`` seconds ago counts as current.
         """
         count = len(silences.rows)
         scores = Scores(
@@ -190,7 +190,7 @@ class SilenceRules:
         scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
 
     def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
-        """Return when each silence is suspect and dead, should it last, and the slots that it missed; NaN: unknown."""
+        """Return when each silence becomes suspect and dead if it lasts, and its missed slots; NaN: unknown."""
         count = len(silences.rows)
         suspect_from, dead_from, missed = (np.full(count, np.nan) for _ in range(3))
         known = silences.rows >= 0
@@ -209,16 +209,16 @@ class SilenceRules:
         return suspect_from, dead_from, missed
 
     def _dropped(self, silences: JudgedSilences, now: float) -> tuple[Floats, Floats]:
-        """Return from when to when each silence was part of a drop that has not ended; an empty span without one."""
+        """Return the part of each silence that lies in a drop that has not ended; an empty span without one."""
         begin, end = self.falling_since[silences.rows], self.falling_until[silences.rows]
         begin = np.where(now < end, np.maximum(begin, silences.since), silences.until)
         return np.minimum(begin, silences.until), silences.until
 
 
 class ExpectationSet:
-    """The expectations of one cluster, ready to judge by; row i is that of the i-th row of ``table``.
+    """The expectations of one cluster, prepared to judge silences. Row i belongs to row i of ``table``.
 
-    An expectation with an impossible value promises nothing; ``faults`` counts them by what is wrong.
+    An expectation with an impossible value is not used; ``faults`` counts these by what is wrong.
     """
 
     def __init__(self, expectations: ExpectationTable | Iterable[Expectation] = ()) -> None:
@@ -263,19 +263,19 @@ class ExpectationSet:
 
     @property
     def falling(self) -> OngoingDrop | None:
-        """The drop of the cluster's fleet that went on when they were published, as it holds topics longest."""
+        """The drop of the cluster's fleet that had not ended at publication; of several, the one that holds longest."""
         falling = self.table.falling
         found = [self.table.shared.falling[number] for number in np.unique(falling[falling >= 0])]
         return max(found, key=lambda one: one.until, default=None)
 
     @property
     def partitions(self) -> int:
-        """How many partitions are promised something."""
+        """Number of partitions with a threshold."""
         promised = (self._rules.clock >= 0) | ~np.isnan(self._rules.limit)
         return int((promised & (self.table.partition != WHOLE_TOPIC)).sum())
 
     def row(self, topic: str, partition: int | None, topic_id: str | None) -> int:
-        """Return the row of a stream, -1 where there is none or it belongs to an earlier topic of that name."""
+        """Return the row of a stream, -1 where there is none or the row is of an earlier topic of that name."""
         row = self.table.find(topic, partition)
         if row < 0 or topic_id is None or (known := int(self.table.topic_id[row])) < 0:
             return row
@@ -304,25 +304,26 @@ class ExpectationSet:
         return BeforeRestart(here, end_offset, ended, last_advance)
 
     def judge(self, silences: JudgedSilences, now: float) -> Scores:
-        """Judge silences by what is promised, as ``SilenceRules.judge`` does."""
+        """Judge silences by the expectations, as ``SilenceRules.judge`` does."""
         return self._rules.judge(silences, now)
 
     def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
-        """Return when silences are suspect and dead, and what they missed, as ``SilenceRules.foresee`` does."""
+        """Return when silences become suspect and dead, and what they missed, as ``SilenceRules.foresee`` does."""
         return self._rules.foresee(silences)
 
 
 def dead_at_latest(clocks: Clocks, clock: Rows, start: Floats, since: Floats, limit: Floats) -> Floats:
-    """Return the seconds of silence past which a stream with a clock is dead, whatever its score: after its pauses.
+    """Return the seconds of silence after which a stream with a traffic clock is dead, whatever its score.
 
-    ``since`` is its last advance, ``start`` from when on it misses anything, ``limit`` that of its spells, NaN: none.
+    That is DEAD_AT_LATEST_SECONDS or the end of its longest pause, whichever is later, but at most ``limit``, the limit
+    of its spells (NaN: none). ``since`` is its last advance; from ``start`` on it misses slots.
     """
     pause = clocks.pause_over(clock, start) - since
     return np.fmin(limit, np.fmax(DEAD_AT_LATEST_SECONDS, pause))
 
 
 def retired_after(dead_after: Floats | float) -> Floats:
-    """Return after how many seconds of silence a stream is retired, from those after which it is dead; any shape."""
+    """Return the seconds of silence after which a stream is retired, given those after which it is dead. Any shape."""
     return np.maximum(RETIRED_AFTER_SECONDS, dead_after + DEAD_BEFORE_RETIRED_SECONDS)
 
 
@@ -337,9 +338,9 @@ def _decide(
     retired: Flags,
     unproved: Flags,
 ) -> None:
-    """Put the gravest verdict that holds of each, or ``held`` where a drop alone makes it so grave.
+    """Give each silence the most severe verdict that applies, or ``held`` where only a drop makes it that severe.
 
-    ``alarming`` and ``without_drop`` are flags: which are suspect, which are dead.
+    ``alarming`` and ``without_drop`` are two columns of flags each: suspect, and dead.
     """
     (suspect, dead), (suspect_still, dead_still) = alarming, without_drop
     falling = np.where(dead, ~dead_still, suspect & ~suspect_still)
@@ -358,7 +359,7 @@ def _decide(
 
 
 def _chosen(values: Sequence[float], numbers: NDArray[np.int32]) -> Floats:
-    """Return the value of each number, NaN of -1."""
+    """Return the value at each index, NaN for -1."""
     if not values:
         return np.broadcast_to(np.nan, len(numbers))
     return np.array([*values, np.nan])[numbers]

@@ -1,6 +1,6 @@
 """Which part of each partition's history a backfill has written, and which is still missing. Pure functions on columns.
 
-A backfill may be interrupted, run again, or run with another horizon. What it has written of a partition is one span of
+A backfill may be interrupted, run again, or run with another horizon. For each partition it has written one span of
 time. The span grows at both ends: earlier with a longer horizon, later up to the first poll.
 """
 
@@ -55,12 +55,12 @@ class WrittenStreams:
     """Which span of each stream a backfill has written."""
 
     def __init__(self, streams: StreamRows, spans: Spans) -> None:
-        """Each stream has a row."""
+        """Row i of ``spans`` belongs to stream i."""
         self.streams, self.spans = streams, spans
 
     @classmethod
     def none(cls) -> WrittenStreams:
-        """Return those of a backfill that has not begun."""
+        """Return no streams, for a backfill that has not begun."""
         return cls(StreamRows.of([], []), Spans.of([], [], [], []))
 
     def __len__(self) -> int:
@@ -68,20 +68,20 @@ class WrittenStreams:
 
     @classmethod
     def joined(cls, batches: Sequence[WrittenStreams]) -> WrittenStreams:
-        """Return the streams of all batches, at least one; of a stream that is in several the last one counts."""
+        """Return the streams of all batches (at least one). If several have a stream, the last one counts."""
         streams = StreamRows.joined([batch.streams for batch in batches])
         spans = Spans.joined([batch.spans for batch in batches])
         last = streams.latest_rows()
         return cls(streams[last], spans[last])
 
     def about(self, streams: StreamRows) -> tuple[Flags, Spans]:
-        """Return of which streams something was written, and what; elsewhere the spans mean nothing."""
+        """Return which streams have a written span, and these spans. Spans of the others are meaningless."""
         row = self.streams.find(streams)
         spans = self.spans if len(self) else Spans.of([0.0], [0.0], [0], [False])
         return row >= 0, spans[row]
 
     def changed_since(self, before: WrittenStreams) -> WrittenStreams:
-        """Return what is not the same as before."""
+        """Return the streams whose span differs from the one before."""
         known, spans = before.about(self.streams)
         changed = ~(known & self.spans.same_as(spans))
         return WrittenStreams(self.streams[changed], self.spans[changed])
@@ -89,7 +89,7 @@ class WrittenStreams:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstPoll(ColumnSet):
-    """End offset and time of the first poll, for each row."""
+    """The end offset and the time (Unix seconds) of the first poll of each row."""
 
     end_offset: Offsets
     at: Floats
@@ -104,17 +104,17 @@ class Starts:
     """The first poll of each stream that is polled."""
 
     def __init__(self, streams: StreamRows, first: FirstPoll) -> None:
-        """Each stream has a row."""
+        """Row i of ``first`` belongs to stream i."""
         self.streams, self.first = streams, first
 
     @classmethod
     def none(cls) -> Starts:
-        """Return those of a cluster that nobody polls."""
+        """Return no streams, for a cluster that nobody polls."""
         return cls(StreamRows.of([], []), FirstPoll.of([], []))
 
     @classmethod
     def earliest(cls, batches: Sequence[Starts]) -> Starts:
-        """Return the first poll of each stream in any of these batches, at least one."""
+        """Return the first poll of each stream in these batches (at least one)."""
         streams = StreamRows.joined([batch.streams for batch in batches])
         first = FirstPoll.joined([batch.first for batch in batches])
         latest_first = np.argsort(-first.at, kind="stable")
@@ -123,7 +123,7 @@ class Starts:
         return cls(streams[rows], first[rows])
 
     def about(self, streams: StreamRows) -> tuple[Flags, FirstPoll]:
-        """Return which streams are polled, and since when; elsewhere the columns mean nothing."""
+        """Return which streams are polled, and their first polls. Those of the others are meaningless."""
         row = self.streams.find(streams)
         first = self.first if len(self.streams) else FirstPoll.of([0], [0.0])
         return row >= 0, first[row]
@@ -131,7 +131,7 @@ class Starts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretches(ColumnSet):
-    """Spans of history that are to be written, at most one of each partition: [``start``, ``end``), in Unix seconds."""
+    """Spans of history to write, at most one for each partition: [``start``, ``end``), in Unix seconds."""
 
     row: Rows
     """The partition, as a row of the scope."""
@@ -142,14 +142,14 @@ class Stretches(ColumnSet):
     start_offset: Offsets
     """The first record that the windows may cover, or UNKNOWN. Where known, late records count in the first slot."""
     before_written: Flags
-    """What follows is written already: records dated ``end`` or later do not belong to this stretch."""
+    """History after it is already written: records dated ``end`` or later do not belong to this stretch."""
     restarted: Flags
     """Offsets started over since the last run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope(ColumnSet):
-    """Partitions at their cutoff, and how far back their history is wanted."""
+    """Partitions at their cutoff, and how far back their history is to be written."""
 
     start: Floats
     end: Floats
@@ -168,15 +168,15 @@ class Plan(NamedTuple):
 
 
 def complete(known: Flags, written: Spans, start: Floats) -> Flags:
-    """Return of which rows nothing from ``start`` on is missing: polls cover what follows ``written``."""
+    """Return which rows are complete from ``start`` on: the backfill has written that, and polls cover the rest."""
     return known & written.polled & (written.start <= start)
 
 
 def plan(scope: Scope, known: Flags, written: Spans, *, again: bool = False) -> Plan:
-    """Return what is missing of partitions; with ``again`` also what was written before, where it is ``known``.
+    """Return the stretches to write: those that are missing, and with ``again`` also those already written (``known``).
 
-    Stretches of a partition never overlap. They are split where an earlier run ended, so that rewritten windows are the
-    same windows. A stretch that cannot hold a record is left out.
+    Stretches of a partition never overlap. They are split where an earlier run ended, so that a rewrite gives the same
+    windows. A stretch that cannot contain a record is left out.
     """
     every, no = np.arange(len(scope)), np.zeros(len(scope), dtype=np.bool_)
     start = np.where(known, np.minimum(scope.start, written.start), scope.start)

@@ -1,7 +1,7 @@
 """Where the configuration contradicts the history: an outage in which a topic wrote, a holiday that it works through.
 
-Only records contradict: an hour that nobody observed does not. What is usual in a span follows from the same span in
-the weeks before it, as in ``exporter.domain.learning.rest_days``.
+Only records contradict the configuration; an hour that nobody observed does not. The usual activity of a span follows
+from the same span in the weeks before it, as in ``exporter.domain.learning.rest_days``.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ CALENDARS, OUTAGES, OVERRIDES = "calendars", "outages", "overrides"
 """The settings that history can contradict."""
 
 LOOKBACK_WEEKS = 26
-"""Holidays and outages that ended before this span are not checked."""
+"""Number of past weeks checked. Holidays and outages that ended earlier are not checked."""
 
 MOST_HOLIDAYS = 3
-"""A topic works through the holidays of a calendar if it did on each known one of so many past ones."""
+"""Number of past holidays checked. A topic works through a calendar if it wrote on each of these that is known."""
 
 QUIET_WEEKS = 2
-"""Whether a topic has a quiet day of the week follows from so many weeks before the newest holiday."""
+"""Number of weeks before the newest holiday that show whether a topic has a quiet day of the week."""
 
 LONG_MUTE = 365 * 86_400.0
-"""A mute that lasts longer than this counts as one without an end."""
+"""Length of a mute, in seconds. A longer one counts as one without an end."""
 
 LOOSE = 100.0
-"""A ``max_silence`` of more than so many times the longest silence finds deaths too late."""
+"""Multiple of a topic's longest silence. A ``max_silence`` of this multiple or more finds deaths too late."""
 
 _HOUR, _WEEK_HOURS = 3600, 168
 
@@ -57,16 +57,16 @@ class Contradiction:
     """Hours with records in the same span of a usual week."""
     longest_silence: float | None = None
     limit: float | None = None
-    """``max_silence``, and the longest silence of the topic's past, in seconds."""
+    """The longest silence of the topic's past, and ``max_silence``, in seconds."""
     records: int | None = None
     """Of the last seven days."""
 
 
 def compared(active: Integers, known_from: int, since: float, until: float) -> tuple[int, float] | None:
-    """Return in how many whole hours of a span a topic was active, and in how many it usually is.
+    """Return the number of whole hours of a span in which a topic was active, and the usual number.
 
-    ``active`` are its active hours (since 1970) in order, ``known_from`` is the hour from which it is known. None where
-    it usually is in none, or where too few weeks are known.
+    ``active`` are its active hours (since 1970) in order. ``known_from`` is the first hour with known activity. None if
+    the topic is usually active in none of these hours, or if too few weeks are known.
     """
     first, end = int(-(-since // _HOUR)), int(until // _HOUR)
     weeks = [_WEEK_HOURS * back for back in range(1, REFERENCE_WEEKS + 1) if first - _WEEK_HOURS * back >= known_from]

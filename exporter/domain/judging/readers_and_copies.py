@@ -1,7 +1,7 @@
-"""Who reads a topic, and what it is a copy of: beside a verdict, which never depends on it.
+"""Who reads a topic, and which topic it is a copy of. Shown beside a verdict, which never depends on either.
 
-A dead topic that somebody waits for is worse than one that nobody reads; a copy that is silent while its source
-lives is not dead but cut off.
+A dead topic that somebody reads is worse than one that nobody reads. A copy that is silent while its source lives is
+not dead: its replication stopped.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SILENT = (Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)
 """Verdicts on a silence that is longer than usual."""
 
 PAUSE_TIMES = 2.0
-"""A topic that paused before is no candidate for deletion until it is silent for so many times its longest pause."""
+"""Multiple of a topic's longest pause. A topic is no candidate for deletion until its silence reaches this multiple."""
 
 
 def readers_line(readers: int, without_members: int, *, silent: bool) -> str:
     """Return how many consumer groups read a topic, in words.
 
-    Apart are groups without a member: they may have committed once, and never again.
+    Groups without a member are listed separately: they may have committed once, and never again.
     """
     still, verb = " still" if silent else "", "reads" if readers == 1 else "read"
     read = f"{plural(readers, 'consumer group')}{still} {verb} it" if readers else "no consumer group reads it"
@@ -33,10 +33,10 @@ def readers_line(readers: int, without_members: int, *, silent: bool) -> str:
 
 
 def replica_line(state: str | None, source: str, *, source_lives: bool, whole: bool, silent: bool) -> str | None:
-    """Return how a copy stands to its ``source``, None where that says nothing of its verdict.
+    """Return the replica state of a copy of ``source`` in words, None where it does not help to explain the verdict.
 
     ``state`` is that of the worst partition of its topic, so for one partition (``whole`` is false)
-    the line names some partitions.
+    the line speaks of some partitions.
     """
     match state:
         case ReplicaState.STOPPED if whole and silent:
@@ -55,10 +55,10 @@ def replica_line(state: str | None, source: str, *, source_lives: bool, whole: b
 def deletion_candidates(
     *, retired: Flags, dead: Flags, silence: Floats, longest: Floats, unread: Flags, mirrored: Flags
 ) -> Flags:
-    """Return which topics may be deleted: silent for 28 days, unread, not mirrored, and they never paused so long.
+    """Return which topics may be deleted: silent for 28 days, unread, not mirrored, and past PAUSE_TIMES pauses.
 
-    ``silence`` and the ``longest`` before it are seconds, NaN where unknown; ``unread`` is true where no group with a
-    member is known, ``mirrored`` where a topic is copied, or is the copy of one that is not dead too.
+    ``silence`` and the ``longest`` before it are seconds, NaN where unknown. ``unread`` is true where no group with a
+    member is known. ``mirrored`` is true where a topic is copied, or is the copy of a topic that is not dead too.
     """
     long = retired | (dead & (silence >= RETIRED_AFTER_SECONDS))
     paused = silence < PAUSE_TIMES * np.nan_to_num(longest)

@@ -1,7 +1,7 @@
-"""The silences that a stream ended -> which silences are pauses that its own past holds.
+"""Past silences of a stream -> how long its pauses are.
 
-A repaired outage is one silence; pauses come again. What a stream ended twice is no death, whatever its score by
-the traffic clock.
+A repaired outage happens once, pauses happen again. A silence of a length that a stream has ended twice is no death,
+whatever its score by the traffic clock.
 """
 
 from __future__ import annotations
@@ -14,33 +14,35 @@ from exporter.domain.learning.hours import runs
 WEEK = 7 * 86_400.0
 
 SHORT_WEEKS, LONG_WEEKS, PAUSE_WEEKS = 8, 15, 28
-"""So far back pauses are looked for: all, those of more than a week (two between three runs on the first of the month),
-and those of which the next may still be due (two between three quarters)."""
+"""Number of past weeks in which pauses are looked for: of any length, longer than a week (two between three runs on the
+first of the month), and those whose next one may still be due (two between three quarters)."""
 
 DUE_SECONDS, DUE_TIMES = 3 * 86_400.0, 2.0
-"""The next of the pauses of more than three days may be due until the last of them is so many times as old as the
-longest time between two of them."""
+"""Length of a pause in seconds, and a multiple. After longer pauses the next one may still be due until the last one is
+older than this multiple of the longest time between two of them."""
 
 MARGIN = 1.25
-"""Two pauses are alike where one is at most so many times the other: then a third may be so many times as long too."""
+"""Largest ratio of two similar pauses. A third pause may then be longer than the shorter of the two by this ratio."""
 
 LARGE_SHARE = 0.2
-"""One pause is enough where it took so much of the stream's past: then the past is too short to hold two."""
+"""Share of a stream's known past. A single pause of this share or more is enough: such a past is too short for two."""
 
 SPELL_SECONDS, SLOW_SPELL_SECONDS, BETWEEN = 5 * 86_400.0, 20 * 86_400.0, 0.25
+"""Shortest pause between two spells in seconds (the second: of streams too slow for a profile), and a share of the
+longest pause. A stream comes in spells if two such pauses are similar, and no other pause is longer than that share."""
+
 SPELL_SUSPECT, SPELL_DEAD = 1.25, 1.5
-"""A stream comes in spells where two pauses of so long (the second: where it is too slow for a profile) are alike, and
-no other lasted from a quarter of that on. Past so many times the longest it is suspect and dead, however active it was
+"""Multiples of the longest pause between spells. A longer silence is suspect or dead, however active the stream was
 before."""
 
 MONTH_SECONDS = 27 * 86_400.0, 32 * 86_400.0
-"""One pause is enough for a stream too slow for a profile where it is as long as a month."""
+"""Shortest and longest month in seconds. A stream too slow for a profile comes in spells after one pause of a month."""
 
 
 def remembered(stream: Rows, length: Floats, age: Floats, streams: int) -> Flags:
-    """Return which past silences count, by their length and how long ago each ended, in seconds.
+    """Return which past silences count, given the length of each and its age since its end, in seconds.
 
-    What ended once in a while counts for as long as it may come again; what a stream did before it changed does not.
+    Rare pauses count as long as another one may be due. What a stream did before its rhythm changed does not count.
     """
     long = np.flatnonzero(length > DUE_SECONDS)
     long = long[np.lexsort((age[long], stream[long]))]
@@ -54,10 +56,10 @@ def remembered(stream: Rows, length: Floats, age: Floats, streams: int) -> Flags
 
 
 def pauses(stream: Rows, missed: Floats, length: Floats, lived: Floats) -> Floats:
-    """Return up to how many missed slots a silence is a pause, for each stream; 0 where no past silence proves one.
+    """Return for each stream the number of missed slots up to which a silence is a pause; 0 where no pause is proved.
 
-    Of each past silence: its stream, the slots that it missed and its length in seconds. ``lived`` is how long each
-    stream is known, in seconds.
+    ``stream``, ``missed`` and ``length`` are those of each past silence: its stream, the slots that it missed, and its
+    length in seconds. ``lived`` is for how long each stream is known, in seconds.
     """
     pause = np.zeros(len(lived))
     if not len(stream):
@@ -75,7 +77,7 @@ def pauses(stream: Rows, missed: Floats, length: Floats, lived: Floats) -> Float
 
 
 def spells(stream: Rows, length: Floats, slow: Flags) -> Floats:
-    """Return the longest pause of each stream that comes in spells, in seconds; NaN of all others."""
+    """Return the longest pause of each stream that comes in spells, in seconds; NaN for all others."""
     longest = np.zeros(len(slow))
     np.maximum.at(longest, stream, length)
     share = length / longest[stream]

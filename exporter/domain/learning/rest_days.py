@@ -1,7 +1,7 @@
 """Days on which topics rest: holidays of a calendar, and days on which the fleet was silent together.
 
-While a stream rests its traffic clock stands still, so that it misses nothing. A death on such a day is found as much
-later.
+While a stream rests its traffic clock stands still, so that it misses nothing. A death on such a day is found later by
+the length of the rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from exporter.domain.arrays import Flags, Floats
 from exporter.domain.learning.drops import DAY, MOST_DAYS, Drop, EarlierDrop, OngoingDrop, among, runs
 
 QUIET = 0.5
-"""A stream rests on the days of a calendar if its quietest day of the week has at most this share of a mean day."""
+"""Share of a mean day. A stream rests on holidays if the activity of its quietest weekday is at most this share."""
 
 
 class Rest(NamedTuple):
@@ -59,9 +59,9 @@ class Rests:
     ) -> None:
         """``drops`` are those of the days (since 1970) before ``today``.
 
-        ``earlier`` has the drop before each that it is like, by the cluster and first day of the later one; the days of
-        both are among ``drops``. For the topics (cluster, name) that were ``repaired`` the earlier one was a known
-        outage, so it does not predict a later one. No calendar applies to those that ``worked`` through its holidays.
+        ``earlier`` maps the cluster and first day of a drop to an earlier drop that it resembles; the days of both are
+        among ``drops``. For the topics (cluster, name) that were ``repaired`` the earlier drop was a known outage, so
+        it does not predict a later one. No calendar applies to topics that ``worked`` through its holidays.
 
         Raises re.error where ``topics`` of a calendar is not a regular expression.
         """
@@ -70,7 +70,7 @@ class Rests:
         self._earlier, self._repaired = dict(earlier or {}), frozenset(repaired)
         self._days = {(one.cluster, one.day): one for one in self._known}
         found = list(runs(self._known))
-        # Until the fleet came back a drop may as well be an outage or many deaths, which nothing may hide.
+        # Before the fleet is back, a drop may also be an outage or many deaths, which nothing may hide.
         self._ended = [run for run in found if run[-1].day + 1 < today]
         self._falling = {run[0].cluster: run for run in found if today - len(run) == run[0].day}
         self._of = lru_cache(2**17)(self._find)
@@ -89,13 +89,13 @@ class Rests:
         worked: Iterable[tuple[str, str]] = (),
         repaired: Iterable[tuple[str, str]] = (),
     ) -> Rests:
-        """Return the same for some topics: ``low`` as in ``among``, the others as for all topics."""
+        """Return the same for some topics. ``low`` is that of ``among``; the others are those of ``__init__``."""
         calendars = [one for _, one in self._calendars]
         drops = among(self._known, low)
         return Rests(calendars, drops, self._today, worked, earlier=self._earlier, repaired=repaired)
 
     def earlier_drops(self, cluster: str) -> Sequence[EarlierDrop]:
-        """Return the earlier drops of a cluster that later ones are judged beside."""
+        """Return the earlier drops of a cluster that later ones resemble."""
         return [one for (name, _), one in self._earlier.items() if name == cluster]
 
     def calendar_of(self, cluster: str, topic: str) -> Calendar | None:
@@ -110,7 +110,7 @@ class Rests:
         return self._of(cluster, topic)
 
     def falling(self, cluster: str, topic: str) -> OngoingDrop | None:
-        """Return the drop that has not ended and that a topic takes part in, None where there is none."""
+        """Return the drop that a topic takes part in and that has not ended, None where there is none."""
         run = self._falling.get(cluster, ())
         if not any(topic in one.topics for one in run):
             return None
@@ -121,7 +121,7 @@ class Rests:
         return OngoingDrop(run[0].day * DAY, (run[0].day + days) * DAY, last.took_part, last.judged, earlier)
 
     def _earlier_of(self, run: Sequence[Drop], topic: str) -> EarlierDrop | None:
-        """Return the earlier drop that one is like, if the topic took part in it as well."""
+        """Return the earlier drop that the drop ``run`` resembles, if the topic took part in both."""
         cluster = run[0].cluster
         found = self._earlier.get((cluster, run[0].day))
         if found is None or (cluster, topic) in self._repaired:
@@ -148,7 +148,7 @@ class Rests:
 
 
 def _most_days(earlier: EarlierDrop | None) -> int:
-    """Return of how many days a drop may be for a topic to rest in it."""
+    """Return the largest length, in days, of a drop in which a topic rests."""
     return MOST_DAYS if earlier is None else max(MOST_DAYS, earlier.days)
 
 
@@ -167,7 +167,7 @@ def _apart(holidays: Iterable[Rest], seen: Sequence[Rest]) -> Iterator[Rest]:
 
 
 def quiet(rates: Floats) -> Flags:
-    """Return of which streams, by their rates [n, 168], some day of the week is quiet."""
+    """Return which streams have a quiet day of the week, given their rates [n, 168]."""
     days = rates.reshape(-1, 7, 24).sum(-1)
     return np.asarray(days.min(-1) <= QUIET * days.mean(-1))
 
@@ -178,10 +178,11 @@ def is_due_on(rest: Rest, due: float) -> bool:
 
 
 def put_off(longest: Floats, since: Floats, rests: Sequence[Sequence[Rest]] | NDArray[np.object_]) -> Floats:
-    """Return by how many seconds more each stream with a limit by the wall clock may be silent.
+    """Return the extra seconds that each stream with a limit by the wall clock may be silent.
 
-    ``longest`` is the longest of its usual silences in seconds, NaN without a limit; its run is due on the last day of
-    one that begins at ``since`` (Unix seconds). A run that a holiday skipped comes with the next one, so much later.
+    ``longest`` is the longest of its usual silences in seconds, NaN without a limit. ``since`` (Unix seconds) is when
+    the present silence began. The next run is due at most ``longest`` later. If the stream rests on that day, the run
+    is skipped, and the one after it comes ``longest`` later still.
     """
     due, more = since + longest, np.zeros(len(longest))
     for row in np.flatnonzero(~np.isnan(due)).tolist():

@@ -31,16 +31,17 @@ FALSE_ALARMS = 2.0
 """False alarms per 1,000 topic-weeks that are promised unless another number is requested."""
 
 SIZE_WEEKS = 4
-"""The size of a fleet is that of the largest of so many weeks: in one of them it may not have been observed."""
+"""Number of past weeks that give the size of a fleet. The largest counts: in others polls may have missed topics."""
 
 FITTED_WEEKS = 26
-"""Thresholds are fitted to so many weeks, and what they gave is counted over so many."""
+"""Number of past weeks to which thresholds are fitted, and over which their alarms are counted."""
 
 _SURE_DAYS = 2.0
-"""When a silence began is known well enough, for those of a day, where it was overdue after so many."""
+"""Longest time in days from the last advance until a silence was overdue. If it took longer, the day on which the
+silence began is too uncertain to count the silence among those of one day."""
 
 SUSPECT_TIMES = 10
-"""A suspect may be wrong so many times as often as a dead verdict."""
+"""How many times as often a ``suspect`` verdict may be wrong as a ``dead`` one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Accepted:
     """Where given, it decides."""
 
     def rate(self, topics: int | None) -> float:
-        """Return the rate per 1,000 topic-weeks in a fleet of so many topics; the default while its size is unknown."""
+        """Return the rate per 1,000 topic-weeks in a fleet of ``topics``; the default while its size is unknown."""
         if self.a_week is None:
             return self.per_1000
         return 1000 * self.a_week / topics if topics else FALSE_ALARMS
@@ -94,7 +95,7 @@ class Calibration:
     outages_seen: float | None = None
     """The share of the repaired outages that the present threshold calls dead, None where there were none."""
     topics: int | None = None
-    """The size of the fleet, by which rates become numbers a week: topics that count in a week; None: none yet."""
+    """Size of the fleet: the topics that count in a week, None while none do. It converts rates to numbers a week."""
 
     @property
     def alarms(self) -> int:
@@ -147,13 +148,13 @@ class Unusual:
     score: NDArray[np.float64]
     since: NDArray[np.float64]
     overdue: NDArray[np.float64]
-    """Unix seconds: each began in between."""
+    """Unix seconds. Each silence began between ``since`` and ``overdue``."""
     judged: Mapping[tuple[str, str, int], int]
     labelled: Flags | None = None
-    """Which were in a known outage: these are outages for sure, and no topic-weeks. None: none were."""
+    """Which were in a known outage. These are outages for certain, and their topic-weeks do not count. None: none."""
 
     def __getitem__(self, chosen: Flags) -> Unusual:
-        """Return some of the silences, of the same topic-weeks."""
+        """Return some of the silences; the topic-weeks stay the same."""
         names = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue", "labelled")
         columns: dict[str, Any] = {name: getattr(self, name) for name in names}
         return replace(self, **{name: column[chosen] for name, column in columns.items() if column is not None})
@@ -167,7 +168,7 @@ class Unusual:
         return zip(self.topic.tolist(), self.week.tolist(), strict=True)
 
     def beside(self, chosen: Flags) -> Flags:
-        """Return which are of the topic-weeks of some of them."""
+        """Return which silences share a topic-week with a chosen one."""
         theirs = set(self[chosen].topic_weeks())
         return np.array([each in theirs for each in self.topic_weeks()], bool)
 
@@ -177,7 +178,7 @@ class Scored:
     """The maxima of whole topics, each a column [n]; see ``exporter.domain.scoring.weekly_scores``."""
 
     whole: Flags
-    """Whether it is the topic's, and not a partition's."""
+    """Whether the maximum belongs to a topic as a whole, not to a partition."""
     topic: NDArray[np.int64]
     """The number of the topic."""
     week: NDArray[np.int64]
@@ -188,10 +189,10 @@ class Scored:
 
 
 def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return which topic-weeks count, by a row of each, and which rows are unusual silences in these.
+    """Return one row of each topic-week that counts, and the rows that are unusual silences in these.
 
-    A topic-week counts in which the topic advanced; for partitions two of them at least, to compare. One with a known
-    outage does not, but its silences are returned: they may show that others belong to an incident.
+    A topic-week counts if the topic advanced in it; for partitions, if at least two of them did. A topic-week with a
+    known outage does not count, but its silences are returned: they may show that others belong to an incident.
     """
     if not len(scored.topic):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
@@ -251,9 +252,9 @@ class _Alone:
 
 
 def _labelled(unusual: Unusual, kind: str) -> _Alone:
-    """Take the silences of one kind in known outages; of partitions those in which the topic lived.
+    """Return the silences of one kind in known outages; for partitions only those whose topic was not silent.
 
-    Not those of an incident: the product held them as one, so it is no fault that they were not called dead one by one.
+    Silences of an incident are left out: they were held as one, so that single dead verdicts were not to be expected.
     """
     labelled = unusual.labels()
     excluded = _together(unusual) if kind == TOPIC else unusual.beside(labelled & (unusual.kind == TOPIC))
@@ -262,10 +263,10 @@ def _labelled(unusual: Unusual, kind: str) -> _Alone:
 
 
 def _alone(unusual: Unusual, kind: str) -> _Alone:
-    """Take one kind, without the topic-weeks of incidents, and of partitions those in which the topic fell silent.
+    """Return one kind without the topic-weeks of incidents; for partitions also without those of silent topics.
 
-    Nothing of topic-weeks with a label: thresholds are not fitted to these. Incidents are looked for among all
-    silences, labelled or not: without those that somebody labelled the others might be too few for one.
+    Topic-weeks with a label are left out: thresholds are not fitted to these. Incidents are looked for among all
+    silences, labelled or not: without the labelled ones the others might be too few for an incident.
     """
     explained = unusual.beside(_together(unusual) if kind == TOPIC else unusual.kind == TOPIC)
     mine = (unusual.kind == kind) & ~unusual.beside(unusual.labels())
@@ -280,7 +281,7 @@ def _alone(unusual: Unusual, kind: str) -> _Alone:
 
 
 def _together(unusual: Unusual) -> Flags:
-    """Return which silences of topics belong to an incident: so many began together, as in the hold, or in a day."""
+    """Return which silences of topics belong to an incident: to a group as in the hold, or to a day with many."""
     found = np.zeros(len(unusual.kind), bool)
     for cluster in np.unique(unusual.cluster):
         mine = np.flatnonzero((unusual.kind == TOPIC) & (unusual.cluster == cluster))
@@ -299,14 +300,14 @@ def _together(unusual: Unusual) -> Flags:
 
 
 def _within_a_day(overdue: NDArray[np.float64], topics: NDArray[np.int64]) -> Flags:
-    """Return which silences, given in order, are among so many of a day that a hold might have been due.
+    """Return which silences, given in order, are in a day with enough of them for a possible hold.
 
-    Chance alone brings these more often than a hold may rest on, but here nothing is hidden by it: a holiday of ten
-    topics of 50 would teach a threshold that nobody wants.
+    Chance alone brings such a day too often for a hold, but here it hides no verdict. A holiday of ten topics of 50
+    would otherwise raise the threshold.
     """
     first = np.searchsorted(overdue, overdue - HELD_SECONDS)
     large = np.arange(1, len(overdue) + 1) - first > np.maximum(HELD_SHARE * topics, HELD_LEAST)
-    # Each large day holds all that was overdue in it.
+    # Each large day includes every silence that became overdue in it.
     held = np.zeros(len(overdue) + 1, np.int64)
     np.add.at(held, first[large], 1)
     np.add.at(held, np.flatnonzero(large) + 1, -1)
@@ -350,7 +351,7 @@ def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: 
 
 
 def evidence(unusual: Unusual, kind: str, week: int) -> tuple[NDArray[np.float64], int]:
-    """Return what thresholds are fitted to as a week begins: unusual scores, and of how many topic-weeks."""
+    """Return what thresholds are fitted to as a week begins: unusual scores, and the number of topic-weeks."""
     return _evidence(_alone(unusual, kind), week)
 
 
@@ -359,7 +360,7 @@ def _evidence(alone: _Alone, week: int) -> tuple[NDArray[np.float64], int]:
 
 
 def _past_scores(alone: _Alone, week: int) -> PastScores:
-    """What is known of past silences as a week begins."""
+    """Return the distribution of past scores that is known as a week begins."""
     return fit(*_evidence(alone, week))
 
 
@@ -368,7 +369,7 @@ def _threshold(scores: PastScores, allowed: float) -> Threshold:
 
 
 def of_weeks(per_1000: float, topics: int | None) -> str:
-    """Return a rate per 1,000 topic-weeks in words, with what it is a week in a fleet of so many topics."""
+    """Return a rate per 1,000 topic-weeks in words, with the number a week in a fleet of ``topics``."""
     a_week = "" if topics is None else f", {per_1000 * topics / 1000:.2g} a week in {topics:,} topics"
     return f"{per_1000:.3g} per 1,000 topic-weeks{a_week}"
 
@@ -379,7 +380,7 @@ def rate(per_1000: float) -> str:
 
 
 def poisson_interval(count: int) -> tuple[float, float]:
-    """Return the exact two-sided 95 % interval of a Poisson mean of which ``count`` were seen (Garwood 1936)."""
+    """Return the exact two-sided 95 % interval of a Poisson mean after ``count`` events (Garwood 1936)."""
 
     def at_most(mean: float, most: int) -> float:
         return sum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(most + 1))

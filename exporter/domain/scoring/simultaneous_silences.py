@@ -1,9 +1,9 @@
 """Groups silences that began together, and not by chance.
 
-When a silence began nobody saw: between its last advance and the moment at which it was longer than is usual for the
-stream. Silences began together where so many of these intervals meet one span that chance hardly explains it (SPANS).
-By chance a fleet of n topics has so many silences a week of each (ORDINARY), or as many as began around the span, if
-these are more: a fleet whose topics die one by one has many, and none of them explains another.
+The moment at which a silence began is unknown. It lies between the last advance and the moment at which the silence was
+longer than usual for the stream. Silences began together where more of these intervals overlap one span than chance
+explains (SPANS). Chance explains the usual rate of a fleet (ORDINARY), or the rate around the span if that is larger.
+In a fleet whose topics die one by one the rate around the span is high, so that these deaths do not form a group.
 """
 
 from __future__ import annotations
@@ -22,47 +22,48 @@ from exporter.domain.verdicts import HELD_LEAST
 _DAY = 86_400.0
 
 SPANS: Mapping[float, float] = {HOUR: 1e-4, 3 * HOUR: 1e-5, _DAY: 1e-7, 2 * _DAY: 1e-12}
-"""Silences began together if chance brings so many into a span of so many seconds less often than this. A holiday
-spreads over days, for a record here and there goes on; it is known by how many it takes."""
+"""Length of a span in seconds -> probability. Silences began together if chance brings as many into such a span with
+a lower probability. The silences of a holiday spread over days, because a few records are still written; there only a
+large number proves an incident."""
 
 ORDINARY, NOTICED = SHIPPED.rate / WEEK, 0.1 / WEEK
-"""Silences of a topic a second past HELD_FROM, as the prior of the thresholds has them, and past NOTICED_FROM, as
-generated fleets have them (in 95 to 114 of 1,000 topic-weeks)."""
+"""Usual rates of silences of one topic, per second: past HELD_FROM (from the prior of the thresholds), and past
+NOTICED_FROM (measured on generated fleets: in 95 to 114 of 1,000 topic-weeks)."""
 
 MOST_ALONE = 0.04 / _DAY
-"""More than 4 % of a fleet a day do not fall silent each for itself."""
+"""Largest rate of unrelated silences, per second, as a share of the fleet: 4 % a day."""
 
 _SHAPE = 6.0
-"""Silences that have nothing to do with each other come in crowds too, as changes are made on some days: 6 is a rate
-that differs from day to day by 41 %."""
+"""Shape of the gamma distribution of the rate of unrelated silences. They crowd on some days, because changes are made
+on some days. A shape of 6 is a rate that varies from day to day by 41 %."""
 
 FOLLOWS, FOLLOWED_SHARE = 2 * _DAY, 0.07
-"""Silences that began within so many seconds after a group of more than this share of all streams belong to it: on a
-holiday a record here and there goes on, which ends one silence and begins the next."""
+"""Window, in seconds, and share of all streams. Silences that began within this window after a group of more than this
+share belong to the group: on a holiday a few records are still written, which end one silence and begin the next."""
 
 RECENT = 1.5 * _DAY
-"""A silence is new if it began in the last so many seconds: on the first day of a holiday also what wrote last on the
+"""Largest age, in seconds, of a new silence. On the first day of a holiday this includes streams that wrote last on the
 evening before."""
 
 OVERDUE, OVERDUE_BY_CHANCE = 0.009, 1e-3
-"""So large a part of a fleet is overdue by a new silence at any moment, as generated fleets are (0.7 to 0.9 %). The
-fleet falls silent where so many are that chance brings them at fewer moments than this."""
+"""Share of a fleet that is usually overdue by a new silence (0.7 to 0.9 % of generated fleets), and a probability. The
+fleet fell silent where chance makes as many overdue with a lower probability."""
 
 _AROUND = (2 * _DAY, 7 * _DAY, 28 * _DAY)
-"""The rate of the silences that began before or after is taken over the one of these in which it is largest."""
+"""Distances in seconds around a span. The rate of other silences is measured over each; the largest rate counts."""
 
 
 class Group(NamedTuple):
-    """Silences that began together: all that can have begun between two moments, Unix seconds."""
+    """Silences that began together: all that can have begun between ``begin`` and ``end``, Unix seconds."""
 
     members: Rows
     begin: float
     end: float
     one_by_one: bool = False
-    """They began each at a moment of its own between the two, and all are overdue at the second."""
+    """Each silence began at its own moment between ``begin`` and ``end``, and all are overdue at ``end``."""
 
     def takes(self, since: float, overdue: float) -> bool:
-        """Return whether a silence belongs to it, by its last advance and when it was overdue."""
+        """Return whether a silence belongs to it, given its last advance and when it was overdue."""
         if self.one_by_one:
             return self.begin <= since and overdue <= self.end
         return since <= self.end and overdue >= self.begin
@@ -73,9 +74,9 @@ def together(
 ) -> Iterator[Group]:
     """Yield the groups of silences that began together, the least likely one by chance first.
 
-    Each silence began between ``since`` and ``overdue``, Unix seconds; ``streams`` is how many could have fallen
-    silent, ``share`` how large a part of them a group must exceed at least, and ``ordinary`` how many such silences
-    begin by chance, of each stream a second. A silence is in one group at most.
+    Each silence began between ``since`` and ``overdue``, Unix seconds. ``streams`` is the number of streams that could
+    have fallen silent. A group must be larger than ``share`` of them. ``ordinary`` is the usual rate of such silences
+    of one stream, per second. A silence is in one group at most.
     """
     left = np.arange(len(since))
     while len(left) > max(share * streams, HELD_LEAST):
@@ -88,11 +89,11 @@ def together(
 
 
 def at_once(since: Floats, overdue: Floats, crossed: Flags, streams: int, share: float, now: float) -> Group | None:
-    """Return the new silences that are overdue now, if these are more than chance brings.
+    """Return the new silences that are overdue now, if these are more than chance explains.
 
-    They need not have begun together: on a holiday a record here and there ends a silence and begins the next. By
-    chance some are overdue at any moment (OVERDUE), or as many as deaths of the days before explain: older silences
-    that ``crossed``. The rest is as in ``together``.
+    They need not have begun together: on a holiday a few records are still written, each of which ends one silence and
+    begins the next. Chance explains the usual share (OVERDUE), and as many more as deaths of the days before suggest:
+    older silences that ``crossed``. The other arguments are those of ``together``.
     """
     new = since >= now - RECENT
     found = np.flatnonzero(new & (overdue <= now))
@@ -104,7 +105,7 @@ def at_once(since: Floats, overdue: Floats, crossed: Flags, streams: int, share:
 
 
 def span_of(since: Floats, overdue: Floats) -> tuple[float, float]:
-    """Return the shortest span that all these silences can have begun in: there is one silence at least."""
+    """Return the shortest span in which all these silences can have begun. There must be at least one silence."""
     latest, earliest = float(since.max()), float(overdue.min())
     return min(latest, earliest), max(latest, earliest)
 
@@ -134,19 +135,19 @@ def _with_followers(group: Group, since: Floats, overdue: Floats, streams: int) 
 
 
 def _by_chance(widths: Floats, rate: float, span: float) -> float:
-    """Return a bound of the log of the chance that so many silences meet a span.
+    """Return an upper bound of the log probability that chance brings these silences into a span.
 
-    It is the chance of those with the narrowest intervals, of whichever number is the least likely: a slow stream,
-    whose interval meets every span, takes nothing from what the others prove.
+    It is the lowest bound for the k silences with the narrowest intervals, over all k. So a slow stream, whose interval
+    overlaps every span, does not weaken what the others prove.
     """
     count = np.arange(1.0, len(widths) + 1)
     return float(_more_than(count, rate * (span + np.cumsum(np.sort(widths)) / count)).min())
 
 
 def _more_than(count: Floats, expected: Floats) -> Floats:
-    """Return a bound of the log of the chance of so many where so many are expected (Chernoff's).
+    """Return Chernoff's bound of the log probability of at least ``count`` where ``expected`` are expected.
 
-    Their number is Poisson, with a rate that is gamma distributed itself (_SHAPE).
+    The number has a Poisson distribution, and its rate a gamma distribution (_SHAPE).
     """
     more = np.maximum(count / expected, 1.0)
     return np.asarray(
@@ -155,7 +156,7 @@ def _more_than(count: Floats, expected: Floats) -> Floats:
 
 
 def _rate(others: Floats, end: float, span: float, streams: int, ordinary: float) -> float:
-    """Return how many silences a second begin by chance, given when the others began."""
+    """Return the rate of silences that begin by chance, per second, given when the others began."""
     distance = np.maximum(np.maximum(others - end, end - span - others), 0.0)
     around = max(float((distance <= length).sum()) / length for length in _AROUND)
     return max(max(streams, 1) * ordinary, min(around, streams * MOST_ALONE))
