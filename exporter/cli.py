@@ -127,7 +127,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--horizon", metavar="DURATION", help="How far to look back; else backfill.horizon (56d).")
 @click.option("--slot", metavar="DURATION", help="Length of a slot; else backfill.slot (1h). Must divide an hour.")
-@click.option("--again", is_flag=True, help="Rewrite also what an earlier backfill wrote.")
+@click.option("--again", is_flag=True, help="Rewrite slots that an earlier backfill already wrote.")
 def backfill(
     config: Path | None,
     bootstrap_server: str | None,

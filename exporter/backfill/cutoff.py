@@ -36,7 +36,7 @@ class Request:
     slack: float = 60.0
     """A record dated more than this after the cutoff is from the future."""
     again: bool = False
-    """Rewrite also what an earlier backfill wrote."""
+    """Rewrite slots that an earlier backfill already wrote."""
 
 
 class BackfillSource(OffsetSource, ByTime, Protocol):
@@ -51,7 +51,7 @@ class Batch:
     infos: list[TopicInfo]
     """By topic of the layout."""
     unidentified: Codes
-    """By topic, the code of why its id is unknown; history is written under an id."""
+    """By topic, the reason code of an unknown topic id. History is written under an id."""
     leader: NDArray[np.int32]
     """Of each partition; NO_LEADER where there is none."""
 
@@ -123,7 +123,7 @@ class _Ends(NamedTuple):
 
 
 class CutoffReader:
-    """Reads the cutoff of partitions and plans what to write of each."""
+    """Reads the cutoff of partitions and plans what to write for each."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class CutoffReader:
         starts: Callable[[], Starts],
         request: Request,
     ) -> None:
-        """``written`` is by earlier runs. ``starts`` returns the first polls that are known when it is called."""
+        """``written`` is what earlier runs wrote. ``starts`` returns the first polls known when it is called."""
         self._source = source
         self._clock = clock
         self._written = written
@@ -141,7 +141,7 @@ class CutoffReader:
         self._request = request
 
     def read(self, batch: Batch, gone: Collection[int]) -> Cutoffs:
-        """Look up EARLIEST, LATEST and MAX_TIMESTAMP once; no record written later belongs to this backfill.
+        """Look up EARLIEST, LATEST and MAX_TIMESTAMP once. Records written later do not belong to this backfill.
 
         The look-ups of the whole batch must take little time. If LATEST came a minute after the moment of the cutoff,
         records of that minute would seem to be from the future. Brokers that are ``gone`` get no request.
@@ -179,7 +179,7 @@ class CutoffReader:
         )
 
     def complete(self, batch: Batch) -> Flags:
-        """Return of which partitions nothing is missing."""
+        """Return which partitions are complete."""
         known, written = self._written.about(batch.streams)
         return complete(known, written, self._start(batch.retention, written.end))
 
@@ -219,6 +219,6 @@ class CutoffReader:
         )
 
     def _start(self, retention: Floats, end: Floats) -> Floats:
-        """Return where histories that end at ``end`` begin: at the horizon, or where retention begins."""
+        """Return the start of histories that end at ``end``: the horizon, or the oldest time that retention keeps."""
         seconds = np.minimum(np.minimum(retention, self._request.horizon), end)
         return np.maximum(0.0, np.floor((end - seconds) / HOUR)) * HOUR

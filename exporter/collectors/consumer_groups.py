@@ -71,7 +71,7 @@ class Ends(Protocol):
 
 
 NEAR_SHARE = 0.1
-"""The oldest share of the records of a partition, which retention may delete soon."""
+"""Share of a partition's records, the oldest ones, that retention may delete soon."""
 
 _NO_LAYOUT = Layout.of({})
 
@@ -128,7 +128,7 @@ class GroupWatch:
         """How many sweeps could not read each of them."""
         self._positions = Positions.of({})
         self._silent: set[int] = set()
-        """Leaders that gave no answer in this sweep: waited for once, not for each hundred groups."""
+        """Leaders that gave no answer in this sweep. They get one request, not one for each hundred groups."""
         self._snapshot: Snapshot | None = None
         self._near_start: tuple[Layout, Rows] = _NO_LAYOUT, np.zeros(0, dtype=np.intp)
 
@@ -145,7 +145,7 @@ class GroupWatch:
         """Ignore a failed poll."""
 
     def near_log_start(self, layout: Layout) -> Rows:
-        """Return the rows where a group may soon lose records: its next one is in the oldest tenth."""
+        """Return the rows where a group may soon lose records: its next record is in the oldest tenth."""
         known, rows = self._near_start
         if layout is known:
             return rows
@@ -257,7 +257,7 @@ class GroupWatch:
                 tally.groups[name] = Group(state, members, topics=assigned, read_at=now)
 
     def _compared(self, table: Table, rows: Rows, offsets: Offsets) -> tuple[Codes, Offsets]:
-        """Return how far offsets are from the ends of the logs, and before that why it is unknown."""
+        """Return the reason codes of unknown lags, and the lags: the distance of offsets to the ends of the logs."""
         leader = table.leader[rows]
         silent = np.isin(leader, list(self._silent))
         polled = table.reason_now[rows]
@@ -273,8 +273,8 @@ class GroupWatch:
     def _lost(self, table: Table, rows: Rows, offsets: Offsets, readable: Flags) -> tuple[Offsets, Flags]:
         """Return how many offsets after each committed one lie before the log start, and where that is known.
 
-        A log start that a poll saw before the commit, and that is unchanged, is proof. One that is seen only afterwards
-        is not: the group may have read on meanwhile.
+        A log start that a poll saw before the commit, and that is unchanged, is proof. A log start seen only later is
+        not: the group may have read more in the meantime.
         """
         starts, lost, known = table.earliest[rows], np.zeros(len(rows), dtype=np.int64), readable & table.read[rows]
         behind = np.flatnonzero(known & (offsets < starts))
@@ -286,7 +286,7 @@ class GroupWatch:
 
     @staticmethod
     def _ask_once(look_up: Callable[[Membership], Answers], table: Table, rows: Rows) -> tuple[Answers, Rows]:
-        """Look up each partition once, however many rows are about it; return the answers, and the place of each."""
+        """Look up each partition once, however many rows it has. Return the answers, and the answer's index by row."""
         each, place = np.unique(rows, return_inverse=True)
         if not len(each):
             return Answers.none(0), place
@@ -313,7 +313,7 @@ def _why_unknown(answers: Answers) -> Codes:
 
 
 def _near_start(positions: Positions, table: Table) -> Rows:
-    """Return the rows of a table in which a group has its next record in the oldest tenth; ``positions`` are by it."""
+    """Return the rows of ``table`` where a group's next record is in the oldest tenth. Both share a layout."""
     behind = np.flatnonzero((positions.reason == ANSWERED) & (positions.lag > 0))
     rows = positions.rows.partition[behind]
     start, end = table.earliest[rows], table.latest[rows]

@@ -127,7 +127,7 @@ class Poller:
             try:
                 sink.accept(snapshot)
             except Exception as error:
-                log.exception("cluster %s: a sink failed to take a good poll", self.cluster)
+                log.exception("cluster %s: a sink failed to process a good poll", self.cluster)
                 outcome = self._failure(started, Reason.OTHER, _own_error(error))
                 self._report_failure(sink, outcome)
         return outcome
@@ -136,7 +136,7 @@ class Poller:
         try:
             sink.missed(failure)
         except Exception:
-            log.exception("cluster %s: a sink failed to take a failed poll", self.cluster)
+            log.exception("cluster %s: a sink failed to process a failed poll", self.cluster)
 
     def _failure(self, started: float, reason: Reason, detail: str) -> PollFailure:
         return PollFailure(self.cluster, self._clock.now(), self._clock.monotonic() - started, reason, detail)

@@ -258,9 +258,9 @@ class _Child:
         except (ValueError, KafkaPythonError) as error:
             self._send(Failed(call.number, None, str(error)))
         except Exception as error:
-            log.exception("a client ended in an error of this program")
+            log.exception("a call of a Kafka client failed with an internal error")
             # Its text may quote anything, also a secret.
-            detail = f"an error of this program ({type(error).__name__}); the log has its traceback"
+            detail = f"an internal error ({type(error).__name__}); the log has its traceback"
             self._send(Failed(call.number, Reason.OTHER, f"{detail}; next step: report it"))
 
     def _send(self, message: object) -> None:

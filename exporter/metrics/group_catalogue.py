@@ -95,7 +95,7 @@ GROUP_METRICS = (
         "kafka_topic_consumergroups_without_members",
         "gauge",
         "Groups in kafka_topic_consumergroups that have no member: clients that commit without being one, and groups "
-        "that committed once and never came again. Absent as those are." + SWEPT,
+        "that committed once and never again. Absent while kafka_topic_consumergroups is absent." + SWEPT,
         TOPIC,
     ),
 )

@@ -237,7 +237,7 @@ class SelfMetrics:
                 self.set("client_resident_memory_bytes", memory, kafka_cluster=cluster, process=process)
 
     def set_cluster_ids(self, ids: Mapping[str, str]) -> None:
-        """Show which Kafka cluster stands behind each name: cluster -> cluster id."""
+        """Show the Kafka cluster id of each configured cluster: name -> cluster id."""
         self.forget("cluster_info")
         for cluster, cluster_id in ids.items():
             self.set("cluster_info", 1, kafka_cluster=cluster, cluster_id=cluster_id)
