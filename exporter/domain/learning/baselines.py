@@ -1,7 +1,7 @@
 """The baseline of each stream's silences, week by week.
 
-The baseline of a week is made of the eight weeks before it and of nothing else, so it is computed once and never
-changes. A silence is scored with the baseline of the week in which it began, so it never affects its own baseline.
+The baseline of a week depends only on the eight weeks before it, so it is computed once and never changes. A silence is
+scored with the baseline of the week in which it began, so it never affects its own baseline.
 ``exporter.domain.learning.baselines_of_streams`` computes it.
 """
 
@@ -20,19 +20,19 @@ from exporter.domain.learning.schedule import DAY, planned
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOURS, Clocks, Span
 
 WEEKS = 8
-"""So many weeks make a baseline."""
+"""Number of weeks from which a baseline is computed."""
 
 PERIOD_WEEKS = 12
-"""Weeks that are read for a stream that is too slow for a profile."""
+"""Number of weeks that are read for a stream too slow for a profile."""
 
 ACTIVE_SLOTS_NEEDED = 10
 WEEKS_NEEDED = 2
-"""With less evidence than these two a stream is judged by its period, if it has one, or not at all."""
+"""Minimum evidence for a profile. With less of either a stream is judged by its period, or not at all without one."""
 
 PERIODS_NEEDED = 4
 PERIOD_REGULARITY, PERIOD_SUSPECT, PERIOD_DEAD = 1.5, 1.5, 1.75
-"""A slow stream has a period where its longest silence is at most 1.5 times the median; past so many times the
-longest it is suspect and dead."""
+"""A slow stream has a period if its longest silence is at most PERIOD_REGULARITY times the median. It is suspect and
+dead after PERIOD_SUSPECT and PERIOD_DEAD times the longest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,32 +46,32 @@ class Baselines(ColumnSet):
     profile: NDArray[np.float64]
     """[n, 168], active slots an hour from Monday 00:00 UTC."""
     step: Floats
-    """The mean active slots in a slot."""
+    """Mean number of active slots in a slot."""
     mean: Floats
     spread: Floats
-    """Of the logarithm of what silences missed; NaN where the evidence is too thin for the traffic clock."""
+    """Mean and spread are of the logarithm of missed slots; NaN: too little evidence for the traffic clock."""
     suspect_silence: Floats
     max_silence: Floats
-    """Seconds, where the stream is slow and regular."""
+    """Limits in seconds, of a stream that is slow and regular."""
     active_slots: Integers
     weeks: Integers
-    """Whole weeks that are known and have a silence to learn from."""
+    """Number of whole known weeks with a silence to learn from."""
     history_start: Floats
     """Unix seconds."""
     observed: Floats
-    """Seconds from then to the start of the week that were observed."""
+    """Observed seconds between ``history_start`` and the start of the week."""
     largest_silence: Floats
     """Seconds from the last advance to the next one; an upper bound where advances are known by slot only."""
     largest_silence_end: Floats
     largest_missed: Floats
     weekly_scores: NDArray[np.float64]
-    """[n, 8]: the largest score of each week, before it is clipped."""
+    """[n, 8]: the largest score of each week, before clipping."""
     pause: Floats
     """Missed slots (with a schedule: nats) up to which a silence is a pause like earlier ones of the stream."""
     schedule: NDArray[np.object_]
     """When its runs are due (``exporter.domain.learning.schedule.Schedule``), None where it has no schedule."""
     together: Flags
-    """Whether its hours come and stay away together (``exporter.domain.learning.profiles.TOGETHER``)."""
+    """Whether its hours are active together or not at all (``exporter.domain.learning.profiles.TOGETHER``)."""
 
     @property
     def clocked(self) -> Flags:
@@ -84,27 +84,27 @@ class Baselines(ColumnSet):
         return planned(self.schedule)
 
     def clocks(self, rests: Sequence[Sequence[Span]] = ()) -> Clocks:
-        """Return the clocks of each row; profiles are in single precision, as they are published.
+        """Return the traffic clock of each row. Profiles have single precision, like published ones.
 
-        ``rests`` are those of each row.
+        ``rests`` has the rests of each row.
         """
         profiles = self.profile.astype(np.float32).reshape(-1, HOURS)
         return Clocks(profiles, self.step, self.mean, self.spread, self.pause, self.schedule, rests)
 
 
 def whole_weeks(history_start: Floats, week: int) -> Integers:
-    """Return how many whole weeks each history from a moment (Unix seconds) to the start of a week has.
+    """Return the number of whole weeks in each history, from its start (Unix seconds) to the start of ``week``.
 
-    A day that is known in part counts: the first record of a day is no earlier than it is.
+    The first day counts even if history begins in the middle of it.
     """
     known_days = week * 7 - np.floor((history_start - FIRST_MONDAY) / DAY).astype(np.int64)
     return known_days // 7
 
 
 def longest_usual(suspect_silence: Floats, max_silence: Floats) -> Floats:
-    """Return the longest usual silence, a period or a spell, that limits by the wall clock were made of.
+    """Return the longest usual silence, a period or a spell, from which limits by the wall clock were computed.
 
-    In their unit, any shape; NaN where there is no limit.
+    The unit is that of the limits, the shape any; NaN where there is no limit.
     """
     # A period and a spell have different limits, but the same distance between them.
     return (max_silence - suspect_silence) / (PERIOD_DEAD - PERIOD_SUSPECT)

@@ -1,4 +1,4 @@
-"""Hours of activity -> the baselines of each stream, some streams at a time, in the slots by which it is judged."""
+"""Hours of activity -> the baselines of each stream, some streams at a time, in slots of an hour or five minutes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from exporter.domain.learning.past_weeks import PastWeeks
 from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, Slot, in_slots
 
 SEVERAL = 2.0
-"""With enough history in slots of five minutes a stream is judged by these, if its active hours have so many active
-ones on average: batches and rare records gain nothing by them (measured)."""
+"""Minimum mean number of active five-minute slots in an active hour. With this and enough history a stream is judged in
+slots of five minutes. Batches and rare records gain nothing from these (measured)."""
 
 STREAMS_AT_ONCE = 64
-"""So many streams are computed as one array [streams, weeks, 168]: with more the processor waits for memory."""
+"""Number of streams computed as one array [streams, weeks, 168]. With more the processor waits for memory."""
 
 
 def weeks_with_baselines(active: Iterable[int]) -> set[int]:
@@ -26,9 +26,9 @@ def weeks_with_baselines(active: Iterable[int]) -> set[int]:
 
 
 def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
-    """Yield the baselines of these weeks, some streams at a time, each in the slots by which it is judged.
+    """Yield the baselines of these weeks, some streams at a time, each in the slots that the stream is judged in.
 
-    A stream without activity in the eight weeks before a week has none for it.
+    A stream without activity in the eight weeks before a week has no baseline for it.
     """
     for some in _some_streams(hours):
         found = list(of_slot(some, weeks, BY_HOUR))
@@ -39,7 +39,7 @@ def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
 
 
 def _with_five_minute_slots(hours: Hours) -> Hours:
-    """The hours of those streams of which any hour is recorded in slots of five minutes."""
+    """Return the hours of all streams that have any hour recorded in slots of five minutes."""
     streams = np.unique(hours.stream[hours.fives != 0])
     return hours[np.isin(hours.stream, streams)]
 
@@ -52,7 +52,7 @@ def _some_streams(hours: Hours) -> Iterator[Hours]:
 
 
 def in_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baselines:
-    """Put the baselines in slots of five minutes in the place of those in hours where they are ripe."""
+    """Replace baselines in hours by those in slots of five minutes, where these have enough evidence."""
     if not by_five:
         return by_hour
     fives = Baselines.joined(by_five)

@@ -1,6 +1,6 @@
 """Fleet-wide drops: days on which many topics of a cluster at once were silent or nearly so.
 
-What an earlier drop was like, and how long it lasted, decides how a later one of the same topics is judged.
+The topics and the length of an earlier drop decide how a later drop of the same topics is judged.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ from exporter.domain.learning.hours import Integers
 DAY = 86_400.0
 
 REFERENCE_WEEKS, LEAST_REFERENCES = 8, 4
-"""The usual activity of a day is the median of that day in the eight weeks before; four of them must be known."""
+"""Number of weeks before a day whose median gives its usual activity, and how many of them must be known."""
 
 LOW = 0.4
-"""A topic is low on a day if it was active in no more than this share of its usual hours."""
+"""Share of a topic's usual active hours on a day. The topic is low if it was active in no more than this share."""
 
 DROP_SHARE, DROP_LEAST = 0.1, 5
-"""On a day the fleet dropped if more topics than both, above those that are low on any day, fell to be low."""
+"""Share and number of topics. The fleet dropped on a day if more topics than both, beyond those that are low on any
+such day, became low."""
 
 MOST_DAYS = 3
-"""A drop of more days in a row is no rest: it is an outage, or many deaths. So it is where no earlier one is known."""
+"""Largest length of a rest in days, where no earlier drop is known. A longer drop is an outage, or many deaths."""
 
 LONGEST_DAYS = 14
-"""Topics may rest for as long as they did in an earlier drop, of so many days at most."""
+"""Largest length of a rest in days, where an earlier drop is known. Topics may rest as long as they did then."""
 
 ALIKE = 0.5
-"""An earlier drop is like a later one if this share of the topics that are low in the later one were low in it."""
+"""Share of a later drop's low topics. An earlier drop resembles it if this share was low in the earlier one too."""
 
 
 class EarlierDrop(NamedTuple):
-    """The drop before a later one that it is most like."""
+    """The earlier drop that a later one resembles most."""
 
     since: float
     """The begin of its first day, Unix seconds."""
     until: float
-    """The end of its last day: the fleet came back then."""
+    """The end of its last day, Unix seconds. The fleet came back then."""
     topics: int
     """How many topics of the later drop were low in it as well."""
 
@@ -65,13 +66,13 @@ class OngoingDrop(NamedTuple):
     since: float
     """The begin of its first day, Unix seconds."""
     until: float
-    """No verdict is held from here on: a rest lasts no longer."""
+    """No verdict is held after this, Unix seconds: no rest lasts longer."""
     low: int
     """How many topics were low on its last complete day."""
     judged: int
     """How many topics usually write on such a day."""
     earlier: EarlierDrop | None = None
-    """The drop before it that it is like, where the topic took part in that as well."""
+    """The earlier drop that it resembles, where the topic took part in both."""
 
     @property
     def name(self) -> str:
@@ -86,7 +87,7 @@ class OngoingDrop(NamedTuple):
         )
 
     def describe(self, dead_from: float | None, now: float) -> str:
-        """Return it in words, with the verdict that a silence would have without it: dead from ``dead_from`` on."""
+        """Return the drop in words, and the verdict that a silence would have without it: dead from ``dead_from``."""
         if dead_from is None:
             return str(self)
         return f"{self}; without it {'dead since' if dead_from <= now else 'suspect, dead from'} {moment(dead_from)}"
@@ -99,20 +100,20 @@ class Drop:
     cluster: str
     day: int
     topics: frozenset[str] = frozenset()
-    """Those of the topics at hand that were low."""
+    """The low topics among those that are being judged."""
     judged: int = 0
     """Topics that are usually active on such a day."""
     low: int | None = None
-    """How many topics were low in all; None: ``topics`` has all of them."""
+    """Number of all low topics; None: ``topics`` has all of them."""
 
     @property
     def took_part(self) -> int:
-        """How many topics were low in all."""
+        """Number of all low topics."""
         return len(self.topics) if self.low is None else self.low
 
 
 def among(drops: Iterable[Drop], low: Iterable[tuple[str, str, int]]) -> tuple[Drop, ...]:
-    """Return drops with the topics at hand that took part: cluster, name and day (since 1970) of each."""
+    """Return drops with only these ``low`` topics: the cluster, name and day (since 1970) of each."""
     named: dict[tuple[str, int], set[str]] = {}
     for cluster, topic, day in low:
         named.setdefault((cluster, day), set()).add(topic)
@@ -122,7 +123,7 @@ def among(drops: Iterable[Drop], low: Iterable[tuple[str, str, int]]) -> tuple[D
 
 
 def runs(drops: Iterable[Drop]) -> Iterator[Sequence[Drop]]:
-    """Yield the days of each drop: those of a cluster that follow each other."""
+    """Yield the days of each drop: consecutive days of one cluster."""
     by_cluster: dict[str, dict[int, Drop]] = {}
     for one in drops:
         by_cluster.setdefault(one.cluster, {})[one.day] = one
@@ -138,14 +139,14 @@ def largest_day(run: Sequence[Drop]) -> Drop:
 
 
 def in_common(one: Drop, other: Drop) -> int:
-    """Return how many topics were low on both days, of those at hand."""
+    """Return the number of known topics that were low on both days."""
     return len(one.topics & other.topics)
 
 
 def earlier_drop(
     run: Sequence[Drop], drops: Iterable[Drop], common: Callable[[Drop, Drop], int] = in_common
 ) -> EarlierDrop | None:
-    """Return the drop before that of ``run`` which it is most like, the latest of several; None where none is alike.
+    """Return the earlier drop that ``run`` resembles most, the latest of several; None where it resembles none.
 
     ``common`` is called with the largest day of ``run`` and each earlier day.
     """
@@ -160,16 +161,16 @@ def earlier_drop(
 
 
 def earlier_drops(drops: Sequence[Drop]) -> Mapping[tuple[str, int], EarlierDrop]:
-    """Return the drop before each that it is like, by the cluster and first day of the later one.
+    """Map the cluster and first day of a drop to the earlier drop that it resembles.
 
-    All of ``drops`` have their topics.
+    All of ``drops`` must have their topics.
     """
     found = {(run[0].cluster, run[0].day): earlier_drop(run, drops) for run in runs(drops)}
     return {key: one for key, one in found.items() if one is not None}
 
 
 class Low(NamedTuple):
-    """A day on which the fleet dropped: which of the topics that are usually active on it were low."""
+    """A day on which the fleet dropped: which topics were low, of those that are usually active on such a day."""
 
     day: int
     judged: int
@@ -177,7 +178,8 @@ class Low(NamedTuple):
 
 
 FELL_WITHIN_DAYS = 7
-"""A topic fell on a day if it was not low on the last day before, of so many, on which it is usually active."""
+"""Number of days before a day. A topic fell on the day if it was not low on the last of these on which it is usually
+active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +190,9 @@ class _Day:
     """Whether it is usually active on such a day, and was active in the week before."""
     low: Flags
     still_low: Flags
-    """Those that are low, and those that were silent for the whole week before as well."""
+    """Low topics, including those that were already silent for the whole week before."""
     by_chance: float
-    """So many topics are low on any such day."""
+    """Number of topics that are low on any such day."""
 
     def is_drop(self, low: Flags) -> bool:
         return bool(low.sum() - self.by_chance > max(DROP_SHARE * self.judged.sum(), DROP_LEAST))
@@ -199,11 +201,11 @@ class _Day:
 def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[int]) -> Iterator[Low]:
     """Yield those of the ``days`` on which the fleet dropped; days count from the first of ``active``.
 
-    ``active`` [topics, days] are active hours, ``first`` the day from which each topic is known, ``covered`` whether a
-    day was observed. What is usual on a day follows from the days before it alone. A drop begins on a day on which
-    enough topics fell. It lasts while enough of these, and of those that fell later, are low. So topics that die one by
-    one are no drop, however many they are. All that are low on it take part. A drop is followed for LONGEST_DAYS and
-    one day more, so that one which lasts longer can be recognized.
+    ``active`` [topics, days] are active hours, ``first`` is the first known day of each topic, ``covered`` whether a
+    day was observed. Usual activity depends only on earlier days. A drop begins on a day on which enough topics fell.
+    It lasts while enough of these, and of those that fell later, are low. So topics that die one by one are no drop,
+    however many they are. All low topics take part in it. A drop is followed for LONGEST_DAYS and one day more, so that
+    a longer one can be recognized.
     """
 
     @lru_cache(None)
@@ -225,7 +227,7 @@ def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[
 
     @lru_cache(None)
     def low_in(began: int, day: int) -> Flags | None:
-        """Which topics are low on a day of a drop that began on another, or on this one; None if it is none of it."""
+        """Return which topics are low on a day of the drop that began on ``began``; None if it is over by then."""
         start, now = day_of(began), day_of(day)
         if start is None or now is None or not start.is_drop(fell(began)):
             return None

@@ -1,7 +1,7 @@
 """The weeks before a week of some streams -> the baselines of that week.
 
-Past silences are scored in the stream's own traffic clock, each by the profile of the other weeks (leave one out: a
-profile that knows the silence itself would promise too much).
+Past silences are scored by the stream's own traffic clock, each with the profile of the other weeks. A profile that
+includes the silence itself would give too low scores.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ class PastWeeks:
         self._real, self._real_ended = found[real], ended[real]
         nothing = found[~real]
         day = np.floor(nothing.end / 86_400.0).astype(np.int64)
-        # Those of one day miss the same: the first of them is counted for all.
+        # All of one day miss the same slots: the first one is counted for all.
         first = runs(nothing.stream, day) if len(day) else np.zeros(0, np.intp)
         self._none, self._none_ended = nothing[first], ended[~real][first]
 
     def baselines(self, week: int) -> Baselines | None:
-        """Return what is to be learned of the streams for one week, None where there is nothing."""
+        """Return the baselines of the streams for one week, None where there is nothing to learn from."""
         begin = week - WEEKS
         left, right = begin - self._begin, week - self._begin
         active = self._active[:, left:right]
@@ -148,7 +148,7 @@ class PastWeeks:
         )
 
     def _schedules(self, week: int, watched: Flags, rows: Rows) -> NDArray[np.object_]:
-        """Return the schedules of streams, learned from the eight weeks before; None where there is none."""
+        """Return the schedules of streams, learned from the eight weeks before; None for a stream without one."""
         if self._slot != BY_HOUR:
             return np.full(len(rows), None, object)
         hours, begin = self._advanced, FIRST_MONDAY + (week - WEEKS) * WEEK
@@ -161,7 +161,7 @@ class PastWeeks:
     def _pauses(
         self, week: int, rows: Rows, rates: Floats, schedule: NDArray[np.object_], slow: Flags
     ) -> tuple[Floats, Floats]:
-        """Return up to which missed slots silences are pauses, and the longest pause of streams in spells."""
+        """Return the missed slots up to which silences are pauses, and the longest pause of streams in spells."""
         place = np.full(self.streams, -1, np.intp)
         place[rows] = np.arange(len(rows))
         begin = FIRST_MONDAY + week * WEEK
@@ -183,7 +183,10 @@ class PastWeeks:
         return pauses(stream, missed, length, lived), spells(stream[known], length[known], slow)
 
     def lasting(self, week: int) -> PastSilences:
-        """Return the silences that last as a week begins, up to there: what falls silent in it has ended them."""
+        """Return the silences that last as ``week`` begins, up to then.
+
+        A stream that falls silent in that week has ended this silence, so it counts as one that ended.
+        """
         begin = FIRST_MONDAY + week * WEEK
         stream = np.arange(self.streams)
         last = self._places.first_from(stream, begin) - 1
@@ -199,23 +202,23 @@ class PastWeeks:
         return found[(found.slots > 0) & (start >= begin - PAUSE_WEEKS * WEEK)]
 
     def real(self, week: int, weeks: int) -> PastSilences:
-        """Return the silences of a slot and more that ended in so many weeks before one, none older than its past."""
+        """Return silences of at least a slot that ended in the ``weeks`` before ``week``, none older than its past."""
         oldest = FIRST_MONDAY + (week - max(weeks, PERIOD_WEEKS)) * WEEK
         ended = (self._real_ended >= week - weeks) & (self._real_ended < week)
         return self._real[ended & (self._real.start >= oldest)]
 
     def all(self, week: int) -> PastSilences:
-        """Return those that ended in its weeks, also of less than a slot."""
+        """Return all silences that ended in the weeks of its baseline, including those shorter than a slot."""
         oldest = FIRST_MONDAY + (week - PERIOD_WEEKS) * WEEK
         ended = (self._ended >= week - WEEKS) & (self._ended < week)
         return self._found[ended & (self._found.start >= oldest)]
 
     def none(self, week: int) -> PastSilences:
-        """Return one silence of nothing for each day of its weeks that had one."""
+        """Return one silence without missed slots for each day that had any, in the weeks of its baseline."""
         return self._none[(self._none_ended >= week - WEEKS) & (self._none_ended < week)]
 
     def inside(self, week: int) -> Integers | None:
-        """Return the longest silence inside each hour of its weeks, in slots; None where hours are the slots."""
+        """Return the longest silence inside each hour of these weeks, in slots; None if slots are hours."""
         if self._inside is None:
             return None
         return self._inside[:, week - WEEKS - self._begin : week - self._begin]
@@ -227,11 +230,11 @@ class PastWeeks:
 
     @property
     def streams(self) -> int:
-        """How many there are."""
+        """Number of streams."""
         return len(self._streams)
 
     def _periods(self, week: int, slow: Flags, rows: Rows) -> Floats:
-        """Return the longest silence in seconds of those slow streams that are regular, NaN of all others."""
+        """Return the longest silence in seconds of slow and regular streams, NaN for all others."""
         longest = np.full(self.streams, np.nan)
         mine = np.zeros(self.streams, np.bool_)
         mine[rows[slow]] = True
@@ -260,13 +263,13 @@ class _Places:
         self._keys = hours.stream.astype(np.int64) * self._width + hours.hour
 
     def first_from(self, streams: Rows, moment: float) -> Rows:
-        """Return the first row of each stream that is no earlier; the one after its last where there is none."""
+        """Return each stream's first row at or after ``moment``; the row after its last one where there is none."""
         hour = min(round(moment / HOUR), self._width - 1)
         return np.searchsorted(self._keys, streams.astype(np.int64) * self._width + hour)
 
 
 def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:
-    """Return which hours were observed: not those between two rows where the write times of one are unknown."""
+    """Return which hours were observed. Hours between two rows were not if the write times of one are unknown."""
     lost = np.zeros(count * width + 1, np.int64)
     active = hours.active
     same = hours.stream[1:] == hours.stream[:-1]
@@ -324,7 +327,7 @@ class _Scored:
         silences = np.bincount(place[every.stream], minlength=count)
         self.dispersion = dispersion(place[real.stream], missed, silences, self.rates.mean(-1) * slot.hours)
         self._note_largest(place[every.stream], every.end - every.since, every.end)
-        # Those that go on as the week begins were as long as this by then.
+        # Silences that last as the week begins count with their length at that time.
         lasting = history.lasting(week)
         lasting = lasting[place[lasting.stream] >= 0]
         self._note_largest(place[lasting.stream], lasting.end - lasting.since, lasting.end)

@@ -8,8 +8,9 @@ from exporter.domain.arrays import Floats
 from exporter.domain.learning.traffic_clock import HOURS
 
 TOGETHER = 3.0
-"""Where the active hours of days vary so many times as much as chance allows, the hours of a day come and stay away
-together: then the hour of the week predicts less of a silence than its length does (measured on generated streams)."""
+"""Ratio of the variation of active hours from day to day to the variation by chance. From this ratio on the hours of a
+day are active together or not at all. Then the hour of the week predicts less of a silence than its length does
+(measured on generated streams)."""
 
 _LEAST_DAYS = 14
 _CHANCE_MEDIAN = 0.455
@@ -25,8 +26,8 @@ _IN_GROUP[np.arange(HOURS), _OF_DAY] = 1.0
 def profile(active: Floats, observed: Floats, prior: float) -> Floats:
     """Return the rates of the 168 hours from active slots and observed hours summed over weeks, [..., 168].
 
-    Each hour is smoothed with its neighbours and drawn by ``prior`` slots towards the same hour of working days or
-    weekends, and that towards the rate of the whole week.
+    Each hour is smoothed with its neighbours. A prior of ``prior`` slots pulls it towards the same hour of working days
+    or weekends, and these towards the rate of the whole week.
     """
     flat = active.sum(-1, keepdims=True) / np.maximum(observed.sum(-1, keepdims=True), 1.0)
     of_day = (active @ _IN_GROUP + prior) / (observed @ _IN_GROUP + prior / np.maximum(flat, _LEAST_RATE))
@@ -45,10 +46,10 @@ def flat(active: Floats, observed: Floats) -> Floats:
 
 
 def by_days(active: Floats, observed: Floats, rates: Floats) -> Floats:
-    """Return how much the active hours of days vary over what chance allows; 0 where too few days are known.
+    """Return the ratio of the variation of active hours a day to that by chance; 0 where too few days are known.
 
     ``active`` and ``observed`` [n, weeks, 168] are flags of hours, ``rates`` [n, 168] the share of active ones. Each
-    day is held against the same day of other weeks; the median over days, so that an outage is one of many.
+    day is compared with the same day of other weeks. The median over days counts, so that an outage changes little.
     """
     count, weeks = active.shape[:2]
     whole = observed.reshape(count, weeks, 7, 24).sum(-1) >= 24.0
@@ -58,7 +59,7 @@ def by_days(active: Floats, observed: Floats, rates: Floats) -> Floats:
     chance = np.clip(rates, 0.0, 1.0).reshape(count, 1, 7, 24)
     least = np.maximum((chance * (1.0 - chance)).sum(-1), _LEAST_RATE) * (1.0 - 1.0 / np.maximum(number, 2))
     varied = np.where(whole & (number > 1), (days - mean) ** 2 / least, np.nan).reshape(count, -1)
-    varied.sort(axis=-1)  # what is not known comes last
+    varied.sort(axis=-1)  # unknown days (NaN) come last
     known = (~np.isnan(varied)).sum(-1)
     row, middle = np.arange(count), np.maximum(known, 1)
     median = (varied[row, (middle - 1) // 2] + varied[row, np.minimum(middle // 2, varied.shape[1] - 1)]) / 2.0

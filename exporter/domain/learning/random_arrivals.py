@@ -1,8 +1,8 @@
-"""Streams whose few records come at random: how long their silences last follows from how many records there are.
+"""Streams whose few records come at random: the number of records predicts the length of their silences.
 
-Where records are few, eight weeks have few long silences, and they predict little of the next one. Where silences are
-spread as those of independent records are (their length by the traffic clock is exponential), the law of such records
-predicts more: with n records in the past the chance of a silence of U missed slots is (1 + U / n)^-n.
+With few records, eight weeks contain few long silences, and these predict little of the next one. If the lengths of
+silences have the distribution of independent records (exponential by the traffic clock), that distribution predicts
+more: with n records in the past the chance of a silence of U missed slots is (1 + U / n)^-n.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from exporter.domain.learning.hours import Integers
 from exporter.domain.learning.traffic_clock import NATS
 
 MOST_A_WEEK = 42.0
-"""With more active hours a week than this the longest silences of the past predict enough."""
+"""Active hours a week. With more than this the longest silences of the past predict enough."""
 
 DISPERSION = (0.75, 1.25)
-"""Records come at random where the mean square of their silences is so many times that of an exponential law: less are
-regular, more come in bursts."""
+"""Lowest and highest ratio of the mean square of silences to that of an exponential distribution, for records that come
+at random. A lower ratio means regular records, a higher one means bursts."""
 
 _MATCHED = (2.0, 4.0)
-"""The scores at which mean and spread give the silences of the law: thresholds lie in between."""
+"""The scores at which mean and spread reproduce the exponential distribution exactly. Thresholds lie in between."""
 
 
 def dispersion(stream: Rows, missed: Floats, silences: Integers, step: Floats) -> Floats:
     """Return for each stream the mean square of its silences over that of an exponential law with the same mean.
 
-    Of each silence: its stream and the slots that it missed, those of nothing may be left out. Of each stream: how many
-    silences it had with those, and the mean slot, which each lasts on top.
+    ``stream`` and ``missed`` are by silence: its stream and its missed slots; silences without any may be left out.
+    ``silences`` and ``step`` are by stream: the number of all its silences, and the mean slot, by which each is longer.
     """
     number = np.maximum(silences, 1)
     mean = np.bincount(stream, missed, len(step)) / number
@@ -37,15 +37,15 @@ def dispersion(stream: Rows, missed: Floats, silences: Integers, step: Floats) -
 
 
 def arrives_at_random(dispersed: Floats, a_week: Floats) -> Flags:
-    """Return which streams have few records, and those at random; ``a_week`` are their active hours."""
+    """Return which streams have few records that come at random; ``a_week`` are their active hours a week."""
     least, most = DISPERSION
     return (a_week <= MOST_A_WEEK) & (dispersed >= least) & (dispersed <= most)
 
 
 def law(active: Floats, a_week: Floats, step: Floats) -> tuple[Floats, Floats]:
-    """Return mean and spread of the logarithm of what silences miss, plus a step; ``active`` are hours of the past.
+    """Return mean and spread of the logarithm of missed slots plus a step; ``active`` are the active hours of the past.
 
-    So that a score of s is a silence that comes by chance e^(-s NATS) times a week, as it is with a schedule.
+    With these a score of s means a silence that comes by chance e^(-s NATS) times a week, as with a schedule.
     """
     records = np.maximum(active, 1.0)
     low, high = _MATCHED

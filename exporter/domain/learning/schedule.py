@@ -1,9 +1,9 @@
 """Hours of activity -> the schedules of streams that run once a day, on some days of the week, or once a week.
 
-A silence of such a stream is measured by the runs that were due and did not come. Each is worth -ln P, P being the
-chance that a run which is due has not come yet: q + (1 - q) S(t), q that of a run which is skipped, S the share of past
-runs that came later than this. Cycles begin in the last quarter of the gap before the earliest run: one that comes
-early or late by hours is still that of its cycle.
+A silence of such a stream is measured by the runs that were due and did not come. Each counts as -ln P. P is the chance
+that a due run has not come yet: q + (1 - q) S(t), where q is the chance that a run is skipped, and S the share of past
+runs that came later. Cycles begin in the last quarter of the gap before the earliest run, so that a run that is early
+or late by hours still belongs to its cycle.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, HOURS, WE
 DAY = 86_400.0
 
 LEAST_GAP = 0.7
-"""A stream runs once in a cycle where so much of every cycle is without activity."""
+"""Minimum gap, as a share of the cycle. A stream runs once in a cycle if every cycle is inactive in such a gap."""
 
 STRAYS = 0.03
-"""An hour of the cycle that was active in no more than this share of the cycles counts as one without activity."""
+"""Share of the cycles. An hour of the cycle that was active in no more than this share counts as inactive."""
 
 DUE_FROM, MOST_SKIPPED = 0.5, 0.25
-"""A run is due on a day of the week on which more than the first share of runs came. With more than the second share of
-the due runs skipped there is no schedule."""
+"""Two shares of runs. A run is due on a day of the week on which more than the first share came. If more than the
+second share of due runs were skipped, there is no schedule."""
 
 LONGEST_RUN = 12
-"""A stream with more active hours a cycle than this on average is judged better by its traffic clock."""
+"""Mean number of active hours in a cycle. With more than this the traffic clock judges a stream better."""
 
 LEAST_RUNS = 5
 _LEAST_CYCLES = {24: 12, HOURS: 5}
-"""By the hours of a cycle."""
+"""Minimum number of known cycles, by the hours of a cycle."""
 
 RECENT_WEEKS = 2
-"""So many weeks are enough where all of them together have no daily schedule: a run that moved is known again then."""
+"""Number of recent weeks that are enough for a daily schedule if all weeks show none: a run may have moved."""
 
 _SKIPPED_PRIOR, _PRIOR_RUNS = 0.01, 40.0
-"""The share of runs that are skipped where nothing is known, and how many runs that counts as."""
+"""Prior share of skipped runs, and the number of runs that this prior counts as."""
 
 _LEAST_TAIL_SECONDS = 600.0
 
@@ -52,23 +52,23 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the runs of a stream are due, as history has them."""
+    """When the runs of a stream are due, learned from history."""
 
     deadlines: Sequence[float]
     """What each of the 168 hours of the week from Monday 00:00 UTC adds to a silence in which no run came, in nats."""
     cycle_seconds: float
     cycle_start_seconds: float
-    """A cycle begins so many seconds after Monday 00:00 UTC."""
+    """When a cycle begins, in seconds after Monday 00:00 UTC."""
     runs_a_week: int
     late_nats: float
-    """From here on it is likelier that the run does not come than that it still comes."""
+    """The nats from which on the run is more likely skipped than still to come."""
     usual_seconds: float
     latest_seconds: float
-    """When runs come, in seconds after the beginning of their cycle: the median and the last one."""
+    """When runs come, in seconds after the beginning of their cycle: the median and the latest."""
     days: int
-    """The days of the week on which they come, as bits from Monday."""
+    """The days of the week on which runs come, as bits from Monday."""
     weeks: int
-    """The weeks that this was learned from."""
+    """Number of weeks from which the schedule was learned."""
 
     def __str__(self) -> str:
         usual, latest = (self.cycle_start_seconds + one for one in (self.usual_seconds, self.latest_seconds))
@@ -85,7 +85,7 @@ class Schedule:
         return f"{cadence} at {_clock(usual)} UTC (latest {day}{_clock(latest)} in {self.weeks} weeks)"
 
     def not_come(self, last_advance: float, now: float) -> str:
-        """Return the sentence of a run that has not come by ``now`` (Unix seconds)."""
+        """Return a sentence about the run that has not come by ``now`` (Unix seconds)."""
         recent = now - last_advance < WEEK - DAY
         since = _WEEKDAYS[int((last_advance - FIRST_MONDAY) // DAY) % 7] if recent else moment(last_advance)
         return f"{self} has not come since {since}"
@@ -122,7 +122,7 @@ def schedules(stream: Rows, at: Floats, watched: Flags, begin: float) -> NDArray
 
 
 def _find(stream: Rows, hours: Floats, watched: Flags, bins: int, number: Rows, found: NDArray[np.object_]) -> None:
-    """Put the schedules with cycles of so many hours into ``found``, by ``number``."""
+    """Put schedules with cycles of ``bins`` hours into ``found``, by ``number``."""
     count, total = watched.shape
     cycles = total // bins - 1
     if not len(stream) or cycles < 1:
@@ -181,13 +181,13 @@ def _starts(stream: Rows, hours: Floats, count: int, bins: int, strays: Floats) 
 
 
 def _skips(missed: Flags) -> tuple[int, int]:
-    """Return how often runs began to be skipped, and after how many runs they could have: an outage is one."""
+    """Return how often skipping began, and after how many runs it could have begun. An outage counts once."""
     after_run = ~np.concatenate([[False], missed[:-1]])
     return int((missed & after_run).sum()), int(after_run.sum())
 
 
 def _skip_chance(skipped: int, chances: int) -> float:
-    """Return the chance of a run to be skipped, such that its square is that of two in a row: E[q^2], q being beta."""
+    """Return the chance that a run is skipped. Its square is that of two in a row: E[q^2], with q beta distributed."""
     a, n = skipped + _PRIOR_RUNS * _SKIPPED_PRIOR, chances + _PRIOR_RUNS
     return math.sqrt(a * (a + 1) / (n * (n + 1)))
 

@@ -4,8 +4,8 @@ U(a, b) is the number of active slots that the profile of a stream expects betwe
 the week, which starts Monday 00:00 UTC, and constant within an hour. All functions take arrays with one element for
 each silence. Times are Unix seconds in float64, which resolves below a microsecond.
 
-The clock of a stream with a schedule (``exporter.domain.learning.schedule``) counts the runs that did not come: U is in
-nats.
+The clock of a stream with a schedule (``exporter.domain.learning.schedule``) counts the runs that did not come. There U
+is in nats.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ FIRST_MONDAY = 4 * 86_400.0
 """1970-01-05 00:00 UTC, from which weeks are counted."""
 
 FORESEEN_WEEKS = 520
-"""A time further ahead than ten years counts as unknown."""
+"""Number of weeks, ten years. A time further ahead counts as unknown."""
 
 PAUSE_SCORE = 2.0
-"""The highest score of a pause like earlier ones of its stream. Up to it no silence is unusual."""
+"""Highest score of a pause that resembles earlier ones of its stream. Up to this score no silence is unusual."""
 
 _LONG_PAUSE_WEEKS = 4
-"""A pause may exceed the latest limit of death only where it spans more traffic than this many weeks."""
+"""Number of weeks. Only a pause that spans more traffic than usual in this time may delay the latest limit of death."""
 
 PATIENCE = 1.05
-"""A silence of no more than so many times the time between active slots on the busiest day of the week has no larger
-score either: a job that was moved to other hours is as silent as ever between its runs."""
+"""Multiple of the time between active slots on the busiest day of the week. Up to it a silence scores at most
+PAUSE_SCORE too: a job that was moved to other hours is as silent as before between its runs."""
 
 ALIKE_SCORE = 3.0
-"""Past this the score of a stream with a schedule grows by the logarithm: runs that are missed in a row are one pause,
-and pauses of weeks would else set the threshold of a whole fleet."""
+"""Score past which that of a stream with a schedule grows only logarithmically. Runs missed in a row are one pause, and
+pauses of weeks would otherwise set the threshold of a whole fleet."""
 
 ALIKE_SCALE = 2.0
-"""At this score past it the logarithm grows half as fast as the score would."""
+"""Distance past ALIKE_SCORE at which the logarithm grows half as fast as the score would."""
 
 NATS = 2.0
-"""So many nats are one unit of the score: a silence that is due by chance e^-s times a week then has about the score
-that other streams' silences reach as often (``thresholds``: 20 in 1,000 pass 2, of which e^-2 pass 3)."""
+"""Number of nats in one unit of the score. A silence that comes by chance e^-s times a week then has about the score
+that silences of other streams reach as often (``thresholds``: 20 in 1,000 pass 2, and e^-2 of these pass 3)."""
 
 
 class Span(Protocol):
@@ -76,15 +76,15 @@ class Runs(Protocol):
 
     @property
     def cycle_start_seconds(self) -> float:
-        """When cycles begin, after Monday 00:00 UTC."""
+        """When cycles begin, in seconds after Monday 00:00 UTC."""
 
     @property
     def runs_a_week(self) -> int:
-        """How many are due."""
+        """Number of runs due a week."""
 
     @property
     def late_nats(self) -> float:
-        """From here on the run that is due is late."""
+        """The nats from which on a due run is late."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ class Plans:
     """The schedules of some of n streams, a column each; see ``Runs``."""
 
     rows: Rows
-    """Which streams they are of."""
+    """The stream of each schedule."""
     cycle_seconds: Floats
     cycle_start_seconds: Floats
     runs_a_week: Floats
@@ -102,7 +102,7 @@ class Plans:
 
     @classmethod
     def of(cls, runs: Iterable[Runs | None]) -> Plans:
-        """Return the schedules of streams, None: it has none."""
+        """Return the schedules of streams; None stands for a stream without one."""
         planned = [(row, one) for row, one in enumerate(runs) if one is not None]
         found = cls.at(np.array([row for row, _ in planned], np.intp), [one for _, one in planned])
         return (
@@ -122,13 +122,14 @@ class Plans:
 
 
 class Resting:
-    """The rests of n streams: few are different, and many streams have the same."""
+    """The rests of n streams. Many streams share the same rests, so each sequence is kept once."""
 
     def __init__(self, rests: Sequence[Sequence[Span]], of: NDArray[np.integer]) -> None:
-        """``of`` [n] is the index in ``rests`` of each stream, -1: none. Each is in order, without overlaps."""
+        """``of`` [n] is each stream's index in ``rests``, -1: none. Rests of a stream are in order, without overlaps."""
         self._of = of
         self._spans: list[tuple[Floats, Floats]] = []
-        """From and until of the first rest of each, of the second, and so on; infinite where it has none, as the last.
+        """Begin and end of the first rests, of the second, and so on; infinite where there is none. The last element is
+        for streams without rests.
         """
         for place in range(max(map(len, rests), default=0)):
             since, until = np.full(len(rests) + 1, np.inf), np.full(len(rests) + 1, -np.inf)
@@ -138,7 +139,7 @@ class Resting:
             self._spans.append((since, until))
 
     def spans(self, rows: Rows) -> Iterator[tuple[Floats, Floats]]:
-        """Yield from and until of the first rest of each row, of the second, and so on; infinite where it has none."""
+        """Yield begin and end of each row's first rest, of the second, and so on; infinite where it has none."""
         for since, until in self._spans:
             yield since[self._of[rows]], until[self._of[rows]]
 
@@ -158,9 +159,9 @@ class Clocks:
     ) -> None:
         """``profiles`` [n, 168] are active slots per hour: finite, not negative and in no row all 0.
 
-        ``pause``: up to so many ticks a silence is a pause that the stream is known for. Where ``runs`` holds a
-        schedule its deadlines take the place of profile, step, mean and spread; ``Plans`` have them as profiles. In its
-        ``rests``, which are in order and do not overlap, the clock of a stream stands still.
+        ``pause`` is the number of ticks up to which a silence is a pause that the stream is known for. If ``runs`` has
+        a schedule for a stream, its deadlines replace profile, step, mean and spread; with ``Plans`` the profiles
+        already contain them. The clock stands still in ``rests``, which are in order and do not overlap.
         """
         count = len(step)
         plans = runs if isinstance(runs, Plans) else Plans.of(runs)
@@ -194,7 +195,7 @@ class Clocks:
         return np.where(np.isnan(cycle), slot_end, next_cycle)
 
     def usual(self, rows: Rows) -> Floats:
-        """Return up to how many ticks a silence is usual: those of score 0, with a schedule until the run is late."""
+        """Return the ticks up to which a silence is usual: those of score 0; with a schedule until the run is late."""
         needed = self.needed(rows, 0.0)
         late = self._late[rows]
         return np.where(np.isfinite(late), np.maximum(needed, late), needed)
@@ -227,7 +228,7 @@ class Clocks:
     def score(self, rows: Rows, ticks: Floats, lasted: Floats | float = np.inf) -> Floats:
         """Return z, the silence score, of silences in which the clock advanced by ``ticks``.
 
-        They ``lasted`` so many seconds from their ``start`` on.
+        ``lasted`` is their length in seconds, counted from their ``start``.
         """
         planned = ~np.isnan(self._cycle[rows])
         score = (np.where(planned, ticks, np.log(ticks + self._step[rows])) - self._mean[rows]) / self._spread[rows]
@@ -237,7 +238,7 @@ class Clocks:
         return np.where(known, np.minimum(score, PAUSE_SCORE), score)
 
     def needed(self, rows: Rows, score: Floats | float) -> Floats:
-        """Return the ticks at which the score is reached: the inverse of ``score``; 0 where it always is."""
+        """Return the ticks at which the score is reached: the inverse of ``score``; 0 where it is reached at once."""
         planned = ~np.isnan(self._cycle[rows])
         beyond = np.where(planned, np.maximum(np.asarray(score) - ALIKE_SCORE, 0.0), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -247,14 +248,14 @@ class Clocks:
         return np.maximum(needed, np.where(np.asarray(score) >= PAUSE_SCORE, self._paused(rows), 0.0))
 
     def passes(self, rows: Rows, start: Floats, score: Floats | float) -> Floats:
-        """Return when silences from ``start`` on pass the score; NaN as ``moment``."""
+        """Return when silences from ``start`` on pass the score; NaN as in ``moment``."""
         patience = np.where(np.asarray(score) >= PAUSE_SCORE, self._patience(rows), 0.0)
         return np.maximum(self.moment(rows, start, self.needed(rows, score)), start + patience)
 
     def pause_over(self, rows: Rows, start: Floats) -> Floats:
-        """Return up to when silences from ``start`` on are pauses that their stream is known for; NaN as ``moment``.
+        """Return when the known pauses of streams end that begin at ``start``; NaN as in ``moment``.
 
-        That is ``start`` where such a pause is of less than a month or so.
+        That is ``start`` itself for pauses of less than about a month (_LONG_PAUSE_WEEKS).
         """
         over, pause = start.copy(), self._paused(rows)
         some = np.flatnonzero(pause > _LONG_PAUSE_WEEKS * self._sums.week(rows))
@@ -293,11 +294,11 @@ class Clocks:
         return np.asarray(self._sums.days(rows).max(axis=1))
 
     def _paused(self, rows: Rows) -> Floats:
-        """Return up to how many ticks a silence is a pause that the stream is known for."""
+        """Return the ticks up to which a silence is a pause that the stream is known for."""
         return np.zeros(len(rows)) if self._pause is None else np.nan_to_num(self._pause[rows])
 
     def _patience(self, rows: Rows) -> Floats:
-        """Return up to how many seconds a silence is no longer than the time between active slots; see PATIENCE."""
+        """Return the seconds up to which a silence may be the usual time between active slots; see PATIENCE."""
         return np.where(np.isnan(self._cycle[rows]), PATIENCE * 24 * HOUR / self._sums.sharpest_day(rows), 0.0)
 
     def _at(self, rows: Rows, moment: Floats) -> tuple[Floats, Floats]:

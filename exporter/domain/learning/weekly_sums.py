@@ -14,7 +14,7 @@ DAYS, DAY_HOURS = 7, 24
 _HOURS = DAYS * DAY_HOURS
 
 _ROWS_AT_ONCE = 1024
-"""So many rows are summed at once: numpy converts all of them first, and more would not stay in the CPU's cache."""
+"""Number of rows summed at once. numpy converts all of them first, and more would not stay in the CPU's cache."""
 
 _BEFORE = np.tri(DAY_HOURS, k=-1)
 """By hour of the day: which hours come before it."""
@@ -36,11 +36,11 @@ class WeeklySums(Protocol):
         """Return what the week counts before an hour of it, and what that hour counts."""
 
     def find(self, rows: Rows, counted: Floats) -> tuple[Rows, Floats, Floats]:
-        """Return the last hour before which no more than so much is counted, with what ``at`` returns of it."""
+        """Return the last hour before which at most ``counted`` is counted, and what ``at`` returns for it."""
 
 
 class HourlySums:
-    """A sum for each hour: the quickest, where there are many silences to each stream. 1,352 bytes a stream."""
+    """A sum for each hour: the fastest choice for many silences of each stream. It takes 1,352 bytes a stream."""
 
     def __init__(self, profiles: NDArray[np.floating]) -> None:
         """``profiles`` [n, 168] are what each hour counts."""
@@ -73,7 +73,7 @@ class HourlySums:
         return before, self._passed[rows, hour + 1] - before
 
     def find(self, rows: Rows, counted: Floats) -> tuple[Rows, Floats, Floats]:
-        """Return the last hour before which no more than so much is counted, with what ``at`` returns of it."""
+        """Return the last hour before which at most ``counted`` is counted, and what ``at`` returns for it."""
         hour = np.zeros(len(rows), dtype=np.intp)
         for stride in (128, 64, 32, 16, 8, 4, 2, 1):
             further = np.minimum(hour + stride, _HOURS - 1)
@@ -97,7 +97,7 @@ class Profiles:
 
 
 class DailySums:
-    """Sums from those of days: for the exporter, which holds all profiles but judges one silence of each stream."""
+    """Sums computed from daily sums: for the exporter, which has all profiles but judges one silence of each stream."""
 
     def __init__(self, profiles: Profiles, of: NDArray[np.int32]) -> None:
         """``of`` [n] is the index of each stream's profile; several streams may share one."""
@@ -128,7 +128,7 @@ class DailySums:
         return before, self._rates[profile, hour].astype(np.float64)
 
     def find(self, rows: Rows, counted: Floats) -> tuple[Rows, Floats, Floats]:
-        """Return the last hour before which no more than so much is counted, with what ``at`` returns of it."""
+        """Return the last hour before which at most ``counted`` is counted, and what ``at`` returns for it."""
         profile = self._profiles(rows)
         day = np.zeros(len(rows), dtype=np.intp)
         for stride in (4, 2, 1):
