@@ -1,4 +1,4 @@
-"""Verdicts, the expectations that they follow from, and what the configuration sets instead."""
+"""Verdicts, the expectations that they follow from, and the overrides of the configuration."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ DEAD_AT_LATEST_SECONDS = 8 * 7 * 86_400.0
 """By the traffic clock a silence as long as the weeks of its baseline is dead, whatever its score."""
 
 HELD_FROM, NOTICED_FROM = 2.0, 1.0
-"""An incident (many topics fell silent together) holds silences from the first score on; those from the second one on
-count for it."""
+"""Two scores. An incident (many topics fell silent together) holds silences past the first; those past the second count
+for it."""
 
 HELD_SHARE, HELD_LEAST = 0.04, 5
 """An incident needs more topics than both: this share of the topics with expectations, and this number. One of them
 must be past HELD_FROM."""
 
 HELD_SECONDS, HELD_DAYS = 86_400.0, 2.0
-"""An incident holds a silence until both have passed since it crossed: this time, and so many of its busiest days."""
+"""Seconds, and number of a stream's busiest days. An incident holds a silence until both have passed since it crossed
+HELD_FROM."""
 
 SUSPECT_SHARE = 0.75
 """With an override a silence is suspect past this share of its ``max_silence_seconds``."""
@@ -72,13 +73,13 @@ class Expectation:
     ``suspect_silence_seconds``. By the stream's own traffic clock: ``profile``, its active slots per hour for each of
     the 168 hours of the week from Monday 00:00 UTC, and parameters that turn missed slots U into a score: (ln(U +
     ``clock_step``) - ``log_mean``) / ``log_spread``. Past ``suspect_score`` and ``dead_score`` a silence is ``suspect``
-    and ``dead``. Up to ``pause_slots`` of them it is a pause that the stream's own past holds. A stream with a
-    ``schedule`` is judged by that instead of its profile. In its ``rests`` its clock stands still. Of one with a clock
-    ``max_silence_seconds`` is when it is dead at the latest. While a drop of the fleet goes on (``falling``) a silence
-    that it alone makes unusual is held.
+    and ``dead``. Up to ``pause_slots`` missed slots it is a pause like earlier ones of the stream. A stream with a
+    ``schedule`` is judged by that instead of its profile. In its ``rests`` its clock stands still. A stream with a
+    clock is dead after ``max_silence_seconds`` at the latest. While a drop of the fleet lasts (``falling``), a silence
+    that only the drop makes unusual is held.
 
-    The rest only explains: what the stream was judged by, from ``history_start`` on (``evidence.EvidenceFacts``), how a
-    replica stood to its source, and the name of the incident that held it.
+    The rest only explains: what the stream was judged by, from ``history_start`` on (``evidence.EvidenceFacts``), the
+    state of a replica, and the name of the incident that held it.
     """
 
     cluster: str

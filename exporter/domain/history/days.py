@@ -1,6 +1,6 @@
-"""Hours <-> days: one row a partition and UTC day, its hours as bits, and the totals at its start.
+"""Hours <-> days: one row for each partition and UTC day, with its hours as bits and the totals at its start.
 
-So the past of a partition is a small row for each day with an event. A day is rebuilt without reading the days
+So the history of a partition is a small row for each day with an event. A day is rebuilt without reading the days
 before it.
 """
 
@@ -21,14 +21,14 @@ MILLI = SECOND // 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamTotals:
-    """What is known of streams at a moment, each a column [streams]; UNKNOWN where nothing is."""
+    """Totals of streams at a moment, each a column [streams]; UNKNOWN where nothing is known."""
 
     end_offset: Integers
     last_advance: Integers
     known_since: Integers
     """The first advance."""
     known_slots: Integers
-    """Active hours in all."""
+    """Number of all active hours."""
 
     @classmethod
     def nothing(cls, streams: int) -> StreamTotals:
@@ -51,7 +51,7 @@ class Days:
     active: NDArray[np.int32]
     unknown: NDArray[np.int32]
     counted: NDArray[np.int32]
-    """Hours, as bits: those with an advance, those of which it is not known when they had one, those with records."""
+    """Hours as bits: ``active`` with an advance, ``unknown`` with one at an unknown time, ``counted`` with records."""
     first_ms: NDArray[np.int32]
     last_ms: NDArray[np.int32]
     """Milliseconds within the hour."""
@@ -70,7 +70,7 @@ class Days:
 
 
 def days_of(folded: FoldedHours, before: StreamTotals) -> tuple[Days, StreamTotals]:
-    """Return the days of hours, and the totals after them of all streams in ``before``."""
+    """Return hours as days, and the totals of all streams in ``before`` after these."""
     hours = folded.hours
     if not len(hours):
         return _no_days(), before

@@ -31,10 +31,10 @@ from exporter.domain.learning.hours import (
 )
 
 CLOCKS_AGREE_SECONDS = 60
-"""The clocks of two exporters, and the moment of a poll and of its last answer, are no further apart than this."""
+"""Largest difference, in seconds, between the clocks of two exporters, and between a poll and its last answer."""
 
 CARRIED, BACKFILLED, INVENTORY, POLLED = range(4)
-"""What a row is: an offset known from before, a backfilled window, an inventory row, a polled window.
+"""Kinds of rows: an offset known from before, a backfilled window, an inventory row, a polled window.
 
 Rows of the same moment count in this order.
 """
@@ -44,12 +44,12 @@ _DAY_MICROS = DAY_HOURS * HOUR_MICROS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments(ColumnSet):
-    """Rows to put in order, each a column [n]; moments in Unix microseconds, UNKNOWN where nobody knows."""
+    """Rows to sort, each a column [n]. Moments are Unix microseconds, UNKNOWN where they are not known."""
 
     stream: Rows
     kind: NDArray[np.int8]
     at: Integers
-    """Where a window starts, when an inventory row was read."""
+    """When a window starts, or an inventory row was read."""
     until: Integers
     start_offset: Integers
     end_offset: Integers
@@ -57,7 +57,7 @@ class Moments(ColumnSet):
     first: Integers
     last: Integers
     resolution: NDArray[np.float64]
-    """Seconds, 0 where that has no meaning."""
+    """Seconds, 0 for rows without a resolution."""
     regressions: Integers
     polled: Flags
     """Whether the row is from a poll, not from a backfill."""
@@ -73,17 +73,17 @@ class Moments(ColumnSet):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedHours(ColumnSet):
-    """Hours with what is counted in each, each a column [n]."""
+    """Hours and the counts of each, each a column [n]."""
 
     hours: Hours
     records: Integers
     end_offset: Integers
-    """The last one known of the hour, else UNKNOWN."""
+    """The last known end offset of the hour, else UNKNOWN."""
     regressions: Integers
     polled: Flags
 
     def with_topics(self, topic_of: Rows, first_number: int) -> FoldedHours:
-        """Return the same and, after them, the hours of topics as the union of their partitions.
+        """Return the same hours, followed by those of topics as the union of their partitions.
 
         ``topic_of`` [streams] is the number of each stream's topic; topics get the numbers from ``first_number`` on.
         """
@@ -103,7 +103,7 @@ class FoldedHours(ColumnSet):
 
 
 def before_first_poll(rows: Moments, polled_from: Integers, polled_offset: Integers) -> Moments:
-    """Cut backfilled windows off where the first poll of their partition stood: what polls saw, wins.
+    """Cut backfilled windows off at the first poll of their partition: polls take precedence.
 
     ``polled_from`` and ``polled_offset`` [streams] are that poll and the end offset that it found, else UNKNOWN.
     """
@@ -125,7 +125,7 @@ def before_first_poll(rows: Moments, polled_from: Integers, polled_offset: Integ
 
 
 def fold(rows: Moments) -> FoldedHours:
-    """Return one row for each stream and hour in which something is known to have happened."""
+    """Return one row for each stream and hour with a known event."""
     if not len(rows):
         nothing = np.zeros(0, np.int64)
         return FoldedHours(Hours.none(), nothing, nothing, nothing, nothing > 0)
@@ -133,7 +133,7 @@ def fold(rows: Moments) -> FoldedHours:
 
 
 def _in_order(rows: Moments) -> Moments:
-    """Put rows in the order in which they account for offsets, each window once: the last of those with one key."""
+    """Sort rows in the order in which they account for offsets. Of several windows with one key the last one counts."""
     rows = rows[
         np.lexsort((rows.exporter, rows.end_offset, rows.until, rows.kind, rows.at, rows.kind != CARRIED, rows.stream))
     ]
@@ -264,7 +264,7 @@ def _by_hour(rows: Moments) -> FoldedHours:
 
 
 def _regressions(rows: Moments, group: Rows, groups: int) -> Integers:
-    """Count the falls of the end offset in each hour; of several exporters the one that saw most of them counts."""
+    """Count how often the end offset fell in each hour. Of several exporters the one with the most counts."""
     found = np.zeros(groups, np.int64)
     fell = np.flatnonzero(rows.regressions > 0)
     if len(fell):

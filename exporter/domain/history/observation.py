@@ -1,8 +1,8 @@
 """Which partitions there are, and up to which moment polls prove their silence.
 
-A partition that did not advance has no window: coverage says that its exporter polled, the inventory that the exporter
-read it, and a window with a reason where it could not be read. Moments are Unix microseconds, UNKNOWN where
-nobody knows.
+A partition that did not advance has no window. Coverage shows that its exporter polled, the inventory that the exporter
+read it, and a window with a reason that it could not be read. Moments are Unix microseconds, UNKNOWN where they are not
+known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from exporter.domain.arrays import Flags, Rows
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers, runs
 
 UNLISTED_AFTER_MICROS = 2 * DAY_HOURS * HOUR_MICROS
-"""Exporters list every partition daily; one that polls did not list for so long is gone."""
+"""Largest age of a listing, in microseconds. Exporters list partitions daily; one with an older listing is gone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,7 @@ class Polls:
     window_start: Integers
     last_good_poll: Integers
     starts: Integers
-    """When the exporter started: then it lists all that exists, at the moment its first interval starts."""
+    """When the exporter started. It then lists every partition, dated at the start of its first interval."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Listings:
     at: Integers
     deleted: Flags
     polled: Flags
-    """Whether an exporter wrote it at a poll, and not a backfill."""
+    """Whether an exporter wrote it at a poll; else a backfill did."""
     observer: Rows
     """The number of the exporter and cluster."""
     end_offset: Integers
@@ -56,16 +56,16 @@ class Failures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """How far the silence of streams is proved, each a column [streams]."""
+    """Up to when the silence of streams is proved, each a column [streams]."""
 
     until: Integers
-    """The last moment at which a good poll is known."""
+    """The last known good poll."""
     unreadable_since: Integers
-    """Set where polls came later that could not read it."""
+    """The first later poll that could not read the stream; UNKNOWN without one."""
     reason: Rows
 
     def after(self, earlier: Observed) -> Observed:
-        """Return the same joined with what was known ``earlier`` from other polls."""
+        """Return the same, joined with ``earlier`` knowledge from other polls."""
         until = np.maximum(self.until, earlier.until)
         went_on = (earlier.unreadable_since >= 0) & (self.until < earlier.unreadable_since)
         both = (self.unreadable_since >= 0) & went_on
@@ -76,14 +76,14 @@ class Observed:
 
     @property
     def unreadable(self) -> Flags:
-        """Whether the newest polls could not read each."""
+        """Which streams the newest polls could not read."""
         return (self.unreadable_since >= 0) & (self.unreadable_since >= self.until)
 
 
 def observed(streams: int, listings: Listings, failures: Failures, polls: Sequence[Polls]) -> Observed:
-    """Return how far polls and listings prove the silence of each stream; ``polls`` are by observer.
+    """Return up to when polls and listings prove the silence of each stream; ``polls`` are by observer.
 
-    What an exporter listed before its last start, and not since, is proved only up to that start.
+    A stream that an exporter listed before its last start, and not since, is proved only up to that start.
     """
     until, since = np.full(streams, UNKNOWN, np.int64), np.full(streams, UNKNOWN, np.int64)
     reason = np.full(streams, UNKNOWN, np.intp)
@@ -120,7 +120,7 @@ def _vouch(own: Rows, listings: Listings, failures: Failures, observer: int, pol
 
 
 def _unread(stream: Rows, upto: Rows, failures: Failures, observer: int, polls: Polls) -> tuple[Rows, Integers, Rows]:
-    """Count the intervals up to ``upto``, backwards, in which no poll could read each; since when, and why."""
+    """Return for how many intervals in a row up to ``upto`` no poll could read each stream; since when; and why."""
     steps = np.zeros(len(stream), np.intp)
     first, why = np.full(len(stream), UNKNOWN, np.int64), np.full(len(stream), UNKNOWN, np.intp)
     mine = np.flatnonzero(failures.observer == observer)
@@ -154,8 +154,8 @@ def existing_streams(
     """Return which partitions still exist under their topic's present id, by the newest row that lists each.
 
     ``cluster`` is by row, ``topic_id`` a number for each id, in the order of ids; ``polled`` is when each cluster
-    was last polled. A topic that is created again has rows of both ids as of one moment: those that are deleted then do
-    not name the present one.
+    was last polled. A topic that was created again has rows of both ids at one moment. Rows that are deleted then do
+    not give the present id.
     """
     known = listed_at >= 0
     newest = np.full(int(topic.max(initial=-1)) + 1, UNKNOWN, np.int64)

@@ -1,4 +1,4 @@
-"""Partitions by topic id: the rows of what a history knows of them."""
+"""Partitions by topic id, and the row of each in a history's tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StreamRows:
     __slots__ = ("life", "lives", "partition")
 
     def __init__(self, lives: Sequence[Life], life: Rows, partition: NDArray[np.int32]) -> None:
-        """``life`` [n] are indices into ``lives``, which differ, and ``partition`` [n] the partition numbers."""
+        """``life`` [n] are indices into the distinct ``lives``, ``partition`` [n] the partition numbers."""
         self.lives, self.life, self.partition = lives, life, partition
 
     @classmethod
@@ -43,7 +43,7 @@ class StreamRows:
         return StreamRows(self.lives, self.life[rows], self.partition[rows])
 
     def find(self, others: StreamRows) -> Rows:
-        """Return the row of each of ``others``, -1 where it is not here. Of a stream with two rows the last one."""
+        """Return the row of each of ``others``, -1 where it has none. If a stream has two rows, the last one counts."""
         numbers = {life: number for number, life in enumerate(self.lives)}
         number = np.array([numbers.get(life, -1) for life in others.lives], dtype=np.int64)[others.life]
         if not len(self) or not len(others):

@@ -1,4 +1,4 @@
-"""What is known of the streams of whole topics, as columns: what verdicts are made of."""
+"""The known facts of the streams of whole topics, as columns: the input of verdicts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from exporter.domain.learning.hours import Integers
 from exporter.domain.polls.readings import State
 
 _SAME_STATE = (State.NEVER_WRITTEN, State.UNREADABLE, State.FUTURE, State.PRESERVED)
-"""States that a topic has where all its partitions have them."""
+"""States that a topic has if all its partitions have it."""
 
 Strings = NDArray[np.object_]
 
@@ -41,7 +41,7 @@ class Streams(ColumnSet):
     unreadable_since: Floats
     last_advance: Floats
     unchanged_since: Floats
-    """The first poll that saw the present end offset, where no later advance can be: only a limit of the silence."""
+    """The first poll that saw the present end offset. It only bounds the silence: no later advance is possible."""
     known_since: Floats
     known_slots: Integers
     end_offset: Floats
@@ -49,7 +49,7 @@ class Streams(ColumnSet):
     rests: Strings
     """The sequence of ``exporter.domain.learning.rest_days.Rest`` of each."""
     falling: Strings
-    """The fleet-wide drop that has not ended and that it takes part in; None where there is none."""
+    """The fleet-wide drop that each takes part in and that has not ended, or None."""
 
     @property
     def whole(self) -> Flags:
@@ -58,9 +58,9 @@ class Streams(ColumnSet):
 
 
 def with_topics(partitions: Streams, topics: Streams) -> Streams:
-    """Return the partitions and after them their topics, silent only as far as every partition is known to be.
+    """Return the partitions, followed by their topics. A topic's silence is proved only as far as every partition's.
 
-    ``topics`` holds what is known of each topic's advances, in the order of their numbers.
+    ``topics`` holds the known advances of each topic, in the order of their numbers.
     """
     order = np.argsort(partitions.topic, kind="stable")
     mine = partitions[order]
@@ -108,7 +108,7 @@ def with_topics(partitions: Streams, topics: Streams) -> Streams:
 
 
 def objects(values: Sequence[object]) -> Strings:
-    """Return values as a column, sequences among them as they are."""
+    """Return values as a column of objects; sequences among them stay single elements."""
     found = np.empty(len(values), object)
     found[:] = values
     return found

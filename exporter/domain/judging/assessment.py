@@ -71,18 +71,18 @@ class Assessment:
     of_partitions: Judgements
     of_topics: Judgements
     newest: Floats
-    """[m]: the largest timestamp of any partition; NaN where that of a partition with records is unknown."""
+    """[m]: the largest timestamp of the topic's partitions; NaN where that of a partition with records is unknown."""
     states: NDArray[np.int64]
     """[m, states]: how many partitions are in each of STATES."""
     verdicts: NDArray[np.int64]
     """[m, verdicts]: how many partitions have each of VERDICTS."""
     held: Held
     silences: Silences | None = None
-    """What was judged: the silence of each partition, then of each topic."""
+    """The silences that were judged: of each partition, then of each topic."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """The incidents that last, each of which may hold topics or partitions."""
+        """The incidents that have not ended. Each may hold topics or partitions."""
         return self.held.incidents
 
     @property
@@ -92,7 +92,7 @@ class Assessment:
         return len(np.union1d(np.flatnonzero(self.held.topics >= 0), in_part))
 
     def incident_of(self, row: int, *, topic: bool) -> Incident | None:
-        """Return the incident by which a partition, or the topic with that number, is held."""
+        """Return the incident that holds a partition, or the topic with that number."""
         number = (self.held.topics if topic else self.held.partitions)[row]
         return None if number < 0 else self.held.incidents[number]
 

@@ -59,7 +59,7 @@ class Contradiction:
     limit: float | None = None
     """The longest silence of the topic's past, and ``max_silence``, in seconds."""
     records: int | None = None
-    """Of the last seven days."""
+    """Number of records in the last seven days."""
 
 
 def compared(active: Integers, known_from: int, since: float, until: float) -> tuple[int, float] | None:
@@ -79,7 +79,7 @@ def compared(active: Integers, known_from: int, since: float, until: float) -> t
 
 
 def wrote_as_usual(found: tuple[int, float] | None) -> bool:
-    """Return whether the topic wrote as usual, or nearly so, by what ``compared`` returned."""
+    """Return whether the topic wrote as usual, or nearly so. ``found`` is what ``compared`` returned."""
     return found is not None and found[0] > LOW * found[1]
 
 
@@ -88,7 +88,7 @@ def holiday_worked(
 ) -> tuple[tuple[float, float, str], tuple[int, float]] | None:
     """Return the newest of the past ``holidays`` (in order) on which a topic wrote, if it did on each known one.
 
-    None as well for a topic without a quiet day of the week: a calendar does not apply to it.
+    Also None for a topic without a quiet day of the week: no calendar applies to it.
     """
     known = [(day, found) for day in reversed(holidays) if (found := compared(active, known_from, *day[:2]))]
     if not known or not all(wrote_as_usual(found) for _, found in known):

@@ -1,4 +1,4 @@
-"""Snapshot and expectations -> verdicts: every partition, every topic, and what is held for the time being."""
+"""Snapshot and expectations -> verdicts of every partition and topic, and the silences that are held for now."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import SUSPECT_SHARE, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
 
 GOOD_SHARE = 0.9
-"""With a smaller share of good polls in a silence it is too badly seen to be news."""
+"""Minimum share of good polls in a silence. With a smaller share it gets no new alarming verdict."""
 
 _WITHOUT_TIME = (State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP)
-"""States of partitions that hold no timestamp at all."""
+"""States of partitions that have no timestamp at all."""
 
 _ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
 
 
 class Detector:
-    """Judges the snapshots of one cluster by what is expected of it."""
+    """Judges the snapshots of one cluster by its expectations."""
 
     def __init__(self, expectations: ExpectationSet | None = None, advances: LastAdvances | None = None) -> None:
-        """``expectations`` are those of the cluster; ``advances`` are what earlier lives of the exporter saw."""
+        """``expectations`` are those of the cluster. ``advances`` are those that the exporter saw before a restart."""
         self.expectations = ExpectationSet() if expectations is None else expectations
         self._advances = advances
         self._laid_out: tuple[Metadata, Rows, Rows, BeforeRestart] | None = None
@@ -49,9 +49,9 @@ class Detector:
     ) -> Assessment:
         """Judge every partition and topic of a snapshot.
 
-        An expectation that belongs to an earlier topic of the same name is not used. Where they are not ``in_force``
-        nothing is judged by them, but the last advances that they know are still true. ``override_of`` returns the
-        override that the configuration has for a topic; it wins.
+        An expectation that belongs to an earlier topic of the same name is not used. Expectations that are not
+        ``in_force`` judge nothing, but their last advances are still valid. ``override_of`` returns the configured
+        override of a topic, which takes precedence.
         """
         layout = snapshot.table.layout
         of_partitions, of_topics, before = self._expected(snapshot.cluster, snapshot.metadata)
@@ -94,7 +94,7 @@ class Detector:
 
 
 def judge(silence: Silence | None, expectation: Expectation | None, now: float) -> Judgement:
-    """Judge one silence by what is expected, as ``Detector.assess`` does but for incidents."""
+    """Judge one silence by its expectation, as ``Detector.assess`` does, but without incidents."""
     expectations = ExpectationSet([] if expectation is None else [expectation])
     silences = Silences.of([silence])
     rows = np.array([0 if expectation is not None and silence is not None else -1], dtype=np.intp)
@@ -112,14 +112,14 @@ def may_be_held(silence: Silence | None, expectation: Expectation | None, now: f
 def overruled(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
     """Judge one silence by the configuration alone.
 
-    Only a proved silence can be ``suspect`` or ``dead``, and only one that cannot be longer than it is proved is
-    ``live`` or ``quiet``: until then it is ``learning``.
+    Only a proved silence can be ``suspect`` or ``dead``. Only one that cannot be longer than its proved part is
+    ``live`` or ``quiet``; until then it is ``learning``.
     """
     return overruled_silences(Silences.of([silence]), OverrideColumns.of([override]), now).judgement(0)
 
 
 def overruled_silences(silences: Silences, overrides: OverrideColumns, now: float) -> Judgements:
-    """Judge silences by the configuration alone, as ``overruled`` does; ``overrides`` has the one of each."""
+    """Judge silences by the configuration alone, as ``overruled`` does; ``overrides`` has one override for each."""
     limit, unknown = overrides.limit, np.full(len(silences), np.nan)
     last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
     proved = silences.until - silences.since
@@ -141,7 +141,7 @@ def overruled_silences(silences: Silences, overrides: OverrideColumns, now: floa
 def _overrides(
     layout: Layout, override_of: Callable[[str], TopicOverride | None] | None
 ) -> tuple[OverrideColumns, Rows]:
-    """Return overrides, and the place of the one of each partition, then of each topic; -1 where there is none."""
+    """Return overrides, and the index of that of each partition, then of each topic; -1 where there is none."""
     overrides = (
         [] if override_of is None else [(number, override_of(name)) for number, name in enumerate(layout.topics)]
     )
@@ -160,7 +160,7 @@ def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes
 
 
 def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: float) -> Scores:
-    """Score silences by what is expected; news that is too badly seen, or too soon after the start, is held."""
+    """Score silences by the expectations. New alarms with too few good polls, or soon after the start, are held."""
     since = np.where(silences.there, silences.since, 0.0)
     until = np.where(silences.there, silences.until, 0.0)
     scores = expectations.judge(JudgedSilences(rows, since, until), now)
@@ -176,7 +176,7 @@ def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: fl
 def _hold(
     scores: Scores, silences: Silences, layout: Layout, table: Table, falling: OngoingDrop | None, now: float
 ) -> Held:
-    """Hold what fell silent together, and return what is held by that, or by a drop of the fleet that goes on."""
+    """Hold silences that began together; return all that these, or a drop of the fleet that has not ended, hold."""
     count = len(layout)
     began = np.where(silences.known, silences.since, silences.not_before)
     silent = Silent(scores.promised, scores.unusual, scores.holdable, scores.hold_expired, began, scores.overdue)
@@ -223,10 +223,10 @@ def _counts(layout: Layout, codes: Codes, kinds: int) -> np.ndarray[tuple[int, i
 
 
 def newest_by_topic(table: Table) -> Floats:
-    """Return the largest timestamp of each topic; NaN where that of a partition which may hold records is not known.
+    """Return the largest timestamp of each topic; NaN where that of a partition with possible records is unknown.
 
-    A partition that cannot be read counts as it was last read: its newest record is no older than that. A timestamp
-    in the future counts only where there is no other.
+    An unreadable partition counts with its last known timestamp: its newest record is no older. A timestamp in the
+    future counts only where there is no other.
     """
     layout = table.layout
     newest = np.full(len(layout.topics), np.nan)
@@ -247,7 +247,7 @@ def newest_by_topic(table: Table) -> Floats:
 
 
 def newest_of_all(table: Table) -> float | None:
-    """Return the largest timestamp that is shown of any partition; one in the future only where there is no other."""
+    """Return the largest timestamp shown for any partition; one in the future only where there is no other."""
     dated = table.read & ~np.isnan(table.newest)
     present = dated & (table.state != STATE_CODES[State.FUTURE])
     known = table.newest[present if present.any() else dated]

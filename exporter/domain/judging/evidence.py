@@ -22,12 +22,12 @@ from exporter.domain.verdicts import TopicOverride, Verdict
 _MINUTE, _HOUR, _DAY, _WEEK = 60.0, 3600.0, 86_400.0, 7 * 86_400.0
 
 _OBSERVED_SHARE = 0.95
-"""Below this share of the past observed, the line shows how much was observed."""
+"""Observed share of the past. With less, the line says how much was observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceFacts:
-    """The facts of one judged stream that its evidence line shows: Unix seconds, seconds, None where unknown."""
+    """The facts of one judged stream that its evidence line shows. Moments are Unix seconds; None where unknown."""
 
     as_of: float
     topic: str
@@ -57,11 +57,11 @@ class EvidenceFacts:
     schedule: Schedule | None = None
     rests: Sequence[Rest] = ()
     falling: OngoingDrop | None = None
-    """The drop by which it is held."""
+    """The drop that holds it."""
     held: str | None = None
-    """Why else it is held."""
+    """Another reason why it is held."""
     baseline_of: float | None = None
-    """The last advance when its baseline was chosen, where it may have advanced since."""
+    """The last advance at the time its baseline was chosen, if it may have advanced since."""
 
 
 def evidence(row: EvidenceFacts) -> str:
@@ -100,12 +100,12 @@ def silence(row: EvidenceFacts) -> str | None:
 
 
 def at_least_since(first_poll: float) -> str:
-    """Return since when a stream is silent at least (Unix seconds), where its last advance was not seen."""
+    """Return the silence of a stream in words, if nobody saw it advance since its ``first_poll`` (Unix seconds)."""
     return f"silent at least since {moment(first_poll)}, when it was first polled"
 
 
 def _rested(row: EvidenceFacts) -> str | None:
-    """On which days of the silence the stream rested."""
+    """Return the days of the silence on which the stream rested."""
     since = math.inf if row.last_advance is None else row.last_advance
     found = [one for one in row.rests if one.since < row.as_of and one.until > since]
     if not found:
@@ -114,7 +114,7 @@ def _rested(row: EvidenceFacts) -> str | None:
 
 
 def _when(rest: Rest) -> str:
-    """The day of a rest; from when to when it lasted where that is no day in UTC: holidays are those of a time zone."""
+    """Return the day of a rest, or its begin and end if it is not a UTC day: holidays are those of a time zone."""
     if rest.since % _DAY == 0 and rest.until - rest.since == _DAY:
         return moment(rest.since, "{day} %d %b")
     since, until = (moment(at, "{day} %d %b %H:%M") for at in (rest.since, rest.until))
@@ -127,7 +127,7 @@ def _held(row: EvidenceFacts) -> str | None:
 
 
 def _usual_silence(row: EvidenceFacts) -> str | None:
-    """How silent it ever was, and when, over the span that it was judged by."""
+    """Return the longest silence, and when it was, in the span of the baseline."""
     if row.schedule is not None and row.last_advance is not None:
         missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET) and not _unproved(row)
         return row.schedule.not_come(row.last_advance, row.as_of) if missing else str(row.schedule)
@@ -154,9 +154,9 @@ def _usual_silence(row: EvidenceFacts) -> str | None:
 def judged_by(history_start: float, last_advance: float, observed_seconds: float | None) -> tuple[str, str]:
     """Return the span that a stream was judged by, and how much of it was observed.
 
-    As ``("22 days before Mon 2026-03-02", ", of which 9 were observed,")``. The second is empty where nearly all was,
-    or it is not known. The span ends with the Monday (UTC) before ``last_advance``: silences that ended later are not
-    in the baseline. ``observed_seconds`` is what was observed of it.
+    For example ``("22 days before Mon 2026-03-02", ", of which 9 were observed,")``. The second text is empty if nearly
+    all of it was observed, or if that is unknown. The span ends with the Monday (UTC) before ``last_advance``: silences
+    that ended later are not in the baseline. ``observed_seconds`` is the observed part of the span.
     """
     until = judged_until(last_advance)
     span = until - history_start
@@ -171,7 +171,7 @@ def judged_by(history_start: float, last_advance: float, observed_seconds: float
 
 
 def judged_until(last_advance: float) -> float:
-    """Return the Monday (UTC) before a last advance: up to there its baseline goes."""
+    """Return the Monday (UTC) before a last advance: the end of its baseline."""
     return FIRST_MONDAY + float(week_of(np.array([last_advance]))[0]) * _WEEK
 
 
@@ -179,7 +179,7 @@ _DATE = len("Mon 2026-03-02")
 
 
 def _count(slots: float) -> str:
-    """A number of slots that may be a part of one: ``41``, ``3.2``."""
+    """Return a number of slots, which may be a fraction: ``41``, ``3.2``."""
     return f"{slots:.0f}" if slots >= 10 else f"{slots:.1f}"
 
 
@@ -211,21 +211,21 @@ def _limits(row: EvidenceFacts) -> str | None:
 
 
 def _if_proved(row: EvidenceFacts, from_: str | None) -> str | None:
-    """Since when it is suspect, as far as its silence is proved."""
+    """Return since when it is suspect; say that it is held if its silence is not proved until then."""
     if from_ is None or not _unproved(row):
         return from_
     return f"held: its silence is not proved; {from_} if it is still silent"
 
 
 def _unproved(row: EvidenceFacts) -> bool:
-    """Whether it is held because it would be suspect only since nobody looked at it."""
+    """Return whether it is held because it became suspect only after the last good poll."""
     if row.verdict != Verdict.HELD or row.suspect_from is None or row.observed_until is None:
         return False
     return row.suspect_from > row.observed_until
 
 
 def _by_period(row: EvidenceFacts) -> bool:
-    """Whether a limit by the wall clock decides when it is dead."""
+    """Return whether a limit by the wall clock decides when it is dead."""
     if row.max_silence_seconds is None or row.schedule is not None:
         return False
     if row.last_advance is None or row.expected_by is None:
@@ -234,13 +234,13 @@ def _by_period(row: EvidenceFacts) -> bool:
 
 
 def _same_day(row: EvidenceFacts, at: float) -> str:
-    """A moment; without its date where the whole silence lies in one day, because the line has that date already."""
+    """Return a moment, without its date if the whole silence is in one day: the line already has that date."""
     day = None if row.last_advance is None else row.last_advance // _DAY
     return moment(at, "%H:%M") if at // _DAY == day == row.as_of // _DAY else moment(at)
 
 
 def _missing(row: EvidenceFacts) -> str:
-    """What a ``learning`` row lacks, the most important first."""
+    """Return what a ``learning`` row lacks: its most important cause."""
     slots = row.active_slots or 0
     if slots == 0 and row.state == State.NEVER_WRITTEN:
         return "never written"
@@ -271,7 +271,7 @@ def _proved_until(row: EvidenceFacts) -> str | None:
 
 
 def _misdated(row: EvidenceFacts) -> str | None:
-    """Return a clause where the newest record's timestamp is no sign of life, as the newest inventory row knows it."""
+    """Return a clause if the newest record's timestamp, by the newest inventory row, is no sign of life."""
     if row.state == State.FUTURE:
         return "newest record dated in the future"
     if row.state == State.PRESERVED:
@@ -280,7 +280,7 @@ def _misdated(row: EvidenceFacts) -> str | None:
 
 
 def _siblings(row: EvidenceFacts) -> str | None:
-    """How many partitions live; left out for a topic that has only one."""
+    """Return how many partitions live; nothing for a topic that has only one."""
     if row.partitions <= 1 or row.partitions_learning >= row.partitions:
         return None
     live = f"{row.partitions_live} of {row.partitions} partitions of {row.topic} live"

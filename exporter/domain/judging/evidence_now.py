@@ -1,4 +1,4 @@
-"""The evidence line between rollups: what is published of a stream, with its silence as it is now."""
+"""The evidence line between rollups: what the rollup published of a stream, with its present silence."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ class SubjectNow:
     state: State | None = None
     reason: str | None = None
     partitions: tuple[int, int, int] = (1, 1, 0)
-    """How many partitions its topic has, how many of these live, and how many are learning."""
+    """Number of partitions of its topic, of these that live, and of these that are learning."""
     readers: int | None = None
     """Consumer groups with members."""
     without_members: int | None = None
     """Consumer groups without a member that committed an offset in it."""
     override: TopicOverride | None = None
     may_be_held: str | None = None
-    """Why it is not known whether an incident holds it."""
+    """The reason why it is unknown whether an incident holds it."""
     published: str | None = None
-    """The line of the rollup, where nothing newer is known."""
+    """The evidence line of the rollup, where nothing newer is known."""
 
 
 NOTHING = SubjectNow()
 
 
 class JudgedSubject(NamedTuple):
-    """The judgement of a topic or partition, and what it rests on."""
+    """The judgement of a topic or partition, and the facts behind it."""
 
     judgement: Judgement
     expectation: Expectation | None = None
-    """What it is judged by, None where nothing is in force."""
+    """The expectation that judges it, None where none is in force."""
     incident: Incident | None = None
-    """By which it is held."""
+    """The incident that holds it."""
     seen: SubjectNow = NOTHING
 
 
 class _Foreseen(NamedTuple):
-    """When a silence is suspect and dead (Unix seconds), and the slots that it missed; None is not known."""
+    """When a silence becomes suspect and dead (Unix seconds), and its missed slots; None where unknown."""
 
     suspect_from: float | None = None
     dead_from: float | None = None
@@ -70,12 +70,12 @@ class _Foreseen(NamedTuple):
 
 
 def evidence_now(subject: JudgedSubject, now: float) -> str:
-    """Return in one sentence why the verdict is what it is at ``now`` (Unix seconds)."""
+    """Return one sentence that explains the verdict at ``now`` (Unix seconds)."""
     return evidence_of_all([subject], now)[0]
 
 
 def evidence_of_all(subjects: Sequence[JudgedSubject], now: float) -> list[str]:
-    """Return the sentence of each; they are different ones. What they are judged by is set up a single time."""
+    """Return the sentence of each subject, which are all different. Their expectations are prepared only once."""
     foreseen = _foreseen(subjects, now)
     return [_line(subject, now, to_come) for subject, to_come in zip(subjects, foreseen, strict=True)]
 
@@ -101,14 +101,14 @@ def _joined(clauses: Sequence[str | None]) -> str:
 
 
 def _span(subject: JudgedSubject, now: float) -> tuple[float | None, float]:
-    """Return from when to when it is silent."""
+    """Return the begin and the end of its silence."""
     last, known = subject.judgement.last_advance, subject.seen.silence
     since = known.since if last is None and known is not None else last
     return since, now if known is None else known.until
 
 
 def falling(incident: Incident | None, expectation: Expectation | None) -> OngoingDrop | None:
-    """Return the drop of the fleet that holds a subject, as it was published for this one; None where none does."""
+    """Return the drop of the fleet that holds a subject, as published for it; None where none holds it."""
     if incident is None or incident.falling is None:
         return None
     own = None if expectation is None else expectation.falling
@@ -173,7 +173,7 @@ def _foreseen(subjects: Sequence[JudgedSubject], now: float) -> list[_Foreseen]:
 
 
 def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | None) -> str | None:
-    """Why no verdict is given to a silence that no incident explains."""
+    """Return why a silence that no incident explains gets no verdict."""
     if judgement.verdict is not Verdict.HELD or silence is None:
         return None
     if suspect_from is not None and suspect_from > silence.until:
@@ -187,7 +187,7 @@ def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | N
 
 
 def _unseen(seen: SubjectNow) -> str | None:
-    """What is known of a last advance that nobody saw."""
+    """Return what is known of a last advance that nobody saw."""
     silence = seen.silence
     if silence is None or silence.known:
         return None
@@ -200,7 +200,7 @@ def _unseen(seen: SubjectNow) -> str | None:
 
 
 def _replication(judgement: Judgement, expectation: Expectation | None) -> str | None:
-    """How a replica stood to its source, while its silence is still that of the rollup."""
+    """Return the replica state at the rollup, as long as the silence is still the same."""
     if expectation is None or expectation.last_advance != judgement.last_advance:
         return None
     return expectation.replication if expectation.verdict == judgement.verdict else None

@@ -26,7 +26,7 @@ class Incident:
     """``topics`` of ``promised`` ones fell silent together: of the cluster, or at one ``leader``.
 
     All of them can have fallen silent between ``since`` and ``until`` (Unix seconds). ``most`` means that these are
-    most of the promised ones: so the cluster or the leader is the cause, and else something that these topics share.
+    most of the promised ones. Then the cluster or the leader is the cause, else something that these topics share.
     """
 
     topics: tuple[str, ...]
@@ -36,13 +36,13 @@ class Incident:
     leader: int | None = None
     most: bool = False
     one_by_one: bool = False
-    """They did not fall silent together, but one after the other, and more of them than chance brings."""
+    """They did not fall silent together but one after the other, and more of them than chance explains."""
     falling: OngoingDrop | None = None
-    """The drop of the fleet that goes on, where it holds them: from its begin to when it holds them no longer."""
+    """The drop of the fleet that holds them. ``since`` is its begin, ``until`` the time until which it may hold."""
 
     @property
     def name(self) -> str:
-        """The same for as long as its members stay: when it began, and at which leader."""
+        """A name that stays the same as long as its members do: when it began, and at which leader."""
         if self.falling is not None:
             return self.falling.name
         at = iso(self.since // _MINUTE * _MINUTE)[:16] + "Z"
@@ -68,11 +68,11 @@ class Silent(ColumnSet):
     holdable: Flags
     """Which an incident may hold now: above HELD_FROM, and the hold has not expired."""
     hold_expired: Flags
-    """Which it may hold no longer."""
+    """Which an incident may no longer hold."""
     since: Floats
     """The last advance; NaN where it is not known."""
     overdue: Floats
-    """When it is longer than usual; NaN where that is far ahead."""
+    """When each became longer than usual; NaN where that is far ahead."""
 
     @property
     def candidates(self) -> Flags:
@@ -98,7 +98,7 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The incident by which each topic and partition is held, an index into ``incidents``; -1: none."""
+    """The incident that holds each topic and partition, as an index into ``incidents``; -1: none."""
 
     topics: Rows
     partitions: Rows
@@ -106,13 +106,13 @@ class Held:
 
 
 def of_drop(falling: OngoingDrop, topics: Sequence[str]) -> Incident:
-    """Return the drop of a fleet that holds these topics as their incident."""
+    """Return the incident of these topics, which a drop of the fleet holds."""
     most = falling.low > MOST * falling.judged
     return Incident(tuple(topics), falling.judged, falling.since, falling.until, most=most, falling=falling)
 
 
 def hold(streams: Streams, now: float) -> Held:
-    """Return what incidents hold ``now`` (Unix seconds); a pure function.
+    """Return which topics and partitions incidents hold ``now`` (Unix seconds). A pure function.
 
     An incident lasts while it holds a topic, and while more than five topics are holdable or may become so. These are
     more than 4 % of the cluster's topics, or most of those at one leader. In the whole cluster a topic counts as the
@@ -157,7 +157,8 @@ def of_fleet(silent: Silent, promised: int, now: float) -> Iterator[Group]:
 def _groups(silent: Silent, promised: int, share: float) -> Iterator[Group]:
     """Yield the members of each incident that may hold enough of them now, and the span in which they fell silent.
 
-    Many unusual silences prove most incidents. A few that are or were holdable prove as much, because these are rare.
+    Most incidents are proved by many unusual silences. A few that are or were holdable are as good a proof, because
+    these are rare.
     """
     least, left = max(share * promised, HELD_LEAST), silent.candidates
     for of, ordinary in ((left, NOTICED), (left & (silent.holdable | silent.hold_expired), ORDINARY)):
@@ -206,7 +207,7 @@ def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]
 
 
 def _of_units(silent: Silent, unit: Rows, count: int) -> Silent:
-    """Return the silence of each unit of partitions: all of them are silent since the last of them fell silent."""
+    """Return the silence of each group of partitions. It begins when the last of them falls silent."""
     since, overdue = np.full(count, -np.inf), np.full(count, -np.inf)
     here = silent.candidates
     np.maximum.at(since, unit[here], silent.since[here])

@@ -36,29 +36,29 @@ _RANK = np.array([GRAVEST.index(verdict) for verdict in VERDICTS], dtype=np.floa
 _OF_ALL = [VERDICT_CODES[verdict] for verdict in OF_ALL_PARTITIONS]
 
 SORTS = ("severity", "name", "silence", "score", "last_record")
-"""By what a listing can be sorted; severity: dead first, the longest silent of them first."""
+"""Keys to sort a listing by. ``severity``: dead first, the longest silent of them first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterFacts:
-    """What the exporter knows of one cluster that it reads now."""
+    """What the exporter knows of one cluster that it currently polls."""
 
     cluster: str
     snapshot: Snapshot
     assessment: Assessment
     sweep: GroupSweep | None
     expectation: Callable[[str, int | None], Expectation | None]
-    """What is published of a topic (partition None) or partition of this cluster."""
+    """Returns the published expectation of a topic (partition None) or partition of this cluster."""
     override: Callable[[str], TopicOverride | None] = lambda _: None
     published_at: float | None = None
     in_force: bool = False
     past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
-    """What thresholds gave before, by kind of stream."""
+    """Past alarms of the thresholds, by kind of stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which rows are wanted; an empty filter lets all pass. ``search`` is a part of a topic's name."""
+    """Which rows to return; an empty filter lets all pass. ``search`` is a part of a topic's name."""
 
     clusters: Collection[str] = ()
     topics: Collection[str] = ()
@@ -241,7 +241,7 @@ def _verdict_is(judged: Judgements, query: Query) -> Flags:
 
 
 def _keys(query: Query, judged: Judgements, newest: Floats) -> Floats:
-    """Return two columns to sort by; what is not known comes last either way."""
+    """Return two columns to sort by. Unknown values come last in both directions."""
     nothing = np.zeros(len(judged))
     if query.sort == "severity":
         rank = _RANK[judged.verdict]
@@ -279,7 +279,7 @@ def _page(
 
 
 def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: float) -> SubjectFacts | None:
-    """Return all that is known of a topic (``partition`` None) or partition; None where it is not in the cluster."""
+    """Return all known facts of a topic (``partition`` None) or partition; None where it is not in the cluster."""
     layout, table = one.assessment.layout, one.snapshot.table
     number = layout.number_of(topic)
     row = number if partition is None else layout.row(TopicPartition(topic, partition))

@@ -1,4 +1,4 @@
-"""The verdicts of sources in a comparison: a replica in step with a dead source is no news of its own."""
+"""The verdicts of sources in a comparison: a replica that is in step with a dead source is not a problem of its own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What is known of partitions and how they are measured -> verdicts of partitions and topics, each with its evidence.
+"""Known facts of partitions and their baselines -> verdicts of partitions and topics, each with its evidence.
 
 The rollup judges whole topics of one cluster or several at a time. A silence is measured by the baseline of the week in
-which it began, and only as far as polls prove it. The exporter judges the same way between rollups, by the same
-``SilenceRules``.
+which it began, and only up to the last poll that proves it. The exporter judges by the same ``SilenceRules`` between
+rollups.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from exporter.domain.verdicts import (
 )
 
 TRAFFIC_CLOCK, SCHEDULE, PERIOD, NO_RULE, OVERRIDE = "traffic-clock", "schedule", "period", "none", "override"
-"""By which rule a stream is judged."""
+"""The rule that judges a stream."""
 
 UNSEEN_SECONDS = 3600.0
-"""What an exporter saw is in its spool within minutes; past an hour it has not polled."""
+"""Age of the last poll in seconds. Polls are in the spool within minutes; past this age the exporter did not poll."""
 
 _ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
 _LIVE = [VERDICT_CODES[Verdict.LIVE], VERDICT_CODES[Verdict.QUIET], VERDICT_CODES[Verdict.LATE]]
@@ -49,7 +49,7 @@ _LIVE = [VERDICT_CODES[Verdict.LIVE], VERDICT_CODES[Verdict.QUIET], VERDICT_CODE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdicts:
-    """What ``Streams`` are judged to be, each a column [n]."""
+    """The verdicts on ``Streams``, each a column [n]."""
 
     verdict: NDArray[np.int8]
     """Indices into VERDICTS."""
@@ -71,7 +71,7 @@ class Verdicts:
     partitions_live: Integers
     evidence: Strings
     evidence_if_held: Strings
-    """None where no incident could hold it."""
+    """The evidence line if an incident holds the stream; None where none could."""
     promised: Flags
     """Whether it takes part in incidents."""
     unusual: Flags
@@ -80,11 +80,11 @@ class Verdicts:
     overdue: Floats
     """Unix seconds; see ``Scores.overdue``."""
     rests: Strings
-    """Those of a stream that count."""
+    """The rests of each stream that count."""
     incident: Strings
-    """The name of the drop by which each is held."""
+    """The name of the drop that holds each."""
     learned_rule: Strings
-    """As ``rule``, without overrides; so are the limits in seconds, NaN where there is none."""
+    """The rule without overrides. The limits, in seconds, are also without overrides; NaN where there is none."""
     learned_suspect_limit: Floats
     learned_limit: Floats
 
@@ -97,10 +97,10 @@ def judge(
     thresholds: Mapping[str, Threshold] = DEFAULT_THRESHOLDS,
     overrides: Sequence[TopicOverride] = (),
 ) -> Verdicts:
-    """Judge partitions together with their topics; ``row`` is the baseline in force of each, -1: none.
+    """Judge partitions together with their topics; ``row`` is the row of each one's baseline, -1: none.
 
-    Incidents are not looked for: that takes all topics of a cluster (``exporter.domain.judging.incidents.hold``).
-    Where one of the ``overrides`` is in force it decides, and the topic belongs to no incident.
+    Incidents are not looked for: that needs all topics of a cluster (``exporter.domain.judging.incidents.hold``).
+    An override in force decides the verdict, and its topic belongs to no incident.
     """
     measured = _Measured(streams, baselines, row, as_of, thresholds)
     in_force = _in_force(streams, overrides, as_of)
@@ -137,7 +137,7 @@ def judge(
 
 
 def _in_force(streams: Streams, overrides: Sequence[TopicOverride], as_of: float) -> dict[TopicOverride, Rows]:
-    """Return the rows of each override that is in force for any."""
+    """Return the rows of each override that is in force for at least one."""
     if not overrides:
         return {}
     known, places = Overrides(overrides), dict[TopicOverride | None, int]()
@@ -236,7 +236,7 @@ class _Measured:
         self.missed = np.where(self.known, missed, np.nan)
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of Verdicts that are neither counts nor words."""
+        """Return the columns of Verdicts that are neither counts nor texts."""
         return {
             "silence": self.silence,
             "slot_seconds": self.slot,
@@ -261,7 +261,7 @@ class _Measured:
         columns: dict[str, Any],
         lines: Strings,
     ) -> None:
-        """Put what the configuration sets into ``verdict``, ``columns`` and ``lines``."""
+        """Write what the configuration decides into ``verdict``, ``columns`` and ``lines``."""
         limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
         overrides = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
         verdict[rows] = overruled_silences(self._silences(rows), overrides, self.as_of).verdict
@@ -278,7 +278,7 @@ class _Measured:
             lines[row] = "; ".join(clause for clause in (self._unseen(row, VERDICTS[verdict[row]]), line) if clause)
 
     def _unseen(self, row: int, verdict: Verdict) -> str | None:
-        """What is known of a last advance that nobody saw."""
+        """Return what is known of a last advance that nobody saw."""
         if not np.isnan(self.streams.last_advance[row]):
             return None
         since = self.streams.unchanged_since[row]
@@ -287,7 +287,7 @@ class _Measured:
         return "learning: since when it is silent is not known" if verdict is Verdict.LEARNING else None
 
     def _silences(self, rows: Rows) -> Silences:
-        """Return silences from the last advance on, or else, as the exporter does, from an unchanged end offset on."""
+        """Return silences since the last advance, or if unknown since the first poll that saw the present end offset."""
         known, observed = self.known[rows], self.streams.observed_until[rows]
         last, unchanged = self.streams.last_advance[rows], self.streams.unchanged_since[rows]
         there = known | (np.isnan(last) & ~np.isnan(unchanged) & ~np.isnan(observed))
@@ -300,7 +300,7 @@ class _Measured:
     def lines(
         self, verdict: NDArray[np.int8], partitions: Integers, live: Integers, learning: Integers
     ) -> tuple[Strings, Strings]:
-        """Return the evidence of each row, and what it would be were the row held by an incident."""
+        """Return the evidence of each row, and its evidence if an incident held it."""
         count = len(self.streams)
         lines, if_held = np.full(count, None, object), np.full(count, None, object)
         may_be_held = np.isin(verdict, _ALARMING) & self.scores.holdable
@@ -349,8 +349,8 @@ class _Measured:
 def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
     """Return the rests of each stream that count from the week of its last advance on.
 
-    By a clock those of a calendar do where some day of its week is quiet anyway. By the wall clock alone those do on
-    which its run is due, whatever they are from.
+    For a stream with a traffic clock, rests of a calendar count only if some day of its week is quiet anyway. For a
+    stream judged by the wall clock alone, a rest of any origin counts if the next run is due on it.
     """
     found = objects([()] * len(streams))
     some = np.flatnonzero((row >= 0) & np.array([bool(one) for one in streams.rests], np.bool_))
@@ -376,7 +376,7 @@ def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
 
 
 _AHEAD = DEAD_AT_LATEST_SECONDS + 7 * DAY
-"""A rest further ahead of the last advance than this decides nothing."""
+"""Seconds after the last advance. A later rest changes no verdict."""
 
 
 def _or_none(value: float) -> float | None:

@@ -1,4 +1,4 @@
-"""All that is known of one topic or partition as one record: the answer of the API and ``explain --format json``."""
+"""All known facts of one topic or partition as one record: the answer of the API and ``explain --format json``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exporter.domain.verdicts import Expectation, TopicOverride
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectFacts:
-    """What is known of a topic (``partition`` None) or partition as of ``now``. Unix seconds; None is not known."""
+    """The known facts of a topic (``partition`` None) or partition as of ``now``. Unix seconds; None where unknown."""
 
     cluster: str | None
     topic: str
@@ -28,31 +28,31 @@ class SubjectFacts:
     judgement: Judgement
     seen: SubjectNow = NOTHING
     proved_until: float | None = None
-    """Up to which moment its silence is proved: the last good poll."""
+    """The last good poll, up to which its silence is proved."""
     newest: float | None = None
     reading: Reading | None = None
     """The reading of a partition."""
     expectation: Expectation | None = None
     published_at: float | None = None
     in_force: bool = False
-    """Whether anything is judged by the expectation."""
+    """Whether the expectation is used for verdicts."""
     override: TopicOverride | None = None
     owner: str | None = None
     config: TopicConfig | None = None
     groups: Mapping[str, Group] | None = None
     """The consumer groups that are known to read it; None where they were not read."""
     all_groups: bool = False
-    """Whether there are no others."""
+    """Whether ``groups`` has all consumer groups that read it."""
     partitions: Mapping[int, JudgedSubject] = field(default_factory=dict)
     """A topic's partitions."""
     weekly_scores: list[float | None] | None = None
     incident: Incident | None = None
-    """By which it is held."""
+    """The incident that holds it."""
     past_alarms: PastAlarms | None = None
-    """What the threshold of its kind gives in the whole fleet."""
+    """The past alarms of the threshold of its kind, in the whole fleet."""
 
     def record(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the facts as values for JSON."""
         row = self.expectation
         own = JudgedSubject(self.judgement, row if self.in_force else None, self.incident, self.seen)
         numbers = sorted(self.partitions)
@@ -108,7 +108,7 @@ class SubjectFacts:
 
 
 def of_judged(subjects: Sequence[JudgedSubject], now: float) -> list[dict[str, Any]]:
-    """Return the verdict of each as of ``now``, with what it rests on, as JSON has it."""
+    """Return the verdict of each as of ``now`` and the facts behind it, as values for JSON."""
     lines = evidence_of_all(subjects, now)
     return [_of_judged(subject, now, line) for subject, line in zip(subjects, lines, strict=True)]
 

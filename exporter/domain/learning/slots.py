@@ -13,7 +13,7 @@ from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 
 _BITS = (np.arange(4096)[:, None] >> np.arange(12)) & 1
 ACTIVE_FIVES = _BITS.sum(1).astype(np.int64)
-"""By the bits of an hour's slots of five minutes: how many are active."""
+"""Number of active five-minute slots of an hour, by the bits of its slots."""
 
 
 def _longest_inside() -> Integers:

@@ -125,7 +125,7 @@ class Resting:
     """The rests of n streams. Many streams share the same rests, so each sequence is kept once."""
 
     def __init__(self, rests: Sequence[Sequence[Span]], of: NDArray[np.integer]) -> None:
-        """``of`` [n] is each stream's index in ``rests``, -1: none. Rests of a stream are in order, without overlaps."""
+        """``of`` [n] is each stream's index in ``rests``, -1: none. Rests are in order and do not overlap."""
         self._of = of
         self._spans: list[tuple[Floats, Floats]] = []
         """Begin and end of the first rests, of the second, and so on; infinite where there is none. The last element is

@@ -1,4 +1,4 @@
-"""The shipped prior: what is assumed of the silences of a fleet until its own history is long enough."""
+"""The shipped prior: how the silences of a fleet are assumed to be until its own history is long enough."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Prior:
     rate: float
     """Silences past the floor in a topic-week."""
     topic_weeks: float
-    """``rate`` counts as much as so many topic-weeks of the fleet's own."""
+    """Weight of ``rate``: it counts as much as this number of the fleet's own topic-weeks."""
     scale: float
     """The median of the scale of pauses, in units of score; its logarithm is normal."""
     scale_spread: float

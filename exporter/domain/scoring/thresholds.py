@@ -73,7 +73,7 @@ class PastScores:
         return float((self.posterior.sum(0) * _SHARES).sum())
 
     def threshold(self, false_alarms: float) -> float:
-        """Return the lowest threshold with at most so many false alarms in a topic-week, at most HIGHEST."""
+        """Return the lowest threshold with at most this rate of false alarms per topic-week, HIGHEST at most."""
         candidates = np.arange(FLOOR, HIGHEST, _STEP)
         beyond = np.exp(-(candidates[:, None] - FLOOR) / _SCALES)
         expected = self.rate * (beyond @ (self.posterior * (1 - _SHARES)).sum(1))
@@ -88,7 +88,7 @@ class PastScores:
 
 
 def fit(scores: Floats, topic_weeks: float, prior: Prior = SHIPPED) -> PastScores:
-    """Learn from the largest score of each topic-week (those up to ``FLOOR`` may be left out) of so many of them."""
+    """Learn from the largest score of each of ``topic_weeks`` topic-weeks; scores up to ``FLOOR`` may be left out."""
     excess = scores[scores > FLOOR] - FLOOR
     place = np.digitize(excess, _BINS) - 1
     counts = np.bincount(place, minlength=len(_BINS))

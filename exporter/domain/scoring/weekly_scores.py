@@ -51,8 +51,8 @@ class Maxima(ColumnSet):
 def maxima(hours: Hours, baselines: Baselines, weeks: Sequence[int]) -> Maxima:
     """Return the maxima of the silences that ended in these weeks.
 
-    ``baselines`` are those of the weeks in which they began. A silence of 28 days or more is left out: an alarm of it
-    is true, whatever comes then.
+    ``baselines`` are those of the weeks in which the silences began. A silence of 28 days or more is left out: its
+    alarm is right, whatever follows.
     """
     made = [_in_slots(hours, baselines, slot, weeks) for slot in (BY_HOUR, BY_FIVE)]
     return Maxima.joined(made)
