@@ -58,7 +58,7 @@ class Overrides:
         return bool(self._overrides)
 
     def __reduce__(self) -> tuple[type[Overrides], tuple[Sequence[TopicOverride]]]:
-        """Pickle them without what was found already, which cannot be."""
+        """Pickle the overrides without the cache of results, which cannot be pickled."""
         return Overrides, (self._overrides,)
 
     def ever(self, cluster: str, topic: str) -> bool:

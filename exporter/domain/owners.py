@@ -18,7 +18,7 @@ class Owners:
         self._found: dict[tuple[str, str], tuple[int | None, str | None]] = {}
 
     def __reduce__(self) -> tuple[type[Owners], tuple[list[TopicOwner]]]:
-        """Pickle the entries alone, as they are sent to client processes: a cache cannot be pickled."""
+        """Pickle the entries alone, for client processes: a cache cannot be pickled."""
         return Owners, ([each for _, each in self._owners],)
 
     def of(self, cluster: str, topic: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Expectations as they are read -> their table: values that many rows have are kept once."""
+"""Rows of the published expectations -> their table. Values that many rows share are kept once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from exporter.domain.learning.weekly_sums import Profiles
 from exporter.domain.verdicts import Expectation
 
 TEXTS = ("cluster", "topic", "topic_id", "verdict", "rule", "replication", "incident")
-"""Columns of text of which few rows differ."""
+"""Columns of text with few different values."""
 
 FIGURES = (
     "as_of",
@@ -46,7 +46,7 @@ FIGURES = (
 """Columns of numbers."""
 
 _STATED = ("max_silence_seconds", "suspect_silence_seconds", "pause_slots")
-"""Of these a value that is no number is a fault, and none is not."""
+"""Columns in which a value that is not a number is a fault; a missing value is not."""
 
 _LIMITS = np.iinfo(np.int32)
 _SINGLE = np.dtype(np.float32)
@@ -58,7 +58,7 @@ class Lists:
     """Lists of numbers, one for each of n rows."""
 
     values: NDArray[np.floating]
-    """Of all rows, one after the other."""
+    """The values of all rows, one after the other."""
     start: Rows
     length: Rows
     there: Flags
@@ -79,7 +79,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Some rows as they are read, by the names of columns."""
+    """Some rows as read from the file, by the names of columns."""
 
     texts: Mapping[str, tuple[Rows, Sequence[str]]]
     """Indices into the texts, -1: none."""
@@ -87,12 +87,12 @@ class Batch:
     partition: Offsets
     """Invalid where ``whole``."""
     whole: Flags
-    """Whether it is a topic as a whole."""
+    """Whether the row is of a topic as a whole."""
     end_offset: Offsets
     ended: Flags
     figures: Mapping[str, Floats]
     stated: Mapping[str, Flags]
-    """Whether there is a value, also one that is no number."""
+    """Whether there is a value, even one that is not a number."""
     profiles: Lists
     schedules: Sequence[Schedule | None] = ()
     rests: Sequence[Sequence[Rest] | None] = ()
@@ -129,14 +129,14 @@ Value = TypeVar("Value", bound=Hashable)
 
 
 class _Distinct(Generic[Value]):
-    """Different values, in the order in which they came."""
+    """Distinct values, in the order of their first use."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []
         self._number: dict[Value, int] = {}
 
     def numbers(self, values: Iterable[Value | None]) -> Rows:
-        """Return the number of each value, -1 of None."""
+        """Return the number of each value, -1 for None."""
         return np.array([-1 if one is None else self.number(one) for one in values], np.intp)
 
     def number(self, value: Value) -> int:
@@ -149,7 +149,7 @@ class _Distinct(Generic[Value]):
 
 
 class _Rates:
-    """Profiles by number. One that is the same as that of the row before, or flat as another, is kept once."""
+    """Profiles by number. A profile equal to that of the previous row is kept once, and so are equal flat profiles."""
 
     def __init__(self, count: int, dtype: np.dtype[np.floating]) -> None:
         # Pages that nobody writes to take no memory.
@@ -186,7 +186,7 @@ class _Rates:
         return first
 
     def all(self) -> NDArray[np.floating]:
-        """Return them, [n, 168]."""
+        """Return all profiles, [n, 168]."""
         return self._rates[: self._used]
 
 
@@ -194,7 +194,7 @@ class ExpectationColumns:
     """Makes a table of batches of rows."""
 
     def __init__(self, count: int, dtype: np.dtype[np.floating] = _SINGLE) -> None:
-        """``count`` rows come at most; ``dtype`` is that in which profiles are kept."""
+        """``count`` is the largest number of rows, ``dtype`` the type of profiles in memory."""
         self._dtype, self._count = dtype, 0
         self._rates = _Rates(2 * count, dtype)  # a row may have a profile and deadlines
         self._texts: dict[str, _Distinct[str]] = {name: _Distinct() for name in TEXTS}
@@ -206,7 +206,7 @@ class ExpectationColumns:
         self._columns: dict[str, list[NDArray[Any]]] = {}
 
     def add(self, batch: Batch) -> None:
-        """Add rows after those that are there."""
+        """Append rows."""
         count = len(batch.evidence)
         columns: dict[str, NDArray[Any]] = {}
         for name, (codes, texts) in batch.texts.items():
@@ -228,7 +228,7 @@ class ExpectationColumns:
         self._count += count
 
     def table(self) -> ExpectationTable:
-        """Return the rows that were added; of those with one key the last one counts."""
+        """Return the rows that were added. Of several with one key the last one counts."""
         if not self._columns:
             self.add(Batch.of([], self._dtype))
         found = {name: np.concatenate(self._columns.pop(name)) for name in list(self._columns)}
@@ -351,7 +351,7 @@ def _in_order(codes: NDArray[np.int32], distinct: _Distinct[str]) -> tuple[NDArr
 
 
 def _slim(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a column; one value in all of its rows takes the memory of one."""
+    """Return a column. If all rows have one value, it takes the memory of one."""
     if not len(values):
         return values
     first = values[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 _TOGETHER = 128
-"""So many are compressed together: to read one takes some 40 us, and evidence becomes five times smaller."""
+"""Number of texts compressed together. Reading one then takes some 40 us, and evidence becomes five times smaller."""
 
 _LEVEL = 1
 
@@ -22,7 +22,7 @@ class PackedTexts:
         self._unpacked = lru_cache(8)(self._unpack)
 
     def __getstate__(self) -> tuple[list[bytes], list[str]]:
-        """Pickle them without what was unpacked already, which cannot be."""
+        """Pickle the texts without the cache of unpacked ones, which cannot be pickled."""
         return self._packed, self._open
 
     def __setstate__(self, state: tuple[list[bytes], list[str]]) -> None:
@@ -30,7 +30,7 @@ class PackedTexts:
         self._unpacked = lru_cache(8)(self._unpack)
 
     def add(self, texts: Iterable[str]) -> None:
-        """Add texts after those that are there."""
+        """Append texts."""
         self._open.extend(texts)
         whole = len(self._open) // _TOGETHER * _TOGETHER
         for begin in range(0, whole, _TOGETHER):
@@ -39,7 +39,7 @@ class PackedTexts:
         del self._open[:whole]
 
     def __getitem__(self, number: int) -> str:
-        """Return one. Raises IndexError where there is none."""
+        """Return a text. Raises IndexError where there is none."""
         block, place = divmod(number, _TOGETHER)
         return self._open[place] if block == len(self._packed) else self._unpacked(block)[place]
 

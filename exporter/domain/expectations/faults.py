@@ -1,4 +1,4 @@
-"""Which rules published expectations break: an impossible one promises nothing."""
+"""Rules that published expectations may break. An impossible expectation is not used."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAULTS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stated:
-    """What n rows state, a column [n] each. NaN where nothing is stated, or no number."""
+    """The values of n rows, a column [n] each. NaN where there is none, or none that is a number."""
 
     slot: Floats
     limited: Flags
@@ -46,22 +46,22 @@ class Stated:
     """Whether there is a longest pause."""
     pause: Floats
     falling: Flags
-    """Whether its drop is in order, or there is none; so for its rests."""
+    """Whether its drop is valid, or there is none. The same for its rests."""
     rests: Flags
     planned: Flags
-    """Whether there is a schedule, whether its deadlines are as many as they must be, whether its values can be."""
+    """Whether there is a schedule, whether it has the right number of deadlines, whether its values are possible."""
     deadlines: Flags
     runs: Flags
     profiled: Flags
     rates: Flags
-    """Whether there is a profile, and whether its rates are as many as they must be."""
+    """Whether there is a profile, and whether it has the right number of rates."""
     step: Floats
     mean: Floats
     spread: Floats
     suspect: Floats
     dead: Floats
     possible: Flags
-    """Whether what its clock counts in each hour is possible."""
+    """Whether the values of its clock for each hour are possible."""
 
 
 def faults_of(stated: Stated) -> Codes:

@@ -1,4 +1,4 @@
-"""Published expectations in columns: an object is made of a row only where somebody looks at it."""
+"""Published expectations in columns. A row becomes an object only when somebody looks at it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Key = tuple[str, str, int | None]
 """(cluster, topic, partition); partition None is the topic as a whole."""
 
 Numbers = NDArray[np.int32]
-"""Indices into what rows share; -1: none."""
+"""Indices into ``Shared``; -1: none."""
 
 WHOLE_TOPIC = -1
-"""In place of a partition's number: the topic as a whole."""
+"""The partition number that stands for the topic as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """What rows refer to by its number, once however many rows have it."""
+    """Values that rows refer to by number. Each is kept once, however many rows have it."""
 
     clusters: Sequence[str]
     topics: Sequence[str]
-    """In order, as clusters are."""
+    """Sorted, as the clusters are."""
     topic_ids: Sequence[str]
     verdicts: Sequence[str]
     rules: Sequence[str]
@@ -57,7 +57,7 @@ class Shared:
     evidence: PackedTexts
     profiles: Profiles
     odd_profiles: Mapping[int, Sequence[float]]
-    """Those that do not have 168 rates, by the number of their row."""
+    """Profiles that do not have 168 rates, by the number of their row."""
     schedules: Sequence[Planned]
     rests: Sequence[Sequence[Rest]]
     falling: Sequence[OngoingDrop]
@@ -67,16 +67,16 @@ class Shared:
 class ExpectationTable(Mapping[Key, Expectation]):
     """n expectations, a column [n] each, in the order of cluster, topic (itself first) and partition.
 
-    As a mapping it makes the object of a row on access. In columns of numbers NaN is what is unknown.
+    As a mapping it makes the object of a row on access. In columns of numbers NaN means unknown.
     """
 
     shared: Shared
     number: Numbers
-    """The number of the row in the order of reading: that of its evidence."""
+    """The number of the row in the order of reading, which is also the number of its evidence."""
     cluster: Numbers
     topic: Numbers
     partition: Numbers
-    """WHOLE_TOPIC, or the number of the partition; an impossible one is less."""
+    """The number of the partition, or WHOLE_TOPIC; smaller for an impossible number."""
     topic_id: Numbers
     verdict: Numbers
     rule: Numbers

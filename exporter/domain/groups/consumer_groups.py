@@ -89,7 +89,7 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupSweep:
-    """The result of one sweep over the consumer groups of one cluster. Without slots, to keep what is counted once."""
+    """The result of one sweep over the consumer groups of one cluster. It has no slots, so that it can cache counts."""
 
     cluster: str
     taken_at: float
@@ -136,8 +136,8 @@ class GroupSweep:
     def readers(self, topics: Iterable[str]) -> Mapping[str, int]:
         """Count the groups that have committed an offset in each of these topics, or have it assigned to a member.
 
-        Nothing is counted where a group could not be read, or may be hidden, and 0 is left out where patterns leave
-        out groups: that nobody reads a topic is proved.
+        Nothing is counted if a group could not be read, or may be hidden. If patterns leave out groups, topics with 0
+        are left out: a count of 0 must prove that nobody reads a topic.
         """
         if not self.complete or not self.all_visible:
             return {}
@@ -153,7 +153,7 @@ class GroupSweep:
         return names
 
     def without_members(self, topics: Iterable[str]) -> Mapping[str, int]:
-        """Count those of the ``readers`` that have no member now: they may have committed once, and never again."""
+        """Count the ``readers`` that have no member now: they may have committed once, and never again."""
         return {topic: self._memberless_of[topic] for topic in self.readers(topics)}
 
     @cached_property
@@ -167,7 +167,7 @@ class GroupSweep:
 
 @dataclass(frozen=True, slots=True)
 class GroupList:
-    """The consumer groups that brokers coordinate. Those of Kafka Connect and share groups are none."""
+    """The consumer groups that brokers coordinate, without the groups of Kafka Connect and share groups."""
 
     names: frozenset[str]
     unlisted: Mapping[Reason, int]
@@ -183,7 +183,7 @@ class Description:
     state: GroupState | None
     members: int
     assigned: frozenset[str]
-    """Topics of which a member has a partition."""
+    """Topics with a partition assigned to a member."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,7 +204,7 @@ class Committed:
 
     @classmethod
     def of(cls, answers: Mapping[str, Iterable[tuple[str, int, int]] | Reason]) -> Committed:
-        """Return what was read of each group: (topic, partition, offset) of each commit, or why it failed."""
+        """Return the commits of each group: (topic, partition, offset) of each, or the reason of a failure."""
         failed = {name: answer for name, answer in answers.items() if isinstance(answer, Reason)}
         read = {name: list(answer) for name, answer in answers.items() if not isinstance(answer, Reason)}
         commits = [commit for answer in read.values() for commit in answer]

@@ -73,7 +73,7 @@ class GroupRows:
         return layout.find(self.layout.topics, self.layout.topic[self.partition], self.layout.partition[self.partition])
 
     def moves_from(self, before: GroupRows) -> tuple[Rows, Rows]:
-        """Return the rows that are also in ``before``, here and there."""
+        """Return the rows that are also in ``before``: their indices here, and their indices in ``before``."""
         if self.same_as(before):
             every = np.arange(len(self), dtype=np.intp)
             return every, every
@@ -120,14 +120,14 @@ class Positions:
     read_at: Floats
     """[groups]: when a group's offsets were compared with the ends of the logs, Unix seconds."""
     missed: NDArray[np.int32]
-    """[groups]: how many sweeps could not read the group since; its rows are as last read."""
+    """[groups]: number of sweeps since the group was last read. Its rows are from that sweep."""
     committed: Offsets
     reason: Codes
     """Why the end of the log is unknown, as a reason code; ANSWERED where it is known."""
     lag: Offsets
     """Offsets up to the end of the log, where that is known."""
     lost: Offsets
-    """Those of ``lag`` before the log start, where that is known."""
+    """The part of ``lag`` that lies before the log start, where that is known."""
     lost_known: Flags
     seconds: Floats
     """The time lag; NaN where unknown."""

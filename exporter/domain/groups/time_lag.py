@@ -107,7 +107,7 @@ class Searches:
 
     @property
     def lasting(self) -> Flags:
-        """Whether what was found stays valid as long as the offset and the log before it; see ``still_enough``."""
+        """Whether the result stays valid as long as the offset and the log before it; see ``still_enough``."""
         # Without a point behind the offset its bracket ends at the time of the search.
         lasting: Flags = (self.outcome == ANSWERED) & (self.high < self.limits.now)
         return lasting

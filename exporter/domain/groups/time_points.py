@@ -21,9 +21,9 @@ NOWHERE = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points(ColumnSet):
-    """n points, sorted by partition and offset, each offset once: what the searches of all groups proved.
+    """n points, sorted by partition and offset, each offset once: the results of the searches of all groups.
 
-    A point says that every record before its offset is from before ``target``. Places are indices of points.
+    A point means that every record before its offset is from before ``target``. Places are indices of points.
     """
 
     row: Rows
@@ -32,7 +32,7 @@ class Points(ColumnSet):
     target: Offsets
     """Unix milliseconds, as ``timestamp``."""
     timestamp: Offsets
-    """That of the record at the offset, and the newest up to it, where that is ``known``."""
+    """Where ``known``: the timestamp of the record at the offset, which is also the newest up to it."""
     known: Flags
     """Elsewhere the record at the offset is unknown: no record before it is from ``target`` or later."""
 

@@ -287,7 +287,7 @@ class _Measured:
         return "learning: since when it is silent is not known" if verdict is Verdict.LEARNING else None
 
     def _silences(self, rows: Rows) -> Silences:
-        """Return silences since the last advance, or if unknown since the first poll that saw the present end offset."""
+        """Return silences since the last advance; if unknown, since the first poll that saw the present end offset."""
         known, observed = self.known[rows], self.streams.observed_until[rows]
         last, unchanged = self.streams.last_advance[rows], self.streams.unchanged_since[rows]
         there = known | (np.isnan(last) & ~np.isnan(unchanged) & ~np.isnan(observed))

@@ -30,7 +30,7 @@ class ProducerIds(NamedTuple):
         return frozenset(self.id[start:end].tolist())
 
     def replaced(self, outdated: Flags, row: Rows, ids: NDArray[np.int64]) -> ProducerIds:
-        """Return these, with the given ids in place of those of the rows for which ``outdated`` is True."""
+        """Return the same ids, with the given ids in place of those of ``outdated`` rows."""
         others = ~outdated[self.row]
         rows, all_ids = np.concatenate([self.row[others], row]), np.concatenate([self.id[others], ids])
         order = np.argsort(rows, kind="stable")
@@ -94,7 +94,7 @@ class Inspections(Mapping[TopicPartition, Inspected]):
         return cls(layout, unknown.known, unknown, unknown, unknown.known, never, never, nobody, nobody)
 
     def laid_out(self, layout: Layout, sizes: Flags, producers: Flags) -> Inspections:
-        """Return the same by another layout, with sizes and producers of those of its rows for which these are True."""
+        """Return the same by another layout. Only rows where ``sizes`` or ``producers`` is True keep these values."""
         here, there = layout.moves_from(self.layout)
         writer = np.full(len(self.layout), -1, dtype=np.intp)
         writer[there] = np.where(producers[there], here, -1)
@@ -111,7 +111,7 @@ class Inspections(Mapping[TopicPartition, Inspected]):
         )
 
     def with_sizes(self, sizes: SizesOfPartitions) -> Inspections:
-        """Return these, with new sizes where all brokers were asked for them."""
+        """Return the same, with new sizes where all brokers were asked for them."""
         new = sizes.complete
         return replace(
             self,
@@ -120,7 +120,7 @@ class Inspections(Mapping[TopicPartition, Inspected]):
         )
 
     def with_producers(self, read: ProducersRead, found: FoundProducers, opened: OpenTransactions) -> Inspections:
-        """Return these, with the producers that were ``found``; ``opened`` are all transactions that are open now."""
+        """Return the same, with the producers that were ``found``; ``opened`` are all transactions open now."""
         requested = read.requested
         last_write, seen = np.where(requested, np.nan, self.last_write), np.full(len(requested), np.nan)
         np.fmax.at(last_write, found.row, found.last_write)

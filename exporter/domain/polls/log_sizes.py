@@ -1,4 +1,4 @@
-"""The log sizes of replicas, as brokers answer them in an inspection, and of partitions."""
+"""The log sizes of replicas, from the answers of brokers in an inspection, and the log sizes of partitions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Replicas:
         self.code: NDArray[np.int64] = (self.row.astype(np.int64) << 32) | self.broker
         """A number for each, in order."""
         self.log = Counts(np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.bool_))
-        """Bytes, known where the broker said that it has it."""
+        """Bytes, known where the broker answered that it has the replica."""
         self.moving = np.zeros(len(row), dtype=np.int64)
         """Bytes of a copy that is being moved to another disk of the broker."""
 
@@ -63,14 +63,14 @@ class Replicas:
         return cls(np.repeat(rows, np.diff(membership.first_replica)), membership.replicas)
 
     def by_broker(self, among: Rows | None = None) -> Iterator[tuple[int, Rows]]:
-        """Return for each broker the places of its replicas here, by partition; of all, or of these partitions."""
+        """Return for each broker the indices of its replicas, by partition: of all partitions, or of these."""
         places = np.arange(len(self.row)) if among is None else np.flatnonzero(np.isin(self.row, among))
         order = places[np.argsort(self.broker[places], kind="stable")]
         brokers, first = np.unique(self.broker[order], return_index=True)
         return zip(brokers.tolist(), np.split(order, first[1:]), strict=False)
 
     def put(self, places: Rows, sizes: LogSizes) -> None:
-        """Write what a broker answered about the replicas at these places."""
+        """Write a broker's answer about the replicas at these indices."""
         there = sizes.log.known
         self.log.value[places[there]], self.log.known[places[there]] = sizes.log.value[there], True
         self.moving[places[there]] = sizes.moving[there]
@@ -87,7 +87,7 @@ class Replicas:
         return rows
 
     def replaced(self, rows: Rows, now: Replicas) -> Replicas:
-        """Return these, with those of some partitions as they are ``now``; what is known of replicas is kept."""
+        """Return the same, with the replicas of some partitions taken from ``now``. Known sizes are kept."""
         unmoved, moved = ~np.isin(self.row, rows), np.isin(now.row, rows)
         after = Replicas(
             np.concatenate([self.row[unmoved], now.row[moved]]),

@@ -69,7 +69,7 @@ class Membership:
         return Membership.led(self.layout.part(rows), self.leader[rows])
 
     def with_topics_of(self, before: Membership, names: Collection[str]) -> Membership:
-        """Return these partitions, with those of some topics as they were ``before`` and without a leader.
+        """Return the same, with the partitions of some topics taken from ``before``, without a leader.
 
         Raises KeyError where one of ``names`` is not a topic of both.
         """
@@ -194,7 +194,7 @@ class Metadata:
     unconfigured: Mapping[str, Reason] = field(default_factory=dict)
     cluster_id: str | None = None
     given: Membership | None = None
-    """The partitions of ``topics`` as columns, where the reader has them already."""
+    """The partitions of ``topics`` as columns, where the reader already has them."""
 
     @cached_property
     def membership(self) -> Membership:

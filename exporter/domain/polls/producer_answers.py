@@ -1,4 +1,4 @@
-"""The producers of partitions, as leaders answer them in an inspection."""
+"""The producers of partitions, from the answers of leaders in an inspection."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ProducerAnswers:
 class ProducersRead:
     """The answers of leaders about n partitions in one inspection, each a column [n].
 
-    A partition may be asked again where it was refused; the last answer holds.
+    After a refusal a partition may be asked for again; the last answer counts.
     """
 
     __slots__ = ("_found", "at", "clocks_differ", "leader", "reason")
@@ -122,15 +122,15 @@ class OpenTransactions(ColumnSet):
         return cls(np.zeros(0, dtype=np.intp), no_ids, no_ids, np.zeros(0))
 
     def moved(self, place: Rows) -> OpenTransactions:
-        """Return those whose row has a ``place``, by it; -1 is none."""
+        """Return the transactions whose row has a new ``place`` (-1: none), under that place."""
         placed = self[place[self.row] >= 0]
         return OpenTransactions(place[placed.row], placed.id, placed.open_from, placed.seen)
 
     def after(self, read: ProducersRead, found: FoundProducers) -> OpenTransactions:
-        """Return those that are open after an inspection, in which producers were ``found``.
+        """Return the transactions that are open after an inspection, in which producers were ``found``.
 
-        The others of a partition that answered have ended. Those of one that failed are kept: the next answer shows
-        whether they are the same.
+        The other transactions of a partition that was read have ended. Those of a partition that could not be read are
+        kept: the next answer shows whether they are the same.
         """
         opened = found[found.open_from >= 0]
         now = OpenTransactions(opened.row, opened.id, opened.open_from, read.at[opened.row])

@@ -18,7 +18,7 @@ from exporter.domain.polls.table import Table
 from exporter.domain.verdicts import Expectation
 
 SETTLING_POLLS = 2
-"""A silence that began before the restart is not reported until so many polls after it."""
+"""Number of polls after a restart. A silence that began before the restart is reported only after these."""
 
 
 class Silence(NamedTuple):
@@ -35,7 +35,7 @@ class Silence(NamedTuple):
     polls_missed: int = 0
     """Polls of this process during the silence: good ones and failed ones."""
     not_before: float | None = None
-    """Where the last advance is unknown: a lower bound of its time (Unix seconds), None where there is none."""
+    """Lower bound of the time of an unknown last advance (Unix seconds), None where there is none."""
 
     @property
     def longest(self) -> float:
@@ -49,7 +49,7 @@ class Silences(ColumnSet):
     """n silences, each a column [n]; see Silence. A row is invalid where there is none."""
 
     there: Flags
-    """Whether there is one; not where no poll ever read the stream."""
+    """Whether there is a silence: False where no poll ever read the stream."""
     since: Floats
     until: Floats
     known: Flags
@@ -102,11 +102,11 @@ class Silences(ColumnSet):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeforeRestart:
-    """What history knows of n partitions from before the restart, where ``known``; each a column [n]."""
+    """The facts that history has of n partitions from before the restart, each a column [n]; valid where ``known``."""
 
     known: Flags
     end_offset: Offsets
-    """The end offset then; invalid where ``ended`` is False."""
+    """The end offset before the restart; invalid where ``ended`` is False."""
     ended: Flags
     last_advance: Floats
     """Unix seconds; NaN where no advance is known."""

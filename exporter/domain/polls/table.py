@@ -26,24 +26,23 @@ UNREADABLE = STATE_CODES[State.UNREADABLE]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """What polls know of the partitions of one cluster, each a column [n] by ``layout``; no column can be written to.
+    """What polls know of the partitions of one cluster, each a column [n] by ``layout``. Columns are read-only.
 
-    Down to ``restarted`` they are of the last poll. The others are as last read, by that poll where ``read``: until a
-    partition was read once (``last_good_poll`` is NaN) they mean nothing. Moments are Unix seconds, and NaN
-    where not known.
+    Columns up to ``restarted`` are of the last poll. The others are of the last poll that read the partition; where
+    none has yet (``last_good_poll`` is NaN) they are meaningless. Moments are Unix seconds, NaN where unknown.
     """
 
     layout: Layout
     read: Flags
     """Whether the last poll read the offsets."""
     unread: Codes
-    """Why it did not, as a reason code; ANSWERED where it did."""
+    """The reason code where the last poll did not read them; ANSWERED where it did."""
     leader: NDArray[np.int32]
-    """As the metadata has it; NO_LEADER where there is none."""
+    """The leader according to the metadata; NO_LEADER where there is none."""
     advanced_by: Offsets
     """Records gained at the last poll; 0 where it did not read the partition."""
     other_topic: Flags
-    """Whether what was last read was of an earlier topic of this name."""
+    """Whether the values last read are of an earlier topic of this name."""
     restarted: Flags
     """Whether offsets started over at the last poll: the end offset fell, or the topic was created again."""
     state: Codes
@@ -199,7 +198,7 @@ _UNKNOWN: Mapping[str, tuple[Any, type]] = {
     "answered": (np.nan, np.float64),
     "settled": (False, np.bool_),
 }
-"""Each column with what stands in it for a partition that was never read, and its kind."""
+"""For each column, its value for a partition that was never read, and its type."""
 
 
 def _never_read(layout: Layout) -> dict[str, NDArray[Any]]:

@@ -39,7 +39,7 @@ class UnchangedOffsets(Mapping[TopicPartition, UnchangedOffset]):
 
     @classmethod
     def nothing(cls) -> UnchangedOffsets:
-        """Return those of a cluster that nobody saw before."""
+        """Return no offsets, for a cluster that was never polled before."""
         none = np.zeros(0, dtype=np.int64)
         return cls(Layout((), (), none.astype(np.int32)), (), none, none, np.zeros(0))
 

@@ -85,12 +85,12 @@ class Missing:
 
     @classmethod
     def nothing(cls, reason: Codes) -> Missing:
-        """Return rows that lack nothing, or of which nothing is known for these reasons."""
+        """Return rows that lack nothing, or whose missing records are unknown for these reasons."""
         zeros = np.zeros(len(reason), dtype=np.int64)
         return cls(reason, zeros, zeros.copy(), np.full(len(reason), np.nan))
 
     def put(self, rows: Rows | Flags, found: Missing) -> None:
-        """Write what was found of ``rows`` into these columns."""
+        """Write the results of ``rows`` into these columns."""
         self.reason[rows], self.oldest[rows] = found.reason, found.oldest
         self.at_least[rows], self.at_most[rows] = found.at_least, found.at_most
 
@@ -142,8 +142,8 @@ def missing(
 
     ``newest`` is the replica's newest timestamp, NaN where it never had a record; ``later`` is NO_ANSWER where only
     one time was looked up. ``compacted``: the source may have removed the original of the replica's newest record.
-    Offsets are counted, including transaction markers; so many ``markers`` at the end do not count as missing, because
-    markers are never copied.
+    Offsets are counted, including transaction markers. Up to ``markers`` missing offsets do not count: these may be
+    markers, which are never copied.
     """
     never, single = np.isnan(newest), later.reason == NO_ANSWER
     failed = (first.reason != ANSWERED) | (~single & (later.reason != ANSWERED))
