@@ -1,1 +1,1 @@
-"""Backfills history from before the exporter ran, by the brokers' time index."""
+"""Backfills history from before the exporter ran, with the brokers' time index."""

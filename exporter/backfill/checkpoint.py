@@ -33,17 +33,17 @@ STREAMS_PER_LINE = 10_000
 
 
 class Checkpoint:
-    """Which span of each stream a backfill has written. A context manager, open to one backfill at a time.
+    """Which span of each stream a backfill has written. A context manager for one backfill at a time.
 
     Entering raises HistoryError when another process has the checkpoint open, when it cannot be read or written, and
-    when this version did not write it.
+    when another version wrote it.
     """
 
     def __init__(self, history: Location, spool: Spool, cluster: str) -> None:
         """Use the folder ``history`` of ``spool``. Nothing is opened yet."""
         self.path = history / "backfill" / f"{safe(cluster)}.jsonl"
         self.written = WrittenStreams.none()
-        """As of the moment when it was entered."""
+        """The spans at the time when the context was entered."""
         self._spool = spool
         self._cluster = cluster
         self._lock: IO[str] | Lease | None = None
@@ -168,7 +168,7 @@ class Checkpoint:
         return name is None or file_info(self._spool.folder / "windows" / name) is not None
 
     def _begin(self) -> IO[str] | None:
-        """Rewrite the checkpoint with what is known for certain, and open it for more lines."""
+        """Rewrite the checkpoint with the spans that are certainly written, and open it for more lines."""
         streams, spans = self.written.streams, self.written.spans
         rank = np.argsort(
             sorted(range(len(streams.lives)), key=lambda life: [each or "" for each in streams.lives[life]])

@@ -49,11 +49,11 @@ class Batch:
 
     layout: Layout
     infos: list[TopicInfo]
-    """By topic of the layout."""
+    """The topics, in the order of the layout."""
     unidentified: Codes
     """By topic, the reason code of an unknown topic id. History is written under an id."""
     leader: NDArray[np.int32]
-    """Of each partition; NO_LEADER where there is none."""
+    """The leader of each partition; NO_LEADER where there is none."""
 
     @classmethod
     def of(cls, metadata: Metadata, rows: Rows) -> Batch:
@@ -103,18 +103,18 @@ class Cutoffs:
     known: Flags
     """Whether ``earliest`` is known."""
     planned: Flags
-    """Whether both offsets and the topic id are known. Elsewhere columns of the plan mean nothing."""
+    """Whether both offsets and the topic id are known. Elsewhere the columns of the plan are meaningless."""
     newest: Floats
     """The timestamp of the newest record before the cutoff; NaN where unknown."""
     state: Codes
     reason: Codes
     end: Floats
     plan: Plan
-    """What is still to be written."""
+    """The history that is still to be written."""
 
 
 class _Ends(NamedTuple):
-    """The answers about a batch, and the moment of its cutoff."""
+    """The answers for a batch, and the time of its cutoff."""
 
     now: float
     earliest: Answers

@@ -30,7 +30,7 @@ class FirstPolls:
         self._first = Starts.none()
 
     def __call__(self) -> Starts:
-        """Return end offset and time of the first poll of each stream that the spool knows by now.
+        """Return end offset and time of each stream's first poll, as far as the spool has it now.
 
         Backfill covers the history before that time. A file that cannot be read is logged.
         """

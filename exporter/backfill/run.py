@@ -1,8 +1,8 @@
-"""Backfills history from the brokers: in which slots a partition was written to, without reading a record.
+"""Backfills history from the brokers: in which slots a partition was written to. No record is read.
 
 It uses offsets-for-times (KIP-79) at UTC slot boundaries. With LogAppendTime the result is exact. With CreateTime it
 shows the times that producers put into their records. A compacted topic shows only slots of records that compaction
-left. Retention limits how far back anything is known.
+left. Retention limits how far back history is known.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from exporter.domain.polls.readings import GONE
 from exporter.domain.ports import METADATA_SECONDS, Clock
 
 WINDOWS_PER_BATCH = 200_000
-"""How many windows are held in memory at once, at most (about 60 MB)."""
+"""Largest number of windows in memory at once (about 60 MB)."""
 
 PARTITIONS_PER_BATCH = 1_000
-"""Partitions that share one cutoff, at most. An interruption loses the look-ups of these."""
+"""Largest number of partitions that share one cutoff. An interruption loses the look-ups of these."""
 
 
 Found: TypeAlias = tuple[Cutoffs, Windows]
@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
-    """What a backfill wrote besides its windows, and how it went."""
+    """The rows that a backfill wrote besides its windows, and its counts."""
 
     coverage: Coverage | None
     """None where nothing was left to write."""
@@ -58,7 +58,7 @@ class BackfillResult:
     partitions: int
     """All partitions in scope."""
     already_written: int
-    """Partitions whose history was complete before: polls cover what follows."""
+    """Partitions whose history was already complete: polls cover the rest."""
     windows: int
     """Windows with records."""
     failed: Mapping[TopicPartition, Reason]
@@ -78,16 +78,16 @@ def backfill(
     starts: Callable[[], Starts] = Starts.none,
     progress: Callable[[Step], None] | None = None,
 ) -> BackfillResult:
-    """Write the history of every partition in scope, as far as it is not ``written`` yet.
+    """Write the missing history of every partition in scope: all that is not ``written`` yet.
 
-    Partitions are processed in batches, by topic and number. A batch shares one cutoff; its windows go to ``emit``
-    together with the spans that are then written: both must be kept or neither. Windows are in order of topic,
+    Partitions are processed in batches, by topic and number. A batch shares one cutoff. Its windows go to ``emit``
+    together with the spans that they complete: both must be kept or neither. Windows are in order of topic,
     partition and time, one for each slot in which records were written (the first and the last of a stretch may be
     shorter). ``first_advance`` is exact. ``last_advance`` equals it, except where the newest record is known. The
     caller writes coverage and inventory last, so that an interrupted backfill proves no silence.
 
     ``starts`` returns the first poll of partitions that an exporter polls already. Their backfill ends there, without
-    overlap and without a hole. It is called after each cutoff, so that an exporter started meanwhile counts. A record
+    overlap or gap. It is called after each cutoff, so that an exporter that has just started counts too. A record
     dated more than the slack after the cutoff hides every slot that follows the record before it. These slots become
     one window with ``future_timestamps`` 1 and no times.
 
@@ -135,7 +135,7 @@ class _Run:
         self._of = 0
 
     def whole(self) -> BackfillResult:
-        """Write what is missing of every partition, and try once more what failed."""
+        """Write the missing history of every partition, and try failed ones once more."""
         self._read_metadata()
         membership = self._metadata.membership
         self._every = membership.layout
@@ -204,12 +204,12 @@ class _Run:
         self._windows += sum(int(np.sum(windows.reason == ANSWERED)) for _, windows in found)
 
     def _places(self, cutoffs: Cutoffs) -> Rows:
-        """Return which of all partitions those of a batch are."""
+        """Return the index of each partition of a batch among all partitions."""
         layout = cutoffs.batch.layout
         return self._every.find(layout.topics, layout.topic, layout.partition)
 
     def _last_read(self) -> tuple[tuple[Cutoffs, Rows], ...]:
-        """Return each partition that was read once, as it was read last."""
+        """Return the last reading of each partition that was read."""
         last = np.full(len(self._every), -1)
         places = [self._places(cutoffs) for cutoffs in self._read]
         for number, place in enumerate(places):

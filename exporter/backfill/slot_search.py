@@ -78,7 +78,7 @@ class SlotSearch:
     slack: float
 
     def active(self, stretches: Stretches) -> tuple[ActiveSlots, Codes]:
-        """Return the active slots by stretch and time, and by stretch the code of why it failed (it has no slots then).
+        """Return the active slots by stretch and time, and by stretch the reason code of a failure, if any.
 
         Look-ups of all partitions go out together, in about log2(slots) rounds. The slot that holds the end of a
         stretch extends to its ``end_offset``. The result is exact where timestamps never decrease from record to
@@ -103,10 +103,10 @@ class SlotSearch:
         return slots, failed
 
     def _begin(self, stretches: Stretches, failed: Codes) -> tuple[_Segments, ActiveSlots, Floats]:
-        """Look up the start of each stretch. Return what holds records, slots that are known, and until when hidden.
+        """Look up the start of each stretch. Return segments with records, known slots, and the end of hidden time.
 
-        A record that an earlier stretch covers may be dated after that start. Until its time it is the answer to every
-        look-up and hides all other records.
+        A record that an earlier stretch covers may be dated after that start. It is then the answer to every look-up up
+        to its time, and hides all other records.
         """
         answers = self.lookups.ask(stretches.row, stretches.start)
         every = np.arange(len(stretches))
@@ -131,7 +131,7 @@ class SlotSearch:
         return segments, unknown[known], np.where(hides, answers.timestamp, -np.inf)
 
     def _halve(self, stretches: Stretches, segments: _Segments) -> tuple[ActiveSlots, _Segments, NDArray[np.int64]]:
-        """Return segments of one slot, the others from their first slot with a record on, and where to split them."""
+        """Return segments of one slot; the others, cut at their first slot with a record; and where to split these."""
         slot = np.minimum(np.floor(segments.time / self.slot), segments.high - 1).astype(np.int64)
         slot = np.maximum(segments.low, slot)
         single = slot == segments.high - 1
@@ -145,7 +145,7 @@ class SlotSearch:
 
 
 def _usable(answers: Answers, stretch: Rows, failed: Codes) -> Flags:
-    """Return which answers can be used, and note in ``failed`` why others cannot."""
+    """Return which answers can be used, and write into ``failed`` why others cannot."""
     undated = answers.found & np.isnan(answers.timestamp)
     reason = np.where(undated, reason_code(Reason.UNSUPPORTED_FORMAT), answers.reason)
     bad = reason != ANSWERED
@@ -155,7 +155,7 @@ def _usable(answers: Answers, stretch: Rows, failed: Codes) -> Flags:
 
 
 def _split(segments: _Segments, middle: NDArray[np.int64], answers: Answers) -> _Segments:
-    """Return the parts of segments that hold records, now that the answer at each ``middle`` is known."""
+    """Split segments at ``middle``, given the answers there. Return the parts that hold records."""
     # Retention may remove records between two rounds: offsets are kept within what was seen before.
     found = np.where(answers.found, np.minimum(answers.offset, segments.high_offset), segments.high_offset)
     offset = np.maximum(found, segments.offset)

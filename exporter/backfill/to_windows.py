@@ -24,7 +24,7 @@ class Windows(ColumnSet):
     """Windows of the partitions of a batch. Unknown times are NaN."""
 
     row: Rows
-    """Of the batch."""
+    """The row of the batch."""
     start: Floats
     end: Floats
     start_offset: Offsets
@@ -36,7 +36,7 @@ class Windows(ColumnSet):
     future: Flags
     restarted: Flags
     reason: Codes
-    """Why the history is unknown, as a reason code: other columns but ``start`` and ``end`` mean nothing then."""
+    """The reason code of unknown history. With a reason only ``start`` and ``end`` have a meaning."""
 
     @classmethod
     def failures(cls, rows: Rows, start: Floats, end: Floats, reason: Codes) -> Windows:
@@ -50,7 +50,7 @@ class Windows(ColumnSet):
 
 @dataclass(frozen=True, slots=True)
 class WindowBuilder:
-    """Searches stretches, one of each partition, and builds windows of what it finds. ``tick``: see TimeLookups."""
+    """Searches one stretch of each partition for active slots, and builds their windows. ``tick``: see TimeLookups."""
 
     source: ByTime
     request: Request
@@ -97,8 +97,8 @@ class WindowBuilder:
     def _after(self, lookups: TimeLookups, stretches: Stretches) -> Answers:
         """Look up the first record that is dated after each stretch.
 
-        It is from the future, unless what follows the stretch is written already. A record from the future is the
-        answer at every boundary after it was written, so it hides all slots since.
+        It is from the future, unless the history after the stretch is already written. A record from the future is the
+        answer at every boundary after the time of its write, so it hides all later slots.
         """
         return lookups.ask(
             stretches.row, np.where(stretches.before_written, stretches.end, stretches.end + self.request.slack)

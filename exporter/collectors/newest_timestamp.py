@@ -17,7 +17,7 @@ from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import ByTime
 
 LOOKUPS_OF_A_SEARCH = 60
-"""More look-ups than a search needs while the broker answers correctly."""
+"""Largest number of look-ups of a search. With correct answers of the broker it needs fewer."""
 
 _END_MS = round(END_OF_TIME * 1000)
 
@@ -26,7 +26,8 @@ class Search:
     """Searches the newest timestamp of one partition that ends at ``latest``.
 
     Each answer is a record, so that a good guess costs two look-ups. Otherwise the time between the oldest record and
-    now is halved until the last record is found: 20 look-ups for a week with a record a second, 5 with one a day.
+    now is halved until the last record is found. That takes 20 look-ups for a week with a record a second, and 5 with a
+    record a day.
     """
 
     def __init__(self, latest: int, *, guess: float | None, now: float) -> None:
@@ -105,7 +106,7 @@ class Search:
 def ask_next(searches: Sequence[Search], source: ByTime, membership: Membership, rows: Rows) -> int:
     """Send the next look-up of each search once; return how many were sent, 0 when all are finished.
 
-    ``rows`` are the partitions of the searches, which have leaders.
+    ``rows`` are the partitions of the searches. All must have leaders.
     """
     going = [at for at, search in enumerate(searches) if search.target is not None]
     if going:

@@ -276,7 +276,7 @@ class _Lookups:
         look_up: Callable[[Membership], Answers],
         keys: Iterable[TopicPartition],
     ) -> None:
-        """Look up those of these partitions that are not ``known``."""
+        """Look up these partitions, except ``known`` ones."""
         part = self._membership.part(np.sort(self._membership.layout.rows(key for key in keys if key not in known)))
         known.update(_by_key(part.layout, look_up(part)))
 

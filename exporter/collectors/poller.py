@@ -53,7 +53,7 @@ _OUTDATED = (Reason.NOT_LEADER, Reason.UNKNOWN_TOPIC)
 
 
 class Poller:
-    """Polls one cluster: sends look-ups to the source, keeps a table, gives snapshots to the sinks."""
+    """Polls one cluster: sends look-ups to the source, keeps a table, and passes snapshots to the sinks."""
 
     def __init__(  # noqa: PLR0913 - each is one setting or source of knowledge
         self,
@@ -121,7 +121,7 @@ class Poller:
         return failure
 
     def _hand_over(self, snapshot: Snapshot, started: float) -> Snapshot | PollFailure:
-        """Give every sink the snapshot. A sink that fails has missed a poll; the others have not."""
+        """Pass the snapshot to every sink. Only a sink that fails has missed the poll."""
         outcome: Snapshot | PollFailure = snapshot
         for sink in self._sinks:
             try:
@@ -231,7 +231,7 @@ class Poller:
         return _Ends(metadata, self._topic_ids.of(metadata, self._table.topic_id), self._table, urgent)
 
     def _due_until(self, started: float) -> float:
-        """Return the expected monotonic time of the next poll: what is due before is due now."""
+        """Return the expected monotonic time of the next poll. Look-ups that are due before then are due now."""
         gap = 0.0 if self._started is None else started - self._started
         return started + min(gap, self._earliest_interval)
 
@@ -289,7 +289,7 @@ class _Ends:
         self._latest.put(here[same], before._latest[there[same]])
 
     def ask(self, source: PollSource, due_until: float) -> None:
-        """Look up what is missing: LATEST of all rows with a leader, EARLIEST where it is due.
+        """Look up missing offsets: LATEST of all rows with a leader, EARLIEST where it is due.
 
         EARLIEST comes first: in the other order, retention in between could make earliest larger than latest.
         """

@@ -69,7 +69,7 @@ class _Found:
         return cls(Inspections.nothing(layout), ids, never, never, OpenTransactions.none())
 
     def laid_out(self, metadata: Metadata) -> _Found:
-        """Return the same for the partitions of other metadata; what is known of recreated topics is dropped."""
+        """Return the same for the partitions of other metadata. Results of recreated topics are dropped."""
         moved, usable = _Found.nothing(metadata), self._usable(metadata)
         layout, before = metadata.membership.layout, self.inspections.layout
         here, there = layout.moves_from(before)
@@ -223,7 +223,7 @@ class Inspector:
         read: ProducersRead,
         enough: Callable[[], bool],
     ) -> None:
-        """Ask the leader of each partition, and the new leader where there is another one meanwhile."""
+        """Ask the leader of each partition, and the new leader if it has changed in the meantime."""
         layout = membership.layout
         gone: dict[int, Reason] = {}
         self._ask_leaders(client, layout, _calls(np.arange(len(layout)), membership.leader, before), read, gone, enough)

@@ -28,7 +28,7 @@ from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, Remo
 from exporter.kafka.kafka_python_answers import log_ignored_properties
 
 MAX_FAILED_SWEEPS = 3
-"""How many rounds may fail before earlier results are dropped."""
+"""Number of rounds that may fail before earlier results are dropped."""
 
 BY_TIME = "by-time"
 
@@ -69,7 +69,7 @@ class _Results:
     searched_from: Offsets
     """The log start at the last search of both tiers; -1 where there was none."""
     searched_to: Offsets
-    """The end offset then."""
+    """The end offset at that search."""
     earliest_local: Floats
     latest_tiered: Floats
     answered_at: Floats
@@ -77,7 +77,7 @@ class _Results:
 
     @classmethod
     def nothing(cls, metadata: Metadata) -> _Results:
-        """Return the columns of partitions of which nothing was looked up."""
+        """Return the columns of partitions without any look-up so far."""
         layout = metadata.membership.layout
         topics = [metadata.topics[name] for name in layout.topics]
         tiered = [topic.config is not None and topic.config.remote_storage for topic in topics]
@@ -90,7 +90,7 @@ class _Results:
         )
 
     def laid_out(self, metadata: Metadata) -> _Results:
-        """Return a copy by other metadata; what is known of a deleted topic, or of one without tiers, is dropped."""
+        """Return a copy by other metadata. Results of deleted topics, and of topics without tiers, are dropped."""
         moved = _Results.nothing(metadata)
         here = moved.rows_of(self, np.arange(len(self.layout)))
         valid = here >= 0
@@ -99,7 +99,7 @@ class _Results:
         return moved
 
     def rows_of(self, other: _Results, rows: Rows) -> Rows:
-        """Return where ``rows`` of the other are here: -1 where the topic has no remote storage now, or is another."""
+        """Return the row here for each of ``rows`` of ``other``; -1 if its topic has no remote storage, or a new id."""
         topic = other.layout.topic[rows]
         here = self.layout.find(other.layout.topics, topic, other.layout.partition[rows])
         found = np.flatnonzero(here >= 0)
@@ -118,17 +118,17 @@ _NOTHING: Mapping[str, tuple[float, type]] = {
     "latest_tiered": (math.nan, np.float64),
     "answered_at": (-math.inf, np.float64),
 }
-"""Each column with what stands in it where nothing was looked up, and its kind."""
+"""For each column, its value where nothing was looked up, and its type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wanted:
-    """The partitions of one round: the last poll of them, and what is known, each by the same layout."""
+    """The partitions of one round: their last poll, and the results so far, by the same layout."""
 
     table: Table
     known: _Results
     rows: Rows
-    """Those with remote storage that the poll read."""
+    """Rows with remote storage that the poll read."""
 
     def longest_ago(self) -> Rows:
         """Return the rows by the age of their offsets in tiers, the oldest first."""
@@ -211,7 +211,7 @@ class TierWatch:
         """Ignore a failed poll."""
 
     def facts(self, metadata: Metadata, rows: Rows, latest: Offsets) -> TierFacts:
-        """Return what is known of rows that end at ``latest`` now, in their order. Sends no request."""
+        """Return the known facts of rows whose end offset is now ``latest``, in their order. Sends no request."""
         oldest = self._clock.monotonic() - (MAX_FAILED_SWEEPS + 1) * self._interval
         with self._lock:
             known = self._follow(metadata)
@@ -229,7 +229,7 @@ class TierWatch:
         return self._known
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> TierSweep:
-        """Look up what is unknown, for at most one interval or until ``stop``; return cost and failures.
+        """Look up unknown values, for at most one interval or until ``stop``. Return cost and failures.
 
         Partitions with the oldest results come first, so that the next round completes one that was cut short.
         """
@@ -282,7 +282,7 @@ class TierWatch:
             yield rows[at : at + self._batch]
 
     def _keep_offsets(self, rows: Rows, wanted: _Wanted, offsets: Mapping[str, Floats]) -> None:
-        """Keep the offsets of each spec, except for a topic that was created again meanwhile."""
+        """Keep the offsets of each spec, except for topics that were created again in the meantime."""
         with self._lock:
             known = self._known
             here = known.rows_of(wanted.known, rows)
@@ -312,7 +312,7 @@ class TierWatch:
         return replace(sweep, lookups=lookups, failures=failures)
 
     def _keep_times(self, rows: Rows, wanted: _Wanted, searches: Sequence[Search]) -> None:
-        """Keep the results, except for partitions where a poll saw something newer meanwhile."""
+        """Keep the results, except for partitions where a poll saw a newer record in the meantime."""
         with self._lock:
             known, table = self._known, wanted.table
             here = known.rows_of(wanted.known, rows)

@@ -130,7 +130,7 @@ class _Results:
 
     @classmethod
     def nothing(cls, pairs: _Pairs, standstill: Standstill) -> _Results:
-        """Return partitions of which nothing is known yet."""
+        """Return partitions without any result so far."""
         count = len(pairs.rows.layout)
         found = Missing.nothing(np.full(count, _LOOKUP_FAILED, dtype=np.int8))
         return cls(pairs, standstill, np.full(count, np.nan), np.full((count, _FACTS), np.nan), found)
@@ -138,7 +138,7 @@ class _Results:
     def laid_out(self, pairs: _Pairs, standstill: Standstill) -> _Results:
         """Return a copy by other pairs; ``standstill`` is that of new partitions.
 
-        What is known of a topic that was created again is dropped.
+        Results of topics that were created again are dropped.
         """
         moved, before = _Results.nothing(pairs, standstill), self.pairs
         here, there = pairs.rows.layout.moves_from(before.rows.layout)
@@ -159,8 +159,8 @@ _FACTS = 9
 class ReplicaWatch:
     """Compares one target cluster with its source.
 
-    A sink of the polls of both, from any threads. Of the source it uses the last poll that began before the target's:
-    what is called missing then existed when the target was read.
+    A sink of the polls of both, from any threads. It uses the last poll of the source that began before the target's
+    poll. So every record that it calls missing existed when the target was read.
     """
 
     def __init__(

@@ -83,10 +83,10 @@ class _Proofs:
 
 
 class TimeLags:
-    """Adds time lags to the positions of sweeps, and keeps what was proved for the next sweep.
+    """Adds time lags to the positions of sweeps, and keeps the results of searches for the next sweep.
 
-    A partition that a group has read to its end costs nothing, nor does a committed offset that has not moved. Not for
-    several threads.
+    A partition that a group has read to its end costs nothing, nor does a committed offset that has not moved. Not
+    thread-safe.
     """
 
     def __init__(self, clock: Clock, source: ByTime, *, tolerance: float, future_slack: float) -> None:
@@ -96,7 +96,7 @@ class TimeLags:
         self._tolerance = round(tolerance * 1000)
         self._slack = round(future_slack * 1000)
         self._layout = Layout.of({})
-        """Of the last poll: what is kept of partitions is by its rows."""
+        """The layout of the last poll. All columns of partitions follow its rows."""
         self._membership = Membership.led(self._layout, np.zeros(0, dtype=np.int32))
         self._latest: Offsets = np.zeros(0, dtype=np.int64)
         """The end of each log when a group was last behind."""
@@ -106,13 +106,13 @@ class TimeLags:
         self._points_of: Offsets = np.zeros(0, dtype=np.int64)
         """The number of the topic id of each partition when its points were last used."""
         self._last_sweep: Offsets = np.zeros(0, dtype=np.int64)
-        """The last sweep that looked up a partition: those that waited longest come first."""
+        """The number of the last sweep that looked up each partition. Those that waited longest come first."""
         self._disproved: Flags = np.zeros(0, dtype=np.bool_)
-        """The partitions of which an answer of this sweep contradicted earlier ones."""
+        """The partitions for which an answer of this sweep contradicted an earlier one."""
         self._sweeps = 0
         self._before = Positions.of({})
         self._proofs = _Proofs.none(0)
-        """Of the rows of ``_before``."""
+        """The proofs of the rows of ``_before``."""
         self._topic_ids = TopicIds()
         self._compacted: tuple[Metadata | None, Flags] = None, np.zeros(0, dtype=np.bool_)
         """Whether each topic of the metadata is compacted."""

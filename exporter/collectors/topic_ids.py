@@ -10,7 +10,7 @@ from exporter.domain.polls.metadata import Metadata
 
 
 class TopicIds:
-    """Gives each topic id of a cluster a number, which it keeps as long as a row has it."""
+    """Gives each topic id of a cluster a number, and keeps the number as long as a row of the table uses it."""
 
     def __init__(self) -> None:
         """Make it; no id is known yet."""
@@ -19,7 +19,7 @@ class TopicIds:
         self._last: tuple[Metadata, Offsets] | None = None
 
     def of(self, metadata: Metadata, used: NDArray[np.int64]) -> Offsets:
-        """Return the number of the id of each topic, 0 where unknown; ``used`` are those in rows."""
+        """Return the number of the id of each topic, 0 where unknown; ``used`` are the numbers that rows use."""
         if self._last is not None and self._last[0] is metadata:
             return self._last[1]
         ids = [metadata.topics[name].topic_id for name in metadata.membership.layout.topics]

@@ -1,4 +1,4 @@
-"""Rows of the spool in columns, as they wait to be written: without Arrow, and without an object for each row."""
+"""Rows of the spool in columns, before they are written: without Arrow, and without an object for each row."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Column: TypeAlias = Named | Masked | NDArray[Any] | str | float | bool | None
 
 
 def kinds(row: type[Row]) -> Mapping[str, Kind]:
-    """Return the columns of the spool table that holds rows of this class, and what they hold."""
+    """Return the columns of the spool table for rows of this class, and their types."""
     found: dict[str, Kind] = {}
     for column in fields(row):
         if column.name in _TIMES:
@@ -80,7 +80,7 @@ class Columns:
     columns: Mapping[str, Column]
 
     def packed(self) -> Batch:
-        """Return the rows as they are written."""
+        """Return the rows in the form in which they are written."""
         given = {**self.columns, "schema_version": SCHEMA_VERSION}
         return Batch(self.count, [_packed(name, kind, given.get(name)) for name, kind in kinds(self.row).items()])
 

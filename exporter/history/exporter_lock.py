@@ -1,4 +1,4 @@
-"""Allows one ``serve`` at a time for each exporter name, and knows what a killed one lost and what was written last."""
+"""Allows one ``serve`` at a time for each exporter name. It knows what a killed process lost, and the last write."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class _Pointer(BaseModel):
 
 
 class _Ingest(BaseModel):
-    """``ingest.json``: how far the spool is ingested."""
+    """``ingest.json``: up to when the spool is ingested."""
 
     watermark: AwareDatetime
 

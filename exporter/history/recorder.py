@@ -77,7 +77,7 @@ class History:
 
     @property
     def counts(self) -> HistoryCounts:
-        """What was written and lost so far."""
+        """Counts of written and lost rows so far."""
         return self._unwritten.counts
 
     @property
@@ -86,12 +86,12 @@ class History:
         return self._ended
 
     def resume_from(self, before: History) -> None:
-        """Go on from one of the same cluster that was flushed: write, and count, what it could not write."""
+        """Continue the flushed history ``before`` of the same cluster: write, and count, its unwritten rows."""
         self._unwritten, self._latest_start = before._unwritten, before._latest_start
 
     @property
     def latest_start(self) -> float:
-        """The latest begin of an interval so far, Unix seconds: aligned ones up to it may have been used."""
+        """The latest begin of an interval so far, Unix seconds. Aligned begins up to it may already be in use."""
         with self._lock:
             return self._latest_start
 

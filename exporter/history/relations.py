@@ -94,7 +94,7 @@ class _Facts:
 
     @classmethod
     def nothing(cls, count: int) -> _Facts:
-        """Return n topics of which nothing is known."""
+        """Return n topics without any known fact."""
         return cls(np.zeros((len(_FACTS), count), dtype=np.int64), np.zeros((len(_FACTS), count), dtype=np.bool_))
 
     def put(self, name: str, value: NDArray[np.int64], known: Flags) -> None:
@@ -185,7 +185,7 @@ class Relations:
         self._used.clear()
 
     def _numbers_of(self, names: Sequence[str]) -> tuple[Rows, Rows]:
-        """Return the places of those of ``names`` that are topics, and their numbers."""
+        """Return the indices of ``names`` that are topics, and the numbers of these."""
         numbers = np.array([self._numbers.get(name, -1) for name in names], dtype=np.intp)
         there = np.flatnonzero(numbers >= 0)
         return there, numbers[there]

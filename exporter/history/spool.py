@@ -50,7 +50,7 @@ class Loss(StrEnum):
     SPOOL_FULL = "spool-full"
     """The spool passed ``history.max_bytes`` with files that Spark had not ingested."""
     UNWRITABLE = "unwritable"
-    """The spool could not be written for so long that memory had to be freed."""
+    """Writing failed until the buffer in memory was full."""
     ERROR = "error"
     """An internal error; the log has its traceback."""
 
@@ -153,8 +153,8 @@ class Spool:
     def expire(self, *, older_than: float, inventory_older_than: float = math.inf) -> int:
         """Delete files from before ``older_than`` that Spark has ingested; return how many.
 
-        Inventory and coverage, from which a restart learns since when offsets are unchanged, are kept for longer where
-        ``inventory_older_than`` is earlier. Unix seconds.
+        If ``inventory_older_than`` is earlier, inventory and coverage are kept for longer: from these an exporter
+        learns after a restart since when offsets are unchanged. Unix seconds.
         """
         longer = dict.fromkeys((TABLES[Inventory], TABLES[Coverage]), inventory_older_than)
         old = [
@@ -186,7 +186,7 @@ class Spool:
         if not_ingested:
             lost_files = Counter(path.parent.name for path in not_ingested)
             log.error(
-                "the spool %s was over history.max_bytes: the oldest files are lost before they were ingested: %s; "
+                "the spool %s was over history.max_bytes: its oldest files were deleted before they were ingested: %s; "
                 "%d windows were in them. Run `topic-liveness rollup` more often, or raise history.max_bytes.",
                 self.folder,
                 ", ".join(f"{count} of {table}" for table, count in sorted(lost_files.items())),
@@ -206,7 +206,7 @@ class Spool:
 def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[Stored]:
     """Return the finished files of these tables, oldest first.
 
-    Files that disappear meanwhile, and those that are not regular files, are left out.
+    Files that disappear in the meantime, and those that are not regular files, are left out.
     """
     files = (file for table in tables for file in storage.files_in(spool / table, _FINISHED))
     return sorted(files, key=lambda file: (file.written, file.path.name))

@@ -86,7 +86,7 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
 
 
 def windows_in(paths: Sequence[Location]) -> Counter[str]:
-    """Return how many windows of each cluster are in these files; what cannot be read counts for nothing."""
+    """Return how many windows of each cluster are in these files. An unreadable file counts as empty."""
     found: Counter[str] = Counter()
     for path in paths:
         with suppress(OSError, ForeignFileError):

@@ -29,12 +29,12 @@ _NEVER_NULL = ("cluster", "topic", "partition", "exporter", "observed_at", "dele
 _NAMES = (*_NEVER_NULL, "topic_id", "latest_offset")
 
 _MOST_FILES = 2**14
-"""At most so many files are read, the newest ones: under a minute. The others only shorten a silence."""
+"""Largest number of files that are read, newest first, in under a minute. Without older ones silences look shorter."""
 
 _MICROSECONDS = 1_000_000
 
 _BREAK_SECONDS = 7200.0
-"""Coverage is written hourly or more often. During a longer gap the clock may have been set."""
+"""Length of a gap, in seconds. Coverage is written at least hourly; in a longer gap the clock may have been set."""
 
 
 def unchanged_since(history: Location, wanted: Callable[[str, str], bool]) -> Mapping[str, UnchangedOffsets]:

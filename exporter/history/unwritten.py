@@ -124,7 +124,10 @@ class Unwritten:
             self._counts.dropped[Loss.ERROR] += windows
 
     def _next(self, most: int) -> list[UnwrittenFile]:
-        """Return the oldest files, up to so many rows, or the oldest one: to start a process costs more than a file."""
+        """Return the oldest files, with at most ``most`` rows together, or else the oldest one.
+
+        Several files share a process, because starting it costs more than writing a file.
+        """
         with self._lock:
             rows = accumulate(file.rows for file in self._files)
             few = [file for file, count in zip(self._files, rows, strict=True) if count <= most]

@@ -42,7 +42,7 @@ class _Client(Protocol):
     def notes(self) -> Notes: ...
 
     def when_idle(self) -> None:
-        """Do what is left to do, once IDLE_SECONDS passed without a call."""
+        """Finish deferred work, after IDLE_SECONDS without a call."""
 
     def close(self) -> None: ...
 
@@ -246,7 +246,7 @@ class _Child:
             client.close()
 
     def _answer(self, call: Call, make: Make, made: list[_Client]) -> None:
-        """Send the result of a call; the first one makes the client, or says why there is none."""
+        """Send the result of a call. The first call creates the client, or sends the reason of a failure."""
         try:
             if not made:
                 made.append(_KINDS[make.kind](**make.settings))
@@ -269,7 +269,7 @@ class _Child:
 
 
 def _next(calls: queue.SimpleQueue[Call | None], made: Sequence[_Client]) -> Call | None:
-    """Return the next call; a client that waits for it does what is left to do."""
+    """Return the next call. While it waits, the client finishes deferred work."""
     try:
         return calls.get(timeout=IDLE_SECONDS if made else None)
     except queue.Empty:

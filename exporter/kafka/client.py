@@ -168,7 +168,7 @@ class Client:
         return found
 
     def know_leaders(self, *, anew: bool = False) -> bool:
-        """Let librdkafka learn the present leaders, or those of two minutes ago; return whether it succeeded.
+        """Let librdkafka read the leaders, unless it did within two minutes; return whether it read them.
 
         Otherwise librdkafka (2.16.1) keeps sending look-ups to the old leader of a partition, which answers with an
         error.

@@ -111,7 +111,7 @@ class Credentials:
 
 
 def security_protocol(given: Mapping[str, Property | Path], aws_iam: AwsIam | None = None) -> str:
-    """Return the protocol by which a client with these properties connects, in capitals as Kafka writes it."""
+    """Return the security protocol of a client with these properties, in Kafka's capitals."""
     defaults: Mapping[str, Property | Path] = {} if aws_iam is None else _AWS_IAM
     return str({**defaults, **given}.get("security.protocol", "PLAINTEXT")).upper()
 

@@ -50,7 +50,7 @@ def run_calls(
     """Send each leader the calls for its chunks, and return the leaders that did not answer for a partition.
 
     After a chunk without any answer the leader gets no more calls. A call that has not ended after ``patience`` seconds
-    is taken with its present answers. ``pause`` returns for how many seconds a leader must wait.
+    counts with the answers so far. ``pause`` returns the seconds for which a leader must wait.
     """
     waiting = {leader: deque(queued) for leader, queued in chunks.items()}
     at_once = math.ceil(calls_in_flight / max(1, len(waiting)))

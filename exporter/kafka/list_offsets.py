@@ -149,7 +149,7 @@ def by_leader(
 
 
 def _turns(rows: Rows) -> Rows:
-    """Return how often each row is given before."""
+    """Return how often each row occurs earlier in ``rows``."""
     order, every = np.argsort(rows, kind="stable"), np.arange(len(rows))
     new = np.diff(rows[order], prepend=-1) != 0
     turns = np.empty(len(rows), dtype=np.intp)

@@ -49,7 +49,7 @@ def list_offsets(admin: AdminClient, partitions: Sequence[TopicPartition], timeo
 
 
 def by_partition(admin: AdminClient, partitions: Sequence[TopicPartition], timeout: float) -> Future[OffsetResults]:
-    """Start the same call as it is documented."""
+    """Start the same call through the documented method."""
     specs = {TopicPartition(one.topic, one.partition): _spec(one.offset) for one in partitions}
     futures = admin.list_offsets(specs, isolation_level=_COMMITTED_OR_NOT, request_timeout=timeout)
     found: Future[OffsetResults] = Future()

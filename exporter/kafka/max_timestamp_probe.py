@@ -57,7 +57,7 @@ class MaxTimestampProbe:
     def recheck(self, layout: Layout, rows: Rows, ends: Answers) -> None:
         """Drop outdated results, by answers to LATEST of rows.
 
-        A broker that was restarted, perhaps upgraded, has lost its leadership meanwhile: the leader epoch of the
+        A broker that was restarted, perhaps upgraded, has lost its leadership in between. So the leader epoch of the
         partition that decided has changed since (KIP-101), however short the restart was.
         """
         for broker, (key, epoch) in list(self._proofs.items()):

@@ -54,7 +54,7 @@ class BatchesRefused(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What a client knows besides its last answer. Counts are those of this process."""
+    """Facts that a client sends with each answer. Counts are those of this process."""
 
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Look-ups by spec, requests about groups by kind, and partitions looked up through kafka-python."""

@@ -55,9 +55,8 @@ class Scope:
     internal: bool = False
 
     def select(self, names: Iterable[str]) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
-        """Return the names in scope, sorted, and the include patterns that match nothing there may be in scope.
-
-        Last come those of these patterns that match internal topics.
+        """Return the names in scope, sorted; the include patterns that match no allowed topic; and of these patterns
+        those that match internal topics.
         """
         everything = sorted(names)
         named = [name for name in everything if self.internal or not name.startswith("__")]
@@ -96,7 +95,7 @@ class MetadataReader:
         self._ids: dict[str, str | None] = {}
         self._internal: set[str] = set()
         self._identified: dict[str, None] = {}
-        """Topics whose ids were read; the one of which that is longest ago comes first."""
+        """Topics whose ids were read, in order of reading: the oldest first."""
         self._turn_at = -math.inf
         self._config_reader = ConfigReader(client, clock, refresh=config_refresh, calls_in_flight=calls_in_flight)
         self._configs: dict[str, TopicConfig] = {}

@@ -114,7 +114,7 @@ class OffsetsForTimes:
         self._consumer.close()
 
     def _chunks(self, spec: int, membership: Membership, rows: Rows) -> dict[int, list[Chunk]]:
-        """Return the chunks of each leader. Those of the last LATEST are cached: each poll looks up the same rows."""
+        """Return the chunks of each leader. The last ones for LATEST are cached: each poll looks up the same rows."""
         is_latest = spec == LATEST
         if (
             is_latest

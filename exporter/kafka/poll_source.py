@@ -143,7 +143,7 @@ class PollSource:
         """Close the consumer where a broker refuses it. To be called some seconds after the first look-ups, too."""
         if self._batched is not None and self._batched.denied():
             log.info(
-                "%s: may not DESCRIBE groups: polls ask offsets by calls that take more CPU (see docs/security.md)",
+                "%s: may not DESCRIBE groups: polls look up offsets by calls that take more CPU (see docs/security.md)",
                 self._source.bootstrap,
             )
             self.refuse_batches(BatchesRefused.DENIED)
@@ -174,7 +174,7 @@ class PollSource:
         return self._metadata.membership
 
     def _metadata_lasts(self, metadata: Metadata) -> float:
-        """Return after how many seconds metadata is read anew: of many partitions it costs as much as a poll."""
+        """Return the seconds after which metadata is read again. For many partitions a read costs as much as a poll."""
         large = len(metadata.membership.layout) >= WORTH_BATCHING
         return max(self._metadata_seconds, METADATA_SECONDS) if large else self._metadata_seconds
 
@@ -200,7 +200,7 @@ class PollSource:
         return self._source.by_row(spec, self._membership, rows)
 
     def _holds(self, spec: int, rows: Rows, answers: Answers) -> bool:
-        """Look up some partitions a poll by the documented call as well, and return whether the answers agree.
+        """Look up some partitions of each poll with the documented call too, and return whether the answers agree.
 
         Partitions take turns, and so do LATEST and EARLIEST. Those without an answer come first.
         """

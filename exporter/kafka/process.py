@@ -44,7 +44,7 @@ _SETTLED_CALLS = 20
 """Number of calls after which the memory of a process is stable."""
 
 _FAILURES = 3
-"""A process is replaced after so many failures of a client in a row, later after twice as many."""
+"""Number of failures of a client in a row after which its process is replaced. It doubles with each replacement."""
 
 _LONGEST_DELAY = 60.0
 _SEND_SECONDS = 10
@@ -149,9 +149,9 @@ class ClientProcess:
     ) -> tuple[Any, Notes, int]:
         """Return the result of a client's method, its notes, and the number of the process that answered.
 
-        Raises SourceError as the client does, and where the process ends, or does not answer ``within`` so many
-        seconds; it is replaced then. Likewise where the call makes sense to the process of one ``generation``
-        alone, and that is gone. Raises ValueError where the configuration cannot be used.
+        Raises SourceError as the client does. Also if the process ends, or does not answer ``within`` these seconds;
+        then it is replaced. Also if the call is meant for the process of one ``generation``, and that process has
+        ended. Raises ValueError where the configuration cannot be used.
         """
         with self._lock:
             if generation is not None and generation != self.generation:

@@ -55,7 +55,7 @@ class ClientProcesses:
             self._spares.pop().dismiss()
 
     def end(self, cluster: str) -> None:
-        """End those of one cluster."""
+        """End the processes of one cluster."""
         for key in [key for key in self._processes if key[0] == cluster]:
             self._processes.pop(key).close()
 

@@ -151,7 +151,7 @@ class InspectionClient(KafkaPythonClient):
 
 
 class _AnsweredPartitions:
-    """Partitions in the order of an answer, and their rows in what was wanted."""
+    """Partitions in the order of an answer, and their rows in the request."""
 
     def __init__(self, wanted: Layout) -> None:
         self._wanted = wanted

@@ -30,6 +30,6 @@ class RateLimiter:
         return max(0.0, self._free.get(leader, 0.0) - self._clock.monotonic())
 
     def spend(self, leader: int, lookups: int) -> None:
-        """Record that a call with so many look-ups was started."""
+        """Record that a call with ``lookups`` look-ups was started."""
         begun = max(self._clock.monotonic(), self._free.get(leader, 0.0))
         self._free[leader] = begun + lookups / self._rate

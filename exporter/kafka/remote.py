@@ -210,7 +210,7 @@ class RemoteSource(Remote):
         return self._count("lookups")
 
     def _answers(self, method: str, *arguments: Any, count: int, rate: float | None) -> Answers:
-        """Return so many answers; where the process ends meanwhile, with that as the reason."""
+        """Return ``count`` answers. If the process ends during the call, all have that as their reason."""
         try:
             answers: Answers = self._call(method, *arguments, longer=count / rate if rate else 0.0)
         except SourceError as error:

@@ -55,7 +55,7 @@ class KafkaSource:
         at_once: bool = True,
         owner_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """Make the source; it begins to connect ``at_once``, or with the first call.
+        """Create the source. It connects ``at_once``, or with the first call.
 
         ``properties`` are librdkafka's, passed through; a ``Path`` stands for the text in that file. ``aws_iam``
         makes tokens for Amazon MSK. ``include`` and ``exclude`` are regular
@@ -95,7 +95,7 @@ class KafkaSource:
         return self._client.exposed
 
     def metadata(self, doubted: Collection[str] = ()) -> Metadata:
-        """Return the topics in scope, of those ``doubted`` with ids read anew. Raises SourceError if none answers."""
+        """Return the topics in scope; ids of ``doubted`` ones are read again. Raises SourceError without any answer."""
         before = self._metadata.brokers
         self.begin()
         try:
@@ -147,7 +147,7 @@ class KafkaSource:
         return OffsetsForTimes(self._client, chunk_size=chunk_size, calls_in_flight=calls_in_flight)
 
     def recheck(self, layout: Layout, rows: Rows, ends: Answers) -> None:
-        """Take back what was proved of brokers that were restarted since, by answers to LATEST of rows."""
+        """Drop results about brokers that were restarted since, given answers to LATEST of rows."""
         self._probe.recheck(layout, rows, ends)
 
     def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
@@ -216,7 +216,7 @@ class KafkaSource:
         self._client.close()
 
     def _by_row(self, lookups: Lookups, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
-        """Look up, and repeat once what was answered by an earlier leader."""
+        """Look up, and repeat once the look-ups that an earlier leader answered."""
         self._client.know_leaders()
         answers = lookups.by_row(targets, membership, rows)
         moved = np.flatnonzero(rows_with(answers.reason, [Reason.NOT_LEADER]))

@@ -1,7 +1,7 @@
-"""Client processes that are forked when the exporter begins: they share its pages, and start while it does.
+"""Client processes that are forked when the exporter starts: they share its memory pages, and start while it does.
 
 A process with threads must not fork: a lock that another thread held would stay held in the child for ever. Client
-processes that are needed later are therefore started anew.
+processes that are needed later are therefore started as new processes.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Spare:
 
 
 spares: list[Spare] = []
-"""Those that nobody has taken yet."""
+"""Processes that are not in use yet."""
 
 
 def fork_spares(count: int) -> None:
-    """Add so many spare processes: fewer where the system allows no more, none where this process has threads."""
+    """Add ``count`` spare processes; fewer if the system allows no more, none if this process has threads."""
     threads = Path("/proc/self/task")
     if not threads.is_dir() or len(list(threads.iterdir())) > 1:
         return

@@ -75,7 +75,7 @@ class ConfigReader:
         self._begun = False
 
     def read(self, ids: Mapping[str, str | None]) -> Mapping[str, TopicConfig]:
-        """Return what is known of the settings of these topics, given their ids. Raises nothing.
+        """Return the known settings of these topics, given their ids. Raises nothing.
 
         Only the first read waits for answers, for at most a request timeout.
         """

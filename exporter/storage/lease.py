@@ -20,10 +20,10 @@ from exporter.storage import Location, ObjectPath, Stored, delete, files_in, ope
 log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 10.0
-"""How often its holder writes its claim anew."""
+"""Seconds between two renewals of a claim by its holder."""
 
 EXPIRY_SECONDS = 40.0
-"""A claim that was not written anew for so long, by the clock of the storage, counts no more."""
+"""Age of a claim in seconds, by the clock of the storage. A claim that was not renewed for longer is void."""
 
 _SURE = 0.75
 """After this share of the expiry a holder is sure no more that it is one."""

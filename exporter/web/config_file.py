@@ -71,7 +71,7 @@ class WebConfig:
 
 
 class WebConfigFile:
-    """The web configuration as its files have it now; the last good one stays while they cannot be used."""
+    """The web configuration, read again after changes. The last good one stays in force while files are unusable."""
 
     def __init__(self, path: Path | None, took: Callable[[bool], None] = lambda _: None) -> None:
         """Read it. Raises WebConfigError.
@@ -88,7 +88,7 @@ class WebConfigFile:
             self._take(path)
 
     def current(self) -> WebConfig:
-        """Return it, read anew where any of its files changed."""
+        """Return the configuration, read again if any of its files changed."""
         if self._path is None or self._state() == self._seen:
             return self._current
         try:
@@ -217,7 +217,7 @@ class _Headers(_Section):
 
 class _Http(_Section):
     http2: bool = True
-    """Taken as it is: what is served is HTTP/1.1, which every client speaks."""
+    """Accepted without an effect: the server speaks HTTP/1.1, as every client does."""
     headers: _Headers = _Headers()
 
 

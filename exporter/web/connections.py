@@ -25,7 +25,7 @@ IDLE_SECONDS = 10.0
 """Time a client has for its TLS handshake, for the whole of its next request, and to take something of an answer."""
 
 MAX_CONNECTIONS = 256
-"""With so many open, the one that its client needs least makes room before another is taken."""
+"""Largest number of open connections. At this number an idle one is closed before another is accepted."""
 
 ACCEPT_AGAIN_SECONDS = 1.0
 """Pause after a connection that could not be taken: most likely this process has no descriptor left."""

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from exporter.web.config_file import WebConfig
 
 REALM = "topic-liveness"
-"""What passwords are asked for, in every refusal: it tells an exporter from other servers."""
+"""The realm in every refusal: it shows clients which service asks for a password."""
 
 MAX_REMEMBERED = 100
 """Passwords whose hash is known already; a hash takes a tenth of a second."""
