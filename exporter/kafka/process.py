@@ -44,7 +44,7 @@ _SETTLED_CALLS = 20
 """Number of calls after which the memory of a process is stable."""
 
 _FAILURES = 3
-"""Number of failures of a client in a row after which its process is replaced. It doubles with each replacement."""
+"""Number of failures of a client in a row after which its process is replaced. The next time it takes twice as many."""
 
 _LONGEST_DELAY = 60.0
 _SEND_SECONDS = 10
