@@ -19,7 +19,7 @@ TABLE = "acknowledgements"
 
 
 def withdraw(tables: Tables, silences: Sequence[str]) -> int:
-    """Delete what the table holds of these silences, and return how many of them it held."""
+    """Delete the rows of these silences from the table, and return how many of them it had."""
     if not silences or not tables.exists(TABLE):
         return 0
     there = {row.silence_id for row in tables.read(TABLE).select("silence_id").distinct().collect()}
@@ -29,7 +29,7 @@ def withdraw(tables: Tables, silences: Sequence[str]) -> int:
 
 
 def add_acknowledgements(tables: Tables, given: Sequence[Acknowledgement]) -> int:
-    """Add those that the table does not hold yet, and return how many these are."""
+    """Add the acknowledgements that the table does not have yet, and return their number."""
     if not given:
         return 0
     there = {(row.silence_id, row.cluster) for row in tables.read(TABLE).select("silence_id", "cluster").collect()}

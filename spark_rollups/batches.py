@@ -50,7 +50,7 @@ class Names:
         self.topic: Rows = np.concatenate([topic[new_part], topic[new_topic]]).astype(np.intp)
         """The number of each stream's topic."""
         self.name: Rows = np.concatenate([name[new_part], name[new_topic]]).astype(np.intp)
-        """The number of its topic's name in its cluster: a topic that was made again has it too."""
+        """The number of its topic's name in its cluster. A topic that was created again keeps this number."""
         self.topic_id: Integers = codes[2][first]
         """The number of its topic id, in the order of ids."""
         self.partition: Integers = np.where(np.arange(len(first)) < self.partitions, partition[first], UNKNOWN)
@@ -151,7 +151,7 @@ def numbers(values: Floats, kind: pa.DataType | None = None) -> pa.Array:
 
 
 def lists(values: NDArray[Any], counts: NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Return lists of so many of the values each, one after another."""
+    """Split values into consecutive lists; ``counts`` has the length of each."""
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values).cast(kind))

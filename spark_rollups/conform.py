@@ -44,7 +44,7 @@ def conform(rows: DataFrame, schema: StructType, name: str = "table") -> DataFra
 
 
 def _conform_here(rows: DataFrame, schema: StructType, name: str) -> DataFrame:
-    """Do the same with rows that this process holds: a plan of so many columns takes longer than they do."""
+    """Do the same in this process: with many columns and few rows, planning takes longer than the work itself."""
     table = as_arrow(rows).select(schema.names)
     for field in schema.fields:
         if not field.nullable and table.column(field.name).null_count:

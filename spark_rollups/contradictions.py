@@ -60,7 +60,7 @@ class ConfiguredSpans:
 
     @classmethod
     def before(cls, calendars: Sequence[Calendar], outages: Sequence[Outage], as_of: float) -> ConfiguredSpans:
-        """Return what is over, and not for too long, at a moment (Unix seconds)."""
+        """Return the holidays and outages that ended before a moment (Unix seconds), but not too long before."""
         oldest = as_of - LOOKBACK_WEEKS * _WEEK
         past_calendars = [
             Calendar(

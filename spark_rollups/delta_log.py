@@ -1,7 +1,7 @@
-"""Whole small Delta tables, read by their log.
+"""Reads whole small Delta tables through their log.
 
-To read a log Delta runs Spark jobs of its own: half a second a table, of a few rows too (measured, 4.4.0). What a log
-may hold and those of our tables do not (deletion vectors, renamed columns, checkpoints of several files) is left to it.
+To read a log Delta runs Spark jobs of its own, which take half a second a table, even with few rows (measured, 4.4.0).
+Features that our tables do not use (deletion vectors, renamed columns, checkpoints of several files) are left to Delta.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Log(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """All rows of a table, and its columns as its log has them."""
+    """All rows of a table, and its columns according to its log."""
 
     rows: pa.Table
     schema: StructType
@@ -108,7 +108,7 @@ def _version(file: Stored) -> int:
 
 
 def _rows(table: Location, file: Mapping[str, Any], columns: pa.Schema) -> pa.Table:
-    """Return the rows of a data file, with the columns by which the table is partitioned and those it lacks."""
+    """Return the rows of a data file, including the partition columns of the table and columns missing in the file."""
     with opened(table / unquote(file["path"])) as content:
         found = pq.ParquetFile(content, coerce_int96_timestamp_unit="us").read()
     partition, arrays = file["partitionValues"], []

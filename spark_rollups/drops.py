@@ -51,7 +51,7 @@ _DAY_MICROS = 86_400_000_000
 
 
 def update_drops(tables: Tables, since: date, today: date) -> str:
-    """Make the table again from ``since`` on, for the days that are over ``today``; return what was found."""
+    """Rebuild the table from ``since`` on, for the days before ``today``; return the result in words."""
     first = since - timedelta(weeks=REFERENCE_WEEKS, days=1 + LONGEST_DAYS + FELL_WITHIN_DAYS)
     covered = _covered(tables, first, today)
     if not covered:
@@ -83,9 +83,9 @@ class PastDrops:
 
 
 def drops_before(tables: Tables, day: date) -> PastDrops:
-    """Return the drops before a day that a silence which is judged on it can have met, and the ones they are like.
+    """Return the drops before a day that can lie in a silence judged on it, and the earlier drops that they resemble.
 
-    An earlier one counts for drops that go on, and for those of more than MOST_DAYS.
+    Earlier drops are looked for only for drops that have not ended, and for drops of more than MOST_DAYS.
     """
     if not tables.exists("drops"):
         return PastDrops()
@@ -152,9 +152,9 @@ def _number(day: date) -> int:
 
 
 def _covered(tables: Tables, first: date, today: date) -> Mapping[str, Sequence[int]]:
-    """Return the days of each cluster (since 1970) of which polls or backfill saw most.
+    """Return the days of each cluster (since 1970) that polls or backfill covered for the most part.
 
-    What several exporters saw, or polls and a backfill, counts once.
+    Time that several exporters covered, or polls and a backfill, counts once.
     """
     coverage = tables.read("coverage").where(F.col("window_end") > F.lit(first).cast("timestamp"))
     day = F.explode(

@@ -14,15 +14,15 @@ def write_whole(path: Location, text: str) -> None:
 
 
 def read_text(path: Location) -> str:
-    """Return what is in a small file. Raises OSError, and ValueError where it is no text."""
+    """Return the text of a small file. Raises OSError, and ValueError where it is not text."""
     with opened(path) as file:
         return file.read().decode()
 
 
 def sync_tree(folder: Location, *, changed_since: float = 0.0) -> None:
-    """Sync what was changed below a folder since then (Unix seconds): files before the folders that name them.
+    """Sync files below a folder that changed since then (Unix seconds), and after them the folders that name them.
 
-    What object storage has taken it keeps.
+    Object storage needs no sync: it keeps every object that it accepted.
     """
     if not isinstance(folder, Path):
         return

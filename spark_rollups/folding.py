@@ -1,7 +1,7 @@
 """Windows, inventory and coverage -> ``daily`` and ``streams``, whole topics at a time.
 
-One pass over what is new: its rows, what is known of each stream, and the days that are made again. Each of these days
-starts from what was known when it began.
+One pass over the new rows, the known state of each stream, and the days that are rebuilt. Each of these days starts
+from the state that was known when it began.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_rollups.update import update
 from spark_rollups.update_rows import LATER_INVENTORY, Observers, Task
 
 INVENTORY_SPAN = timedelta(days=2)
-"""An exporter lists every partition daily, so that the inventory of so many days has all that it lists now."""
+"""Span of the inventory that has every existing partition, because an exporter lists each one daily."""
 
 RECENT = timedelta(days=8)
 """The days that hold the span of ``records_7d``."""
@@ -49,14 +49,14 @@ class Span:
     of_the_past: bool = False
     """Rows later than ``until`` are known, so that the present state of streams is not written."""
     from_nothing: bool = False
-    """Everything is rebuilt, without what was known before."""
+    """Whether everything is rebuilt from nothing, without the earlier state."""
     windows_from: date | None = None
     """Of topics that were known before this UTC day only the days from then on are made."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The tables that streams and days are made of, as they are."""
+    """The present tables from which streams and days are computed."""
 
     windows: DataFrame
     inventory: DataFrame
@@ -245,7 +245,7 @@ def beside(days: DataFrame, before: DataFrame, windows_from: date) -> DataFrame:
 
 
 def not_over(windows: DataFrame, as_of: datetime) -> date:
-    """Return the first day of which ``daily`` may contain what was not known yet at ``as_of``."""
+    """Return the first day whose rows in ``daily`` may contain facts that were not known yet at ``as_of``."""
     began = windows.where((F.col("window_end") > F.lit(as_of)) & (F.col("window_start") < F.lit(as_of)))
     row = began.agg(F.min("date")).first()
     return min(as_of.astimezone(UTC).date(), as_of.date() if row is None or row[0] is None else row[0])

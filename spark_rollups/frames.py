@@ -28,7 +28,7 @@ _SHARD = "shard"
 _ROWS_A_SHARD = 400_000
 _STREAMS_A_SHARD = 2_000
 _ROWS_A_CORE, _STREAMS_A_CORE = 50_000, 500
-"""With fewer a task costs more than what it does."""
+"""Minimum number of rows, and of streams, for a task. With fewer its overhead is larger than its work."""
 
 _ROWS_ALONE, _STREAMS_ALONE = 200_000, 2_000
 """So much this process computes in a second or two. Bytes are no measure: a million rows alike take few."""
@@ -42,9 +42,9 @@ BY_WORKERS = {
 
 
 def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
-    """Cut all that follows into as many parts as so many rows or streams need; return how many.
+    """Set the number of parts for the next steps, by the number of rows and streams; return it.
 
-    There is one a core at least, unless they are few. More than this process computes quickly is left to workers.
+    There is at least one part for each core, unless rows are few. Work that takes this process long goes to workers.
     """
     if (rows > _ROWS_ALONE or streams > _STREAMS_ALONE) and in_own_process(spark):
         for name, value in BY_WORKERS.items():
@@ -71,16 +71,16 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema of what a worker hands to Spark."""
+    """Return the Arrow schema of the rows that a worker passes to Spark."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def by_shard(
     left: DataFrame, right: DataFrame, shards: int, make: Callable[[pa.Table, pa.Table], pa.Table], schema: StructType
 ) -> DataFrame:
-    """Return what ``make`` makes of the rows of some whole topics of both, so many batches in all.
+    """Return the results of ``make`` for batches of whole topics of both; ``shards`` is the number of batches.
 
-    Topics are told apart by ``cluster`` and ``topic``: one that was made again is in the same batch.
+    ``cluster`` and ``topic`` identify a topic, so that one that was created again is in the same batch.
     """
     if in_own_process(left.sparkSession):
         pair = as_arrow(left), as_arrow(right)
@@ -115,8 +115,8 @@ def in_batches(
 def computed_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFrame:
     """Return rows that are computed once, however often they are read.
 
-    ``also_after_writes``: also where a table that they are made of is written to meanwhile. A worker that is lost then
-    takes its rows with it.
+    With ``also_after_writes`` they stay the same even if a table that they come from is written to in the meantime. If
+    a worker is lost then, its rows are lost too.
     """
     if in_own_process(rows.sparkSession):
         return rows if rows in _HELD else held_here(rows.sparkSession, rows.toArrow(), rows.schema)

@@ -1,9 +1,9 @@
 """Spool files -> the tables ``windows``, ``coverage`` and ``inventory``: each row once, however often it runs.
 
-A file that cannot be read stays where it is, and ends the rollup: its rows may prove that something lives. The ledger
-``ingested_files`` is written after the rows: after a crash between the two only rows are added that the table has not.
-``windows``, ``inventory`` and ``relations`` hold the rows of all files, a row of two files twice; what is made of them
-counts each once.
+A file that cannot be read stays in place and ends the rollup: its rows may prove that a topic lives. The ledger
+``ingested_files`` is written after the rows. After a crash between the two only rows are added that the table does not
+have. ``windows``, ``inventory`` and ``relations`` have the rows of all files, and a row twice if two files have it; all
+later tables count it once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Ledger:
 
 
 def read_ledger(tables: Tables) -> Mapping[str, Ledger]:
-    """Return what was taken in by earlier runs, by table."""
+    """Return the files that earlier runs ingested, by table."""
     files, rows = dict[str, list[str]](), dict[str, int]()
     for row in tables.read("ingested_files").collect():
         files.setdefault(row.table, []).append(row.file)
@@ -77,10 +77,10 @@ def read_ledger(tables: Tables) -> Mapping[str, Ledger]:
 def ingest_table(
     tables: Tables, history: Location, table: SpoolTable, ledger: Mapping[str, Ledger] | None = None
 ) -> Ingested:
-    """Take in every finished spool file of one table that the ledger (default: as it is now) does not name yet.
+    """Ingest every finished spool file of one table that the ledger (default: the present one) does not name yet.
 
-    The ledger itself is written by ``record``, when all tables have their rows. Where the table holds fewer rows
-    than the ledger says, all files are taken in again; raises TablesError where that brings not all of them back.
+    The ledger itself is written by ``record``, when all tables have their rows. If the table has fewer rows than the
+    ledger says, all files are ingested again. Raises TablesError if that does not bring all rows back.
     Raises UnreadFileError where a file cannot be read.
     """
     before = (read_ledger(tables) if ledger is None else ledger).get(table.name, Ledger())
@@ -170,8 +170,8 @@ def clear_pending(tables: Tables) -> None:
 def publish_ingested(history: Location, taken: Sequence[Ingested], listed_at: datetime) -> datetime:
     """Tell the exporter which spool files it may delete; ``listed_at`` is from before the spool was read.
 
-    Every file last written at or before the returned moment has been taken in or put into quarantine. The tables
-    are synced first: what they hold must not be lost with the power once the files are gone.
+    Every file last written at or before the returned moment has been ingested or put into quarantine. The tables are
+    synced first: once the files are gone, a power failure must not lose their rows.
     """
     watermark = listed_at.astimezone(UTC) - RENAME_MARGIN
     sync_tree(history / "tables", changed_since=watermark.timestamp())

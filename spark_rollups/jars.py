@@ -35,9 +35,9 @@ def locked(locks: Sequence[str] = (DELTA,)) -> Mapping[str, str]:
 def locked_jars(
     ivy: Path, java: str, log: BinaryIO, settings: str | None = None, locks: Sequence[str] = (DELTA,)
 ) -> Sequence[Path]:
-    """Return the jars in ``<ivy>/jars``, each as it was locked; what is missing there is downloaded.
+    """Return the jars in ``<ivy>/jars``, each with its locked hash. Missing ones are downloaded.
 
-    ``settings`` is a file of Ivy's, for repositories of one's own. Ivy's output goes to ``log``. Raises JarsError,
+    ``settings`` is an Ivy settings file, for private repositories. Ivy's output goes to ``log``. Raises JarsError,
     and OSError where the folder cannot be written.
     """
     folder = ivy / "jars"
@@ -51,7 +51,7 @@ def locked_jars(
 
 
 def _missing(folder: Path, ivy: Path, locks: Sequence[str]) -> Sequence[str]:
-    """The jars that are not in a folder. Raises JarsError where one is not what was locked."""
+    """Return the jars that are not in a folder. Raises JarsError where one does not have its locked hash."""
     missing = []
     for name, wanted in locked(locks).items():
         try:

@@ -311,10 +311,10 @@ def _new(history: Location, files: Sequence[Stored]) -> Sequence[Stored]:
 
 
 def _size_of_rows(history: Location, files: Sequence[Stored]) -> int:
-    """Return about how many bytes of rows a run may work through: those of tables and of what is new in the spool.
+    """Return about how many bytes of rows a run may process: those of tables and of new files in the spool.
 
-    A window of five minutes is a file of its own, which is little more than its footer. Files that a run has taken in
-    stay in the spool for days; the exporter reads what is published, and nobody what is in quarantine.
+    Each window of five minutes is a file of its own, most of which is the footer. Ingested files stay in the spool for
+    days and do not count; neither do published files, nor those in quarantine.
     """
     tables = f"{history / 'tables'}/"
     worked = [*_new(history, files), *(file for file in files if str(file.path).startswith(tables))]

@@ -49,10 +49,10 @@ from spark_rollups.frames import arrow_schema, by_shard
 from spark_rollups.schemas import BASELINES, MAXIMA, optional
 
 LEARNED = StructType([StructField("baseline", optional(BASELINES)), StructField("maximum", optional(MAXIMA))])
-"""A row holds either."""
+"""A row has either a baseline or a maximum."""
 
 BEGAN_WEEKS = int(RETIRED_AFTER_SECONDS // (7 * 86_400)) + 1
-"""A silence that ended in a week and counts began at most so many weeks before."""
+"""Number of weeks before a week in which the silences began that ended in it and count."""
 
 _SCHEDULE_TYPE = arrow_schema(BASELINES).field("schedule").type
 

@@ -19,10 +19,10 @@ class LockedError(Exception):
 
 @contextmanager
 def only_one(history: Location) -> Iterator[Callable[[], None]]:
-    """Hold ``<history>/rollup.lock``; yields what raises LockedError once this process is not sure that it has it.
+    """Hold ``<history>/rollup.lock``; yield a check that raises LockedError once this process may no longer hold it.
 
-    Raises LockedError where another process holds it, and where it cannot be held. In object storage it is a lease:
-    that of a process that was killed is waited for.
+    Raises LockedError if another process holds the lock, and if it cannot be taken. In object storage it is a lease:
+    the next process waits until the lease of a killed one expires.
     """
     if isinstance(history, ObjectPath):
         with _leased(history) as require:

@@ -1,4 +1,4 @@
-"""What the job's options may hold, beyond what the command line's library knows."""
+"""Types of the job's options that the library of the command line does not have."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Moment(click.ParamType[datetime]):
 
 
 def retention_text() -> str:
-    """Return for how long tables are kept, as an option names it."""
+    """Return the retention of tables in the form of an option."""
     return ", ".join(f"{name}={days:g}" for name, days in RETENTION_DAYS.items())
 
 
@@ -124,7 +124,7 @@ class JsonOption(click.ParamType[tuple[_T, ...]]):
         self._parse = parse
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[_T, ...]:
-        """Return what it says."""
+        """Return the value of the option."""
         try:
             return value if isinstance(value, tuple) else self._parse(_text_or_file(str(value)))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""One line a stage: what it did and how long it took. A long stage also prints that it is still running."""
+"""One line for each stage: its result and how long it took. A long stage also prints that it is still running."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[list[str]]:
-        """Time a stage; what is appended to the list is printed with it."""
+        """Time a stage. Texts that are appended to the list are printed with it."""
         self.guard()
         began, details, self.at = time.monotonic(), list[str](), name
         with waiting(name) if sys.stderr.isatty() else self._going_on(name, began):
@@ -55,7 +55,7 @@ class Progress:
         click.echo(text)
 
     def done(self, text: str) -> None:
-        """Say that all is done, and how long it took in all."""
+        """Print that all is done, and how long it took in total."""
         _print_line("done", self._began, text)
 
 

@@ -42,11 +42,11 @@ def publish(
 ) -> str | None:
     """Publish the rows of JUDGED of ``as_of``; return the name of their folder. ``guard`` is called before the pointer.
 
-    They promise what was learned, also where an override decided: the exporter has overrides of its own, and these may
-    end before the next rollup.
+    They contain the learned limits, even where an override decided the verdict: the exporter has the overrides itself,
+    and these may end before the next rollup.
 
-    Returns None, and changes nothing, where a later ``as_of`` is published already: looking back must
-    not take the exporter back. One that is ``ahead`` of the clock is replaced: a wrong clock published it.
+    Returns None, and changes nothing, where a later ``as_of`` is already published: a rollup as of the past must not
+    set the exporter back. A published ``as_of`` that is ``ahead`` of the clock is replaced: its clock was wrong.
     """
     folder = history / "published"
     make_folder(folder)

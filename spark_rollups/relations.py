@@ -1,4 +1,4 @@
-"""Who reads a topic, and what it is a copy of, beside the verdicts of a rollup."""
+"""Who reads a topic, and which topic it is a copy of. Shown beside the verdicts of a rollup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THERE = ("replica_of_topic", "copied_topic", "partition")
 
 
 def newest_at(relations: DataFrame, as_of: datetime) -> DataFrame:
-    """Return the newest row of each topic at ``as_of``, of whichever exporter and however old."""
+    """Return the newest row of each topic at ``as_of``, of any exporter and of any age."""
     newest = Window.partitionBy(*_TOPIC).orderBy(F.col("observed_at").desc(), F.col("exporter"))
     rows = relations.where(F.col("observed_at") <= F.lit(as_of)).withColumn("place", F.row_number().over(newest))
     return rows.where("place = 1").drop("place", "date")
@@ -37,12 +37,12 @@ def relations_at(newest: DataFrame, as_of: datetime) -> DataFrame:
 
 
 def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> DataFrame:
-    """Return verdict rows whose evidence ends with who reads the topic, and its state compared with its source.
+    """Return verdict rows whose evidence ends with who reads the topic, and with its replica state.
 
-    ``relations`` are those of ``relations_at``, ``newest`` those of ``newest_at``: a topic is not taken for unneeded
-    because its copy could not be read of late. Rows also mark the candidates for deletion. Topics and silent partitions
-    have the line. The state of a copy is known of the worst partition of a topic alone, so only some partitions have
-    it.
+    ``relations`` are those of ``relations_at``, ``newest`` those of ``newest_at``. The second keeps a topic from
+    becoming a candidate for deletion because its copy could not be read lately. Rows also mark these candidates. Topics
+    and silent partitions have the line. The replica state is that of the worst partition of a topic, so only some
+    partitions have it.
     """
     known = relations.select(
         *(F.col(name).alias(f"of_{name}") for name in _TOPIC),

@@ -48,7 +48,7 @@ class RollupRequest:
     """The options of a run."""
 
     as_of: datetime | None = None
-    """Judge by what was known at this moment; None: now."""
+    """Judge as of this moment, by the rows up to then; None: now."""
     rebuild: bool = False
     overrides: Sequence[TopicOverride] = ()
     outages: Sequence[Outage] = ()
@@ -63,7 +63,7 @@ class RollupRequest:
 def run_rollup(spark: SparkSession, history: Location, request: RollupRequest, progress: Progress) -> Tables:
     """Run every stage in order; return the tables, with those of a small history in memory.
 
-    Where tables are damaged the next run makes all days again, once they are fixed by hand.
+    If tables are damaged, the next run after a repair by hand rebuilds all days.
     """
     tables = Tables(spark, history)
     tables.guard = progress.guard
@@ -147,10 +147,10 @@ class _Run:
         return taken
 
     def _before(self, windows_from: date, since: date) -> date:
-        """Return from which day on days are made where some from ``since`` on lie before those whose windows are kept.
+        """Return the first day to build, if days from ``since`` on are older than the windows that are kept.
 
-        A backfill may contain topics that were not known then. They are judged by that past too, for as long as days
-        and baselines are kept that it is compared with.
+        A backfill may contain topics that were not known at that time. They are judged by these days too, as long as
+        the days and baselines for comparison are kept.
         """
         days = self._request.retention.days
         days_back = min(days["baselines"], days["daily"] - 7.0 * (PAUSE_WEEKS + 1))
@@ -286,9 +286,9 @@ class _Run:
 
 
 def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
-    """Make the baselines of all weeks up to that of ``last`` that are missing, or made of days from ``since`` on.
+    """Compute the baselines of weeks up to that of ``last``: missing ones, and those that use days from ``since`` on.
 
-    With each the maxima of the week before it, of which it is the first to know.
+    Compute with each the maxima of the week before it, which it is the first to know completely.
     """
     weeks_made = tables.read("baselines").select("week").distinct().collect() if tables.exists("baselines") else ()
     there = {week_of(row[0]) for row in weeks_made}

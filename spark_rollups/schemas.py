@@ -60,15 +60,15 @@ DAILY = StructType(
         required("slots_before", COUNT),
     ]
 )
-"""One row for each stream and UTC day on which something is known to have happened.
+"""One row for each stream and UTC day with a known event.
 
-``active``, ``unknown`` and ``counted`` have a bit for each hour: of which an advance is known, around which records
-were written at unknown moments, and of which records are counted. ``first_ms``, ``last_ms`` and ``fives`` have an
-element for each active hour: its first and last advance in milliseconds within it, and a bit for each slot of five
-minutes with one, 0 where the windows are too coarse for that; ``hour_records`` one for each counted hour.
-``offset_before``, ``advance_before`` and ``slots_before`` are what was known as the day began: so it is made again
-without the days before it. ``source`` is ``poll`` as soon as a poll contributed. The view ``hourly`` has a row for each
-hour.
+``active``, ``unknown`` and ``counted`` have a bit for each hour: with a known advance, with records around it that were
+written at unknown moments, and with counted records. ``first_ms``, ``last_ms`` and ``fives`` have an element for each
+active hour: its first and last advance in milliseconds within it, and a bit for each slot of five minutes with an
+advance (0 where the windows are too coarse for that). ``hour_records`` has an element for each counted hour.
+``offset_before``, ``advance_before`` and ``slots_before`` are the values known as the day began, so that the day can be
+rebuilt without the days before it. ``source`` is ``poll`` as soon as a poll contributed. The view ``hourly`` has a row
+for each hour.
 """
 
 STREAMS = StructType(
@@ -93,7 +93,7 @@ STREAMS = StructType(
         nullable("unreadable_reason", TEXT),
     ]
 )
-"""What is known of each stream now: its advances, how the newest inventory row lists it, how far polls prove it.
+"""The present state of each stream: its advances, its newest inventory row, and up to when polls prove its silence.
 
 ``known_slots`` counts active hours since ``known_since``; ``polled_from`` and ``polled_offset`` are its first poll.
 """
@@ -254,13 +254,13 @@ CALIBRATION = StructType(
         nullable("topics", COUNT),
     ]
 )
-"""The thresholds of each ``as_of``, what they promise, and what those before them gave.
+"""The thresholds of each ``as_of``, their promised rates, and the realised rates of the thresholds before them.
 
 Rates are false alarms per 1,000 topic-weeks; ``promised`` is null while the prior decides more than the fleet's own
 topic-weeks. ``realised_low`` and ``realised_high`` bound the rate behind ``false_alarms`` with 95 % confidence.
 ``outages`` are those that were repaired and had an unusual score, ``outages_alarmed`` those of them called dead.
 ``alarms_a_week`` and ``outages_seen``, a share of ``outages``, are what the present threshold would have given.
-``topics`` is the size of the fleet, by which a rate becomes a number a week.
+``topics`` is the size of the fleet, which converts a rate to a number a week.
 """
 
 VERDICTS = StructType(
@@ -308,8 +308,8 @@ VERDICTS = StructType(
 
 ``partitions`` and ``partitions_live`` speak of the whole topic on every row; a partition counts as
 live when its verdict is ``live`` or ``quiet``. It is silent since ``last_advance``, and
-``dead_since`` is when the silence passed its limit, null where no advance is known. ``incident`` names the one by which
-it is held; all of its topics have the same, and ``evidence`` says which they are. ``deletion_candidate`` is set for
+``dead_since`` is when the silence passed its limit, null where no advance is known. ``incident`` is the name of the
+incident that holds it; all of its topics have the same, and ``evidence`` lists them. ``deletion_candidate`` is set for
 topics whose readers are known (``spark_rollups.relations``).
 """
 
@@ -353,10 +353,10 @@ EXPECTATIONS = StructType(
 )
 """The published file that the exporter reads back. ``weekly_scores`` only explains.
 
-``rule`` and limits are what was learned, also where an override decided on the verdict.
+``rule`` and limits are the learned ones, even where an override decided on the verdict.
 """
 
 
 def optional(schema: StructType) -> StructType:
-    """Return the same columns, all of which may be null: a struct of them may be."""
+    """Return the same columns, all nullable, for a struct that may be null."""
     return StructType([StructField(field.name, field.dataType) for field in schema.fields])

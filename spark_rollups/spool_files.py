@@ -28,10 +28,10 @@ from spark_rollups.spool_schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_R
 
 VERSION_KEY = b"topic_liveness.schema_version"
 EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
-"""Exporters that date their polls before it have a clock that nobody set."""
+"""Earliest plausible time of a poll. An exporter with an earlier one has a clock that nobody set."""
 
 AHEAD = timedelta(days=1)
-"""A row dated so much later than now is from a host whose clock is ahead."""
+"""Largest plausible lead of a row over now. A row dated later is from a host whose clock is ahead."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -88,7 +88,7 @@ class Refusal:
 
 
 def spooled(folder: Location) -> list[Location]:
-    """Return what lies in a folder of the spool by name, also what is no file of an exporter."""
+    """Return all entries of a folder of the spool by name, including those that are no files of an exporter."""
     if isinstance(folder, ObjectPath):
         return sorted((file.path for file in files_in(folder, _FINISHED)), key=lambda path: path.name)
     return sorted(folder.glob("[!.]*.parquet"))
@@ -255,7 +255,7 @@ def _require_clock(path: Location, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """A rule about a column, and which rows break it; ``later`` are those that are still to come."""
+    """A rule about a column, and the rows that break it; ``later`` are the rows dated after now."""
 
     rule: str
     column: str

@@ -120,7 +120,7 @@ INGESTED_FILES = StructType(
         nullable("table_rows", COUNT),
     ]
 )
-"""The ledger of ingest: one row for each spool file that has been taken in.
+"""The ledger of ingest: one row for each ingested spool file.
 
-``table_rows`` is how many rows the table held once it had those of the file: it never holds fewer again.
+``table_rows`` is the number of rows of the table after the file was ingested. It never has fewer again.
 """

@@ -66,7 +66,7 @@ _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
 """Beside those with a ``date``, which are partitioned by it."""
 
 _STATISTICS_COLUMNS = {"windows": "window_start,window_end"}
-"""The columns of which Delta keeps the range in each file, so that a day need not read the others' windows."""
+"""The columns for which Delta keeps the range of each file, so that a query for a day skips files of other days."""
 
 _COMMIT = re.compile(r"[0-9].*\.json")
 _BEGUN = re.compile(r".*\.begun")
@@ -100,7 +100,7 @@ class Tables:
     def __init__(self, spark: SparkSession, history: Location) -> None:
         self.spark = spark
         self.run = uuid.uuid4().hex
-        """The id of this run: what it commits to a table names it."""
+        """The id of this run. Its commits to tables name it."""
         # Delta takes a relative path for the name of a catalog table, and refuses one with `..` in it.
         self.history = history.resolve() if isinstance(history, Path) else history
         self.folder = self.history / "tables"
@@ -111,7 +111,7 @@ class Tables:
 
     @contextmanager
     def named_commits(self) -> Iterator[None]:
-        """Let whatever the session commits to a Delta table meanwhile name this run."""
+        """Within this context every commit of the session to a Delta table names this run."""
         self.spark.conf.set(_COMMIT_NOTE, f"run {self.run}")
         try:
             yield
@@ -119,7 +119,7 @@ class Tables:
             self.spark.conf.unset(_COMMIT_NOTE)
 
     def read(self, name: str) -> DataFrame:
-        """Return the table as it is now; one that was never written is empty."""
+        """Return the present table; one that was never written is empty."""
         newest = self._newest(name)
         if newest is None:
             return no_rows(self.spark, SCHEMAS[name])
@@ -214,7 +214,7 @@ class Tables:
         return held_here(self.spark, pa.concat_tables([both[0].cast(both[1].schema), both[1]]), rows.schema)
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
-        """Put ``rows`` in the place of those of the same ``as_of``, which are few or none."""
+        """Replace the rows with the same ``as_of``, which are few or none, by ``rows``."""
         if not self.exists(name) or self.read(name).where(F.col("as_of") == F.lit(as_of)).isEmpty():
             self.append(name, rows)
         else:

@@ -35,7 +35,8 @@ RECENT_MICROS = 7 * DAY_HOURS * HOUR_MICROS
 """The span of ``records_7d``."""
 
 AHEAD_MICROS = DAY_HOURS * HOUR_MICROS
-"""What is dated so much later than the moment that is judged is of a clock that was ahead, and no proof."""
+"""Largest lead of a row, in microseconds, over the moment that is judged. A later row is from a clock that was ahead,
+and proves nothing."""
 
 _LISTING = ("state", "reason", "timestamp_type", "leader", "owner", "deleted")
 
@@ -96,7 +97,7 @@ class _KnownStreams:
     """The streams of a batch in the tables: their state, and their recent days."""
 
     def __init__(self, state: pa.Table, names: Names, task: Task, after: int) -> None:
-        """``after`` so many rows of events those of the state are counted where both are taken together."""
+        """``after`` is the number of rows of events that come before those of the state when both are joined."""
         self.state, count = state, len(names)
         self.after = after
         day, stream = integers(column(state, "day")), names.rows[1]
@@ -106,7 +107,7 @@ class _KnownStreams:
             rows = np.flatnonzero(day < 0)
             self.row[stream[rows]] = rows
         self.records = np.zeros(count, np.int64)
-        """Of the days that are not made again, in the seven days before the moment."""
+        """Records of the days that are not rebuilt, in the seven days before the moment."""
         self.since = self._begins(names, task)
         """The day from which days of each stream are made."""
         since = self.since[stream]
@@ -191,7 +192,7 @@ def _recent(days: Days, streams: int, task: Task) -> Integers:
 
 
 class _StreamColumns:
-    """How each stream is listed, and how far it is proved."""
+    """The newest listing of each stream, and up to when its silence is proved."""
 
     def __init__(
         self, new_rows: NewRows, known_streams: _KnownStreams, now: StreamTotals, proved: Observed, task: Task

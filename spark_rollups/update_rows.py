@@ -1,4 +1,4 @@
-"""The new rows of a batch of whole topics, and what is made of them.
+"""The new rows of a batch of whole topics, and their conversion for the fold.
 
 Runs on Spark's workers. ``spark_rollups.folding`` says what the rows are.
 """
@@ -50,7 +50,7 @@ class Task:
     of_the_past: bool
     """Rows later than ``until`` are known, so that the present state of streams is not written."""
     from_nothing: bool
-    """Everything is rebuilt, without what was known before."""
+    """Whether everything is rebuilt from nothing, without the earlier state."""
     observers: Observers
     schema: pa.Schema
     windows_from: int | None = None
@@ -97,7 +97,7 @@ class NewRows:
         return np.where(earlier, polled_from, found), np.where(earlier, polled_offset, offset)
 
     def moments(self, before: StreamTotals, since: Integers, task: Task) -> Moments:
-        """Return the rows to fold, with what was known before them; days are made from ``since`` on [streams]."""
+        """Return the rows to fold, with the state before them; days are built from ``since`` on [streams]."""
         begin = (since if task.since is not None else since * 0) * DAY_HOURS * HOUR_MICROS
         is_inventory = (self.kind == INVENTORY) & ~self.deleted & (self.end_offset >= 0)
         is_window = np.isin(self.kind, (BACKFILLED, POLLED)) & flags(column(self.events, "happened"))

@@ -110,7 +110,7 @@ def note(tables: Tables, moment: datetime) -> None:
 
 
 def run_upkeep(tables: Tables, history: Location, moment: datetime, retention: Retention) -> str:
-    """Delete, put together and remove; return what was done, in words."""
+    """Delete old rows, merge small files and remove unused ones; return in words what was done."""
     cutoffs = {name: (moment - timedelta(days=days)).astimezone(UTC).date() for name, days in retention.days.items()}
     expired = {
         name: cutoff
@@ -176,7 +176,7 @@ def _has_expired_rows(tables: Tables, name: str, cutoff: date) -> bool:
 
 
 def _in_force(tables: Tables, cutoff: date) -> DataFrame:
-    """Return the baselines before a UTC day by which streams are judged: those of the weeks of their last advances."""
+    """Return the baselines before a UTC day that still judge streams: those of the weeks of their last advances."""
     rows = tables.read("baselines").where(_dated("baselines") < F.lit(cutoff))
     return rows.join(_last_weeks(tables), _same_week(), "left_semi")
 
@@ -192,7 +192,7 @@ def _last_weeks(tables: Tables) -> DataFrame:
 
 
 def _cut_ledger(tables: Tables, history: Location, staying: Mapping[str, int]) -> None:
-    """Forget files that the exporter has deleted, and how many rows tables held that keep only so many."""
+    """Remove files from the ledger that the exporter has deleted; reset row counts of tables that lost old rows."""
     ledger = tables.read("ingested_files").collect()
     there = {(name, file.path.name) for name in _SPOOLED for file in files_in(history / "spool" / name, _SPOOL_FILE)}
     held: dict[str, int] = {}
@@ -208,11 +208,11 @@ def _cut_ledger(tables: Tables, history: Location, staying: Mapping[str, int]) -
 
 
 def _drop_streams(tables: Tables, retention: Retention) -> bool:
-    """Forget partitions that are gone, and topics without any left; return whether there were any.
+    """Drop partitions that are gone, and topics without any left; return whether there were any.
 
-    A deleted one is gone once the inventory, which is also read as of the past, has no row of it. Any other is gone
-    once it was not seen for as long as days are kept. Time counts up to the last listing of its cluster: where
-    nobody lists anything, all stays.
+    A deleted partition is gone once the inventory has no row of it; rollups as of the past also read the inventory. Any
+    other partition is gone once it was not seen for as long as days are kept. Time counts up to the last listing of its
+    cluster: without listings all partitions stay.
     """
     rows, now = tables.read("streams"), F.max("listed_at").over(Window.partitionBy("cluster"))
     inventory, daily = (now - F.lit(timedelta(days=retention.days[name])) for name in ("inventory", "daily"))

@@ -55,7 +55,7 @@ LEARNED = {
     "suspect_silence_seconds": "learned_suspect_seconds",
     "max_silence_seconds": "learned_max_seconds",
 }
-"""Columns of verdicts that an override changes -> those of JUDGED with what was learned, which is published."""
+"""Columns of verdicts that an override changes -> the columns of JUDGED with the learned values that are published."""
 
 _MORE = [field for field in EXPECTATIONS.fields if field.name not in (*VERDICT_COLUMNS.names, "schema_version")]
 
@@ -77,7 +77,7 @@ JUDGED = optional(
         ]
     )
 )
-"""Verdict rows, what is published beside them, and what decides on incidents."""
+"""Verdict rows, the columns published beside them, and those that incidents are decided by."""
 
 HELD = StructType(
     [
@@ -86,7 +86,7 @@ HELD = StructType(
         StructField("held_why", StringType()),
     ]
 )
-"""Streams that an incident may hold, the name of the incident, and what it is in words."""
+"""Streams that an incident may hold, the name of the incident, and its description."""
 
 _FLAGS = ("promised", "unusual", "holdable", "hold_expired")
 _ALARMING = (Verdict.SUSPECT.value, Verdict.DEAD.value)
@@ -109,7 +109,7 @@ class Rule:
 
 
 def with_rests(streams: DataFrame, low: DataFrame | None, worked: DataFrame | None) -> DataFrame:
-    """Return rows of ``folding.STREAMS_NOW`` with what their topics have to do with rests.
+    """Return rows of ``folding.STREAMS_NOW`` with the days of drops and holidays of their topics.
 
     ``low_on`` are the days (since 1970) of drops in which the topic took part, rows of ``low`` (cluster, topic, day);
     ``worked`` is whether it worked through a holiday, as those of ``worked`` (cluster, topic) did.
@@ -209,7 +209,7 @@ def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
 
 
 def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Rows, rule: Rule) -> Streams:
-    """Return some streams with what is known of them; ``topic`` numbers their topics."""
+    """Return some streams with their known facts; ``topic`` numbers their topics."""
     keys = names.of(chosen)
     row = row[chosen]
 

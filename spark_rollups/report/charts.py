@@ -17,7 +17,7 @@ from spark_rollups.report.facts import JudgedStream
 from spark_rollups.report.model import CHART_DAYS, DRAWN, Chart, Day
 
 _REVIVALS = 1000
-"""Of so many revivals the first advance is looked up."""
+"""Number of revivals for which the first advance is looked up."""
 
 _DAY_HOURS = 24
 

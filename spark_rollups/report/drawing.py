@@ -57,14 +57,14 @@ def day_bars(days: Sequence[Day]) -> list[Bar]:
 
 
 def days_caption(days: Sequence[Day]) -> str:
-    """Return what the height of the bars of days is."""
+    """Return a caption that says what the height of the bars of days means."""
     if any(day.records for day in days):
         return f"Records a day, at most {max(day.records or 0 for day in days):,},"
     return "Hours with records a day"
 
 
 def days_description(days: Sequence[Day]) -> str:
-    """Return what a chart of days shows, for those who do not see it."""
+    """Return a description of a chart of days, for readers who cannot see it."""
     active = [day.date for day in days if day.hours]
     span = f"{len(days)} days to {days[-1].date.isoformat()}"
     if not active:
@@ -75,7 +75,7 @@ def days_description(days: Sequence[Day]) -> str:
 def usual_grid(chart: Chart, ahead: int = 0) -> Grid | None:
     """Return how often each hour of the week usually is active; None where that is not known.
 
-    The hours are those of a zone that is so many hours ahead of UTC.
+    The hours are those of a zone that is ``ahead`` of UTC by this number of hours.
     """
     if chart.usual is None:
         return None
@@ -92,7 +92,7 @@ def usual_grid(chart: Chart, ahead: int = 0) -> Grid | None:
 
 
 def now_grid(chart: Chart, ahead: int = 0) -> Grid:
-    """Return in which hours of the last 168 it was active, in a zone that is so many hours ahead of UTC."""
+    """Return in which of the last 168 hours it was active, in a zone that is ``ahead`` of UTC by this many hours."""
     now = _ahead(chart.now, ahead)
     kinds = {True: "level-4", False: "silent", None: "unknown"}
     counted = [now[of : of + 24] for of, _ in _by_day()]

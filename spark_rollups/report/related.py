@@ -20,7 +20,7 @@ TOPIC = ("cluster", "topic", "topic_id")
 
 
 def newest_relations(relations: DataFrame, weekly: Sequence[datetime], as_of: datetime) -> DataFrame:
-    """Return what was known last around each topic, and in ``sizes`` its bytes at each of the ``weekly`` moments."""
+    """Return the last known relations of each topic, and in ``sizes`` its bytes at each of the ``weekly`` moments."""
     at = F.col("observed_at")
     since = literal(min([*weekly, as_of]) - KNOWN_FOR)
     columns = (
@@ -44,7 +44,7 @@ def newest_relations(relations: DataFrame, weekly: Sequence[datetime], as_of: da
 
 
 def relations_of(related: Sequence[Mapping[str, Any]], as_of: datetime) -> dict[TopicKey, Relations]:
-    """Return what is known around each topic as of a moment, from rows of ``newest_relations``."""
+    """Return the relations of each topic as of a moment, from rows of ``newest_relations``."""
     copies: dict[tuple[str, str], list[str]] = defaultdict(list)
     ordered = sorted(related, key=lambda row: (row["cluster"], row["topic"], row["topic_id"] or ""))
     # A topic is not taken for unneeded because its copy could not be read of late.

@@ -15,14 +15,14 @@ class RuleInForce:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """From which score on a stream of this kind (``topic``, ``partition``) is dead, and how often that is false.
+    """The score past which a stream of this kind (``topic``, ``partition``) is dead, and how often that is false.
 
     Rates are false alarms per 1,000 topic-weeks. ``promised`` is None while the prior decides;
     ``false_alarms`` were counted in ``topic_weeks``, and ``realised`` is None where these are none. Of ``outages``
     that were repaired ``outages_alarmed`` were called dead; both are None where the rollup did not count them.
     ``alarms_a_week``, false or in an outage, are to be expected of the whole fleet past ``dead_score``, and the share
     ``outages_seen`` of the outages would have been dead past it; None where nothing was judged, and without outages.
-    ``topics`` is the size of the fleet, by which a rate becomes a number a week; None where it is unknown.
+    ``topics`` is the size of the fleet, which converts a rate to a number a week; None where it is unknown.
     """
 
     kind: str

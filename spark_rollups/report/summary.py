@@ -1,4 +1,4 @@
-"""The sentences at the top of the report: what happened, what it rests on, and what to mind."""
+"""The sentences at the top of the report: what happened, how well it was observed, and warnings."""
 
 from __future__ import annotations
 

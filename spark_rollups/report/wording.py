@@ -124,7 +124,7 @@ def in_plain_words(finding: Finding) -> str:
 
 
 def _configured(finding: Finding) -> str:
-    """Return what the configuration says of it; nothing where that has no override."""
+    """Return the override of a finding in words; nothing where it has none."""
     if finding.rule != OVERRIDE:
         return ""
     limit = finding.max_silence_seconds
@@ -132,7 +132,7 @@ def _configured(finding: Finding) -> str:
 
 
 def _before(finding: Finding, last_advance: datetime) -> str:
-    """Return how long it ever was silent before; nothing where that is not known."""
+    """Return its longest silence before this one; nothing where that is unknown."""
     largest, since = finding.largest_silence_seconds, finding.history_start
     if largest is None or since is None or judged_until(last_advance.timestamp()) <= since.timestamp():
         return ""
@@ -226,7 +226,7 @@ def _number(value: float) -> str:
 
 
 def alarms(given: Promise) -> str:
-    """Return how often deaths of one kind were false, and what of real outages was seen."""
+    """Return how often deaths of one kind were false, and how many real outages were seen."""
     text = "none of its past silences could be judged yet"
     if given.realised is not None and given.realised_low is not None and given.realised_high is not None:
         text = (
@@ -246,7 +246,7 @@ def alarms(given: Promise) -> str:
 
 
 def promise_lines(rules: Sequence[RuleInForce], given: Sequence[Promise]) -> tuple[tuple[str, ...], ...]:
-    """Return what a verdict by each of these rules promises and what it does not, and what holds for all."""
+    """Return the promised rate of each of these rules and its limits, and the text that applies to all of them."""
     return (*(_by_rule(rule, given) for rule in rules), _OF_ALL)
 
 
