@@ -9,7 +9,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 YEARS_BACK, YEARS_AHEAD = 2, 1
-"""The rollup gets the holidays of so many years before and after this one."""
+"""Number of years before and after this one whose holidays the rollup gets."""
 
 
 def check_calendar(name: str) -> str:

@@ -55,7 +55,7 @@ def replica_line(state: str | None, source: str, *, source_lives: bool, whole: b
 def deletion_candidates(
     *, retired: Flags, dead: Flags, silence: Floats, longest: Floats, unread: Flags, mirrored: Flags
 ) -> Flags:
-    """Return which topics may be deleted: silent for 28 days, unread, not mirrored, and past PAUSE_TIMES pauses.
+    """Return which topics may be deleted: silent for 28 days and for twice their longest pause, unread, not mirrored.
 
     ``silence`` and the ``longest`` before it are seconds, NaN where unknown. ``unread`` is true where no group with a
     member is known. ``mirrored`` is true where a topic is copied, or is the copy of a topic that is not dead too.
