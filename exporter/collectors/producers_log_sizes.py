@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import PollFailure, Reason, Snapshot
-from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.arrays import Flags, Floats, Rows, runs
 from exporter.domain.polls.answers import rows_with
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -321,5 +321,5 @@ def _calls(rows: Rows, leader: NDArray[np.int32], before: Floats) -> Iterator[tu
     turn = (np.arange(len(rows)) - np.searchsorted(leader, leader)) // PARTITIONS_PER_CALL
     order = np.lexsort((rows, leader, turn))
     rows, leader, turn = rows[order], leader[order], turn[order]
-    first = np.flatnonzero((np.diff(leader, prepend=NO_LEADER) != 0) | (np.diff(turn, prepend=-1) != 0))
+    first = runs(leader, turn)
     return zip(leader[first].tolist(), np.split(rows, first[1:]), strict=False)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from exporter.collectors.topic_ids import TopicIds
 from exporter.domain import NoTimeLag, Reason, Snapshot
-from exporter.domain.arrays import Codes, Flags, Offsets, Rows
+from exporter.domain.arrays import Codes, Flags, Offsets, Rows, runs
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.groups.positions import Positions, outcome_code
 from exporter.domain.groups.time_lag import UNFINISHED, Limits, Searches, still_enough
@@ -208,9 +208,9 @@ class TimeLags:
         rows, start = logs.row[places], positions.start[places]
         self._renew(rows, logs.topic_id[places], logs.earliest[places])
         order = np.lexsort((start, rows))
-        new = np.concatenate([[True], (np.diff(rows[order]) != 0) | (np.diff(start[order]) != 0)])[: len(order)]
+        new = runs(rows[order], start[order])
         search_of = np.empty(len(order), dtype=np.intp)
-        search_of[order] = np.cumsum(new) - 1
+        search_of[order] = np.repeat(np.arange(len(new)), np.diff(new, append=len(order)))
         first = order[new]
         row = rows[first]
         searches = Searches.of(limits, row, start[first], self._latest[row], logs.compacted[places[first]])
@@ -236,7 +236,7 @@ class TimeLags:
             row = searches.row[pending]
             order = np.lexsort((targets, row, since[pending]))
             pending, targets, row = pending[order], targets[order], row[order]
-            once = np.concatenate([[True], (np.diff(row) != 0) | (np.diff(targets) != 0)])
+            once = runs(row, targets)
             pending, targets = pending[once], targets[once]
             for at in range(0, len(pending), LOOKUPS_AT_ONCE):
                 if enough():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,20 @@ class Counts(NamedTuple):
 
     value: NDArray[np.int64]
     known: Flags
+
+    @classmethod
+    def unknown(cls, count: int) -> Self:
+        """Return numbers [count] of which none is known."""
+        return cls(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
+
+
+def runs(*keys: NDArray[Any]) -> Rows:
+    """Return where each run of equal keys starts; rows with equal keys are adjacent."""
+    begins = np.zeros(len(keys[0]), np.bool_)
+    begins[:1] = True
+    for key in keys:
+        begins[1:] |= key[1:] != key[:-1]
+    return np.flatnonzero(begins)
 
 
 def ranges(start: NDArray[np.integer[Any]], count: NDArray[np.integer[Any]]) -> Rows:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import Comparison, NotCompared, Relation, ReplicaState, Source, TopicInfo
-from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.arrays import Codes, Counts, Flags, Floats, Rows
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATES
 from exporter.history.columns import Column, Columns, Masked, Named
@@ -216,7 +216,7 @@ class Relations:
         there, numbers = self._numbers_of(self.inspected.layout.topics)
         of_topics, count = self.inspected.of_topics, len(self._names)
         for name, counts in (("disk_bytes", of_topics.disk_bytes), ("producers", of_topics.producers)):
-            value, known = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+            value, known = Counts.unknown(count)
             value[numbers], known[numbers] = counts.value[there], counts.known[there]
             self._now.put(name, value, known)
 

@@ -12,7 +12,7 @@ import numpy as np
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from exporter.domain import Reason
-from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.arrays import Offsets, Rows, runs
 from exporter.domain.polls.answers import Answers, reason_code, reason_of_code
 from exporter.domain.polls.metadata import Membership
 from exporter.kafka.client import Client
@@ -150,8 +150,8 @@ def by_leader(
 
 def _turns(rows: Rows) -> Rows:
     """Return how often each row occurs earlier in ``rows``."""
-    order, every = np.argsort(rows, kind="stable"), np.arange(len(rows))
-    new = np.diff(rows[order], prepend=-1) != 0
+    order = np.argsort(rows, kind="stable")
+    first = runs(rows[order])
     turns = np.empty(len(rows), dtype=np.intp)
-    turns[order] = every - np.maximum.accumulate(np.where(new, every, 0))
+    turns[order] = np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
     return turns

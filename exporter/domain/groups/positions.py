@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, runs
 from exporter.domain.groups.consumer_groups import Group, GroupPartition, NoTimeLag, TimeLag
 from exporter.domain.polls.answers import ANSWERED, REASONS, reason_code, reason_of_code
 from exporter.domain.polls.layout import Layout
@@ -92,9 +92,7 @@ class GroupRows:
         """Return a row for each group and topic, and where the rows of each begin here; its partitions are topics."""
         layout = self.layout
         topic = layout.topic[self.partition]
-        new = np.ones(len(self), dtype=np.bool_)
-        new[1:] = (np.diff(self.group) != 0) | (np.diff(topic) != 0)
-        starts = np.flatnonzero(new)
+        starts = runs(self.group, topic)
         count = len(layout.topics)
         topics = Layout(layout.topics, [1] * count, np.zeros(count, dtype=np.int32))
         return GroupRows(self.names, topics, self.group[starts], topic[starts]), starts

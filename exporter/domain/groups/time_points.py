@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Offsets, Rows
+from exporter.domain.arrays import Flags, Offsets, Rows, runs
 from exporter.domain.column_set import ColumnSet
 
 POINTS_PER_PARTITION = 8
@@ -138,7 +138,7 @@ def _merged(points: Points) -> tuple[Points, Rows]:
     points = points[np.lexsort((points.offset, points.row))]
     if not len(points):
         return points, points.row
-    first = np.flatnonzero(np.concatenate([[True], (np.diff(points.row) != 0) | (np.diff(points.offset) != 0)]))
+    first = runs(points.row, points.offset)
     most = np.maximum.reduceat(np.where(points.known, points.timestamp, _LEAST), first)
     least = np.minimum.reduceat(np.where(points.known, points.timestamp, _MOST), first)
     known = np.logical_or.reduceat(points.known, first)

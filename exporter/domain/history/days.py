@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Rows
+from exporter.domain.arrays import Flags, Rows, runs
 from exporter.domain.history.hourly_activity import FoldedHours
-from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, SECOND, UNKNOWN, Hours, Integers, earliest, runs
+from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, SECOND, UNKNOWN, Hours, Integers, earliest
 
 MILLI = SECOND // 1000
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Rows
+from exporter.domain.arrays import Flags, Rows, runs
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.learning.hours import (
     DAY_HOURS,
@@ -27,7 +27,6 @@ from exporter.domain.learning.hours import (
     earliest,
     five_bit,
     fives_of_all,
-    runs,
 )
 
 CLOCKS_AGREE_SECONDS = 60

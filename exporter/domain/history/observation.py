@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Rows
-from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers, runs
+from exporter.domain.arrays import Flags, Rows, runs
+from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 
 UNLISTED_AFTER_MICROS = 2 * DAY_HOURS * HOUR_MICROS
 """Largest age of a listing, in microseconds. Exporters list partitions daily; one with an older listing is gone."""

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from exporter.domain.arrays import runs
 from exporter.domain.learning.baselines import WEEKS, Baselines
-from exporter.domain.learning.hours import Hours, runs
+from exporter.domain.learning.hours import Hours
 from exporter.domain.learning.past_weeks import PastWeeks
 from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, Slot, in_slots
 

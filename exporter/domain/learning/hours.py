@@ -7,12 +7,11 @@ UNKNOWN where nobody knows, so that a day or an hour is the same wherever it is 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Rows
+from exporter.domain.arrays import Flags, Rows, runs
 from exporter.domain.column_set import ColumnSet
 
 Integers = NDArray[np.int64]
@@ -77,15 +76,6 @@ class Hours(ColumnSet):
             np.logical_or.reduceat(self.unknown, at),
             fives_of_all(self.first, self.fives, at),
         )
-
-
-def runs(*keys: NDArray[Any]) -> Rows:
-    """Return where each run of equal keys starts; rows with equal keys are adjacent."""
-    begins = np.zeros(len(keys[0]), np.bool_)
-    begins[:1] = True
-    for key in keys:
-        begins[1:] |= key[1:] != key[:-1]
-    return np.flatnonzero(begins)
 
 
 def earliest(moments: Integers, at: Rows) -> Integers:

@@ -12,7 +12,7 @@ from dataclasses import fields
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.arrays import Flags, Floats, Rows, runs
 from exporter.domain.learning.baselines import (
     ACTIVE_SLOTS_NEEDED,
     PERIOD_DEAD,
@@ -25,7 +25,7 @@ from exporter.domain.learning.baselines import (
     Baselines,
     whole_weeks,
 )
-from exporter.domain.learning.hours import SECOND, Hours, Integers, runs
+from exporter.domain.learning.hours import SECOND, Hours, Integers
 from exporter.domain.learning.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, remembered, spells
 from exporter.domain.learning.profiles import TOGETHER, by_days, flat, profile
 from exporter.domain.learning.random_arrivals import arrives_at_random, dispersion, law

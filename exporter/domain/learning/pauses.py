@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.learning.hours import runs
+from exporter.domain.arrays import Flags, Floats, Rows, runs
 
 WEEK = 7 * 86_400.0
 

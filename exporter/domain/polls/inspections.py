@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Counts, Flags, Floats, Rows
+from exporter.domain.arrays import Counts, Flags, Floats, Rows, runs
 from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import SizesOfPartitions
@@ -88,7 +88,7 @@ class Inspections(Mapping[TopicPartition, Inspected]):
     def nothing(cls, layout: Layout) -> Inspections:
         """Return the columns of partitions that no inspection knew."""
         count = len(layout)
-        unknown = Counts(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
+        unknown = Counts.unknown(count)
         nobody = ProducerIds(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64))
         never = np.full(count, np.nan)
         return cls(layout, unknown.known, unknown, unknown, unknown.known, never, never, nobody, nobody)
@@ -166,9 +166,7 @@ class Inspections(Mapping[TopicPartition, Inspected]):
         topic = self.layout.topic[ids.row]
         order = np.lexsort((ids.id, topic))
         topic, found = topic[order], ids.id[order]
-        first = np.ones(len(topic), dtype=np.bool_)
-        first[1:] = (topic[1:] != topic[:-1]) | (found[1:] != found[:-1])
-        return np.bincount(topic[first], minlength=len(self.layout.topics))
+        return np.bincount(topic[runs(topic, found)], minlength=len(self.layout.topics))
 
     def _extreme(self, moments: Floats, known: Flags, choose: np.ufunc) -> Floats:
         found = np.full(len(known), np.nan)

@@ -86,10 +86,6 @@ class Layout:
             found.append(row)
         return np.array(found, dtype=np.intp)
 
-    def rows_among(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the row of each partition that is here; the others are left out."""
-        return {key: row for key in keys if (row := self.row(key)) is not None}
-
     def key(self, row: int) -> TopicPartition:
         """Return the partition of a row."""
         return TopicPartition(self.topics[self.topic[row]], int(self.partition[row]))

@@ -52,7 +52,7 @@ class Replicas:
         self.broker = broker[order]
         self.code: NDArray[np.int64] = (self.row.astype(np.int64) << 32) | self.broker
         """A number for each, in order."""
-        self.log = Counts(np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.bool_))
+        self.log = Counts.unknown(len(row))
         """Bytes, known where the broker answered that it has the replica."""
         self.moving = np.zeros(len(row), dtype=np.int64)
         """Bytes of a copy that is being moved to another disk of the broker."""
@@ -102,7 +102,7 @@ class Replicas:
         """Return the sizes of n partitions with these leaders [n], after these brokers were asked for theirs."""
         count = len(leader)
         unasked = self.row[~np.isin(self.broker, np.fromiter(brokers, dtype=np.int32, count=len(brokers)))]
-        log = Counts(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
+        log = Counts.unknown(count)
         led = self.log.known & (self.broker == leader[self.row])
         log.value[self.row[led]], log.known[self.row[led]] = self.log.value[led], True
         replicas, missing = (np.bincount(rows, minlength=count) for rows in (self.row, self.row[~self.log.known]))

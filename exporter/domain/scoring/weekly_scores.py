@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.arrays import Floats, Rows
+from exporter.domain.arrays import Floats, Rows, runs
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.learning.baselines import Baselines
-from exporter.domain.learning.hours import Hours, Integers, runs
+from exporter.domain.learning.hours import Hours, Integers
 from exporter.domain.learning.slots import (
     BY_FIVE,
     BY_HOUR,

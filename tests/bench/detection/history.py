@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from exporter.domain.arrays import runs
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
-from exporter.domain.learning.hours import SECOND, UNKNOWN, Hours, earliest, five_bit, runs
+from exporter.domain.learning.hours import SECOND, UNKNOWN, Hours, earliest, five_bit
 from exporter.domain.learning.slots import week_of
 from tests.bench.detection.fleet import Fleet, Floats, Units
 
