@@ -21,6 +21,7 @@ from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import AHEAD_SECONDS
 from exporter.domain.formatting import ago, plural, setting_duration, setting_size, size
 from exporter.domain.ports import Clock
+from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
 from exporter.history import finished_files
 from exporter.history.published import Expectations
 from exporter.settings import Settings
@@ -42,7 +43,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
             check,
             Severity.NOTE,
             "history is switched off (history.enabled)",
-            "nothing is learned: every verdict is learning, except of topics with an override",
+            f"nothing is learned: {WITHOUT_EXPECTATIONS}",
             "set history.enabled: true where verdicts are wanted",
         )
         return
@@ -116,9 +117,7 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
     found.refresh()
     fix = "run `topic-liveness rollup` with this configuration, daily"
     if found.problem is not None:
-        yield Finding(
-            check, Severity.WARNING, found.problem, "every verdict is learning, except of topics with an override", fix
-        )
+        yield Finding(check, Severity.WARNING, found.problem, WITHOUT_EXPECTATIONS, fix)
     elif found.published is None:
         what = f"no rollup has published any in {found.folder}"
         yield Finding(
@@ -134,24 +133,12 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
         if age < -AHEAD_SECONDS:
             what += " of this host's clock"
             fix = "correct the clock of this host or of the host that ran the rollup, then run `topic-liveness rollup`"
-            yield Finding(
-                check,
-                Severity.WARNING,
-                what,
-                "they are not used: every verdict is learning, except of topics with an override",
-                fix,
-            )
         elif age > limit:
             what += f", past expectations.max_age ({setting_duration(limit)})"
-            yield Finding(
-                check,
-                Severity.WARNING,
-                what,
-                "they are not used: every verdict is learning, except of topics with an override",
-                fix,
-            )
         else:
             yield Finding(check, Severity.OK, what)
+            return
+        yield Finding(check, Severity.WARNING, what, f"they are not used: {WITHOUT_EXPECTATIONS}", fix)
 
 
 def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host

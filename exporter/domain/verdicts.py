@@ -31,6 +31,9 @@ HELD_FROM."""
 SUSPECT_SHARE = 0.75
 """With an override a silence is suspect past this share of its ``max_silence_seconds``."""
 
+WITHOUT_EXPECTATIONS = "every verdict is learning, except of topics with an override"
+"""What people read where expectations are missing, or may not be used."""
+
 
 class Verdict(StrEnum):
     """The judgement of a partition or topic by its history."""

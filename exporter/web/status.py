@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from exporter.domain.formatting import ago, moment
 from exporter.domain.links import Links
 from exporter.domain.scoring.thresholds import PastAlarms
+from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +82,17 @@ def facts(cluster: ClusterStatus, now: float) -> Sequence[tuple[str, str]]:
     return [(title, fact) for title, fact in rows if fact]
 
 
-_LEARNING = "every verdict is learning, except of topics with an override"
-
-
 def expectations(status: Status) -> str:
     """Return from when the expectations are, and what is wrong with them or the history folder."""
     if status.expectations_as_of is None:
-        text = f"No expectations are published yet, so {_LEARNING}: run `topic-liveness rollup`."
+        text = f"No expectations are published yet, so {WITHOUT_EXPECTATIONS}: run `topic-liveness rollup`."
     elif status.expectations_in_force:
         text = f"Expectations as of {_ago(status.expectations_as_of, status.now)}."
     else:
         fault = "too old to judge by" if status.expectations_as_of < status.now else "ahead of the clock"
         text = (
             f"Expectations as of {_ago(status.expectations_as_of, status.now)}, {fault}, "
-            f"so {_LEARNING}: run `topic-liveness rollup`."
+            f"so {WITHOUT_EXPECTATIONS}: run `topic-liveness rollup`."
         )
     if status.expectations_problem is not None:
         text += f" Problem: {status.expectations_problem}"
