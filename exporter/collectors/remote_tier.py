@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search, ask_next
 from exporter.domain import Answer, PollFailure, Reason, Snapshot, State, TopicPartition
-from exporter.domain.arrays import Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
 from exporter.domain.polls.activity import TierFacts
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
@@ -152,7 +152,7 @@ class _Wanted:
     def search(self, row: int, now: float) -> Search:
         """Return a search for the newest timestamp of a partition."""
         guess = self.known.newest[row]
-        return Search(int(self.table.latest[row]), guess=None if np.isnan(guess) else float(guess), now=now)
+        return Search(int(self.table.latest[row]), guess=or_none(guess), now=now)
 
 
 class TierWatch:

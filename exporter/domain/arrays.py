@@ -33,6 +33,11 @@ class Counts(NamedTuple):
         return cls(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
 
 
+def or_none(value: float) -> float | None:
+    """Return a number of a column of floats as an object's field: None for NaN."""
+    return None if value != value else float(value)  # noqa: PLR0124 - the quickest test for NaN, once a column and row
+
+
 def runs(*keys: NDArray[Any]) -> Rows:
     """Return where each run of equal keys starts; rows with equal keys are adjacent."""
     begins = np.zeros(len(keys[0]), np.bool_)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, or_none
 from exporter.domain.expectations.compressed_texts import PackedTexts
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
@@ -143,28 +143,28 @@ class ExpectationTable(Mapping[Key, Expectation]):
             partition=partition,
             as_of=float(self.as_of[row]),
             end_offset=int(self.end_offset[row]) if self.ended[row] else None,
-            last_advance=_or_none(self.last_advance[row]),
+            last_advance=or_none(self.last_advance[row]),
             verdict=shared.verdicts[self.verdict[row]],
             evidence=shared.evidence[number],
             rule=shared.rules[self.rule[row]],
             slot_seconds=float(self.slot_seconds[row]),
-            max_silence_seconds=_or_none(self.max_silence_seconds[row]),
-            suspect_silence_seconds=_or_none(self.suspect_silence_seconds[row]),
-            suspect_score=_or_none(self.suspect_score[row]),
-            dead_score=_or_none(self.dead_score[row]),
+            max_silence_seconds=or_none(self.max_silence_seconds[row]),
+            suspect_silence_seconds=or_none(self.suspect_silence_seconds[row]),
+            suspect_score=or_none(self.suspect_score[row]),
+            dead_score=or_none(self.dead_score[row]),
             profile=shared.odd_profiles.get(number) if profile < 0 else shared.profiles.rates[profile],
-            clock_step=_or_none(self.clock_step[row]),
-            log_mean=_or_none(self.log_mean[row]),
-            log_spread=_or_none(self.log_spread[row]),
-            pause_slots=_or_none(self.pause_slots[row]),
+            clock_step=or_none(self.clock_step[row]),
+            log_mean=or_none(self.log_mean[row]),
+            log_spread=or_none(self.log_spread[row]),
+            pause_slots=or_none(self.pause_slots[row]),
             schedule=None if schedule < 0 else shared.schedules[schedule].whole(shared.profiles),
             rests=None if rests < 0 else tuple(shared.rests[rests]),
             falling=None if falling < 0 else shared.falling[falling],
-            history_start=_or_none(self.history_start[row]),
-            observed_seconds=_or_none(self.observed_seconds[row]),
-            largest_silence_seconds=_or_none(self.largest_silence_seconds[row]),
-            largest_silence_end=_or_none(self.largest_silence_end[row]),
-            largest_missed=_or_none(self.largest_missed[row]),
+            history_start=or_none(self.history_start[row]),
+            observed_seconds=or_none(self.observed_seconds[row]),
+            largest_silence_seconds=or_none(self.largest_silence_seconds[row]),
+            largest_silence_end=or_none(self.largest_silence_end[row]),
+            largest_missed=or_none(self.largest_missed[row]),
             weeks=_count(self.weeks[row]),
             active_slots=_count(self.active_slots[row]),
             replication=None if (replication := int(self.replication[row])) < 0 else shared.replications[replication],
@@ -224,7 +224,3 @@ class ExpectationTable(Mapping[Key, Expectation]):
 
 def _count(value: float) -> int | None:
     return None if math.isnan(value) else int(value)
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Floats
+from exporter.domain.arrays import Codes, Floats, or_none
 from exporter.domain.judging.incidents import Held, Incident
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State, TopicPartition
@@ -44,9 +44,7 @@ class Judgements:
     def judgement(self, row: int) -> Judgement:
         """Return one row as an object."""
         numbers = (self.last_advance[row], self.expected_by[row], self.score[row])
-        return Judgement(
-            VERDICTS[self.verdict[row]], *(None if np.isnan(number) else float(number) for number in numbers)
-        )
+        return Judgement(VERDICTS[self.verdict[row]], *map(or_none, numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ class _OfTopics(Mapping[str, TopicRollUp]):
         rows, newest = self._of.layout.rows_of(name), self._of.newest[topic]
         return TopicRollUp(
             partitions=rows.stop - rows.start,
-            newest=None if np.isnan(newest) else float(newest),
+            newest=or_none(newest),
             judgement=self._of.of_topics.judgement(topic),
             states={state: int(count) for state, count in zip(STATES, self._of.states[topic], strict=True) if count},
             verdicts={

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from exporter.domain.arrays import or_none
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences
 from exporter.domain.formatting import moment, plural
 from exporter.domain.judging.assessment import Judgement
@@ -168,7 +168,7 @@ def _foreseen(subjects: Sequence[JudgedSubject], now: float) -> list[_Foreseen]:
     of_each = np.argsort(judged_by.table.number)  # they stand there in the order of their names
     foreseen = judged_by.foresee(JudgedSilences(of_each, since, until))
     for row, of_one in zip(rows, np.column_stack(foreseen).tolist(), strict=True):
-        found[row] = _Foreseen(*(None if math.isnan(one) else one for one in of_one))
+        found[row] = _Foreseen(*map(or_none, of_one))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Floats
+from exporter.domain.arrays import Flags, Floats, or_none
 from exporter.domain.groups.consumer_groups import GroupSweep
 from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
@@ -121,7 +121,7 @@ def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict
         "cluster": one.cluster,
         "topic": name,
         **judged,
-        "last_record": None if np.isnan(newest) else float(newest),
+        "last_record": or_none(newest),
         "owner": info.owner,
         "readers": _readers(one, name),
         "groups_without_members": _without_members(one, name),
@@ -300,7 +300,7 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: flo
         judgement=judged.judgement(row),
         seen=_topic_seen(one, row) if partition is None else _partition(one, row).seen,
         proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
-        newest=(None if np.isnan(newest) else float(newest)) if reading is None else reading.newest,
+        newest=or_none(newest) if reading is None else reading.newest,
         reading=reading,
         expectation=one.expectation(topic, partition),
         published_at=one.published_at,

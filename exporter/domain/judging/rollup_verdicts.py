@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.arrays import Flags, Floats, Rows, or_none
 from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
 from exporter.domain.history.streams import Streams, Strings, objects
 from exporter.domain.judging import evidence
@@ -321,21 +321,21 @@ class _Measured:
             verdict=verdict,
             state=streams.state[row],
             reason=streams.reason[row],
-            last_advance=_or_none(streams.last_advance[row]),
-            observed_until=_or_none(streams.observed_until[row]),
-            unreadable_since=_or_none(streams.unreadable_since[row]),
-            silence_seconds=_or_none(self.silence[row]),
+            last_advance=or_none(streams.last_advance[row]),
+            observed_until=or_none(streams.observed_until[row]),
+            unreadable_since=or_none(streams.unreadable_since[row]),
+            silence_seconds=or_none(self.silence[row]),
             active_slots=int(self.active_slots[row]),
-            history_start=_or_none(self.history_start[row]),
+            history_start=or_none(self.history_start[row]),
             weeks=int(self.weeks[row]),
-            observed_seconds=_or_none(self.observed[row]),
-            largest_silence=_or_none(self.largest[row]),
-            largest_silence_end=_or_none(self.largest_end[row]),
-            missed_slots=_or_none(self.missed[row]),
-            largest_missed=_or_none(self.largest_missed[row]),
-            max_silence_seconds=_or_none(self.limit[row]),
-            suspect_from=_or_none(self.suspect_from[row]),
-            expected_by=_or_none(self.expected_by[row]),
+            observed_seconds=or_none(self.observed[row]),
+            largest_silence=or_none(self.largest[row]),
+            largest_silence_end=or_none(self.largest_end[row]),
+            missed_slots=or_none(self.missed[row]),
+            largest_missed=or_none(self.largest_missed[row]),
+            max_silence_seconds=or_none(self.limit[row]),
+            suspect_from=or_none(self.suspect_from[row]),
+            expected_by=or_none(self.expected_by[row]),
             partitions=partitions,
             partitions_live=live,
             partitions_learning=learning,
@@ -377,7 +377,3 @@ def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
 
 _AHEAD = DEAD_AT_LATEST_SECONDS + 7 * DAY
 """Seconds after the last advance. A later rest changes no verdict."""
-
-
-def _or_none(value: float) -> float | None:
-    return None if value != value else float(value)  # noqa: PLR0124 - the quickest test for NaN, once a column and row

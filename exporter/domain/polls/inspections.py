@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Counts, Flags, Floats, Rows, runs
+from exporter.domain.arrays import Counts, Flags, Floats, Rows, or_none, runs
 from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import SizesOfPartitions
@@ -63,7 +63,7 @@ class OfTopics:
         """Return one topic as an object."""
         counts = (self.log_bytes, self.disk_bytes, self.producers, self.open_transactions)
         moments = (self.last_write, self.open_since)
-        return OfTopic(*(_whole(each, number) for each in counts), *(_moment(each[number]) for each in moments))
+        return OfTopic(*(_whole(each, number) for each in counts), *(or_none(each[number]) for each in moments))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +183,9 @@ class Inspections(Mapping[TopicPartition, Inspected]):
         if self.producers_known[row]:
             producers = Producers(
                 self.producers.of(row),
-                _moment(self.last_write[row]),
+                or_none(self.last_write[row]),
                 self.open_transactions.of(row),
-                _moment(self.open_since[row]),
+                or_none(self.open_since[row]),
             )
         return Inspected(producers, _whole(self.log_bytes, row), _whole(self.disk_bytes, row))
 
@@ -214,10 +214,6 @@ def _moved_counts(counts: Counts, wanted: Flags, here: Rows, there: Rows, count:
 def _moved_ids(ids: ProducerIds, place: Rows) -> ProducerIds:
     rows = place[ids.row]
     return ProducerIds(rows[rows >= 0], ids.id[rows >= 0])
-
-
-def _moment(at: float) -> float | None:
-    return None if np.isnan(at) else float(at)
 
 
 def _whole(counts: Counts, row: int) -> int | None:

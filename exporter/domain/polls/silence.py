@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Advance, Reading
@@ -81,7 +81,6 @@ class Silences(ColumnSet):
         """Return one row as an object."""
         if not self.there[row]:
             return None
-        not_before = float(self.not_before[row])
         return Silence(
             float(self.since[row]),
             float(self.until[row]),
@@ -90,7 +89,7 @@ class Silences(ColumnSet):
             bool(self.settling[row]),
             int(self.polls_good[row]),
             int(self.polls_missed[row]),
-            None if math.isnan(not_before) else not_before,
+            or_none(self.not_before[row]),
         )
 
     @property

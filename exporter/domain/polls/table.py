@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, or_none
 from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.domain.polls.inspections import NO_INSPECTIONS, Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -141,7 +141,7 @@ class Table:
             int(self.led_by[row]),
             int(self.earliest[row]),
             int(self.latest[row]),
-            _moment(self.newest[row]),
+            or_none(self.newest[row]),
             reason_of_code(int(self.reason[row])),
             None if np.isnan(local) else int(local),
             None if np.isnan(tiered) else int(tiered),
@@ -152,16 +152,16 @@ class Table:
         """Return the advances of one row in all polls so far."""
         known = not np.isnan(self.last_good_poll[row])
         return Activity(
-            last_good_poll=_moment(self.last_good_poll[row]),
-            previous_poll=_moment(self.previous_poll[row]),
-            last_advance=_moment(self.last_advance[row]),
-            silent_since=_moment(self.silent_since[row]),
+            last_good_poll=or_none(self.last_good_poll[row]),
+            previous_poll=or_none(self.previous_poll[row]),
+            last_advance=or_none(self.last_advance[row]),
+            silent_since=or_none(self.silent_since[row]),
             advanced_by=int(self.advanced_by[row]),
             restarted=bool(self.restarted[row]),
             end_offset=int(self.latest[row]) if known else None,
             polls_good=int(self.polls_good[row]),
             polls_missed=int(self.polls_missed[row]),
-            advanced_after=_moment(self.advanced_after[row]),
+            advanced_after=or_none(self.advanced_after[row]),
         )
 
     def changed(self, **columns: Any) -> Table:
@@ -265,7 +265,3 @@ class Snapshot:
     def readings(self) -> Readings:
         """The rows of the table as objects."""
         return Readings(self.table, self.inspected)
-
-
-def _moment(at: np.float64) -> float | None:
-    return None if np.isnan(at) else float(at)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, or_none
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason, TopicPartition
 
@@ -122,7 +122,7 @@ class ReplicaTable:
         lag, counted = self.lag_seconds[row], self.counted[row]
         return ReplicaReading(
             REPLICA_STATES[self.state[row]],
-            None if np.isnan(lag) else float(lag),
+            or_none(lag),
             int(self.at_least[row]) if counted else None,
             int(self.at_most[row]) if counted else None,
             not_compared_of_code(int(self.reason[row])),
