@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +36,18 @@ class Hold:
         ends after it, it is dead after the hours of ``later``.
         """
         timings = hold_times(self.method, silences)
-        found = hours = alarmed(silences.start, silences.start, hours, later)
+        found = hours = alarmed(silences.start, hours, later)
+
+        steps = list(pairwise([-np.inf, *(moment for moment, _ in later), np.inf]))
+        by_step = np.stack([hours, *(each for _, each in later)], axis=1)
 
         def dead_from(row: int, free: float) -> float:
-            by = [(moment, each[row : row + 1]) for moment, each in later]
-            start = silences.start[row : row + 1]
-            return float((start + alarmed(np.array([free]), start, hours[row : row + 1], by))[0])
+            # What ``alarmed`` finds, not before ``free``; arrays of one row would take thirty times as long.
+            start = float(silences.start[row])
+            for (since, until), by in zip(steps, by_step[row].tolist(), strict=True):
+                if (dead := max(free, since, start + by)) < until:
+                    return dead
+            return np.inf
 
         for row in np.flatnonzero(np.isfinite(hours)):
             dead = silences.start[row] + hours[row]

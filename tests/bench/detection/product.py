@@ -319,8 +319,8 @@ def _week_of(moment: datetime | None, fleet: Fleet) -> int:
     return -1 if moment is None else int((moment.timestamp() - fleet.start) // (HOURS_A_WEEK * 3600.0))
 
 
-def alarmed(free: Floats, start: Floats, hours: Floats, later: Sequence[tuple[float, Floats]]) -> Floats:
-    """Return after how many hours each silence is dead, which nothing else holds from ``free`` on.
+def alarmed(start: Floats, hours: Floats, later: Sequence[tuple[float, Floats]]) -> Floats:
+    """Return after how many hours each silence is dead, which nothing else holds.
 
     It would be after ``hours``, from each of the moments of ``later`` on by what is known then: of a drop that goes on
     the clock rests, and later may turn out not to have.
@@ -328,7 +328,7 @@ def alarmed(free: Floats, start: Floats, hours: Floats, later: Sequence[tuple[fl
     known = [-np.inf, *(moment for moment, _ in later), np.inf]
     found = np.full(len(start), np.inf)
     for since, until, by in zip(known[:-1], known[1:], [hours, *(each for _, each in later)], strict=True):
-        dead = np.maximum(np.maximum(free, since), start + by)
+        dead = np.maximum(since, start + by)
         found = np.where((found == np.inf) & (dead < until), dead - start, found)
     return found
 
@@ -377,7 +377,7 @@ class ProductClock:
     def hours(self, silences: Silences, threshold: float) -> Floats:
         """See Method."""
         hours = self._hours(self.clocks, silences, threshold, Rests())
-        return alarmed(silences.start, silences.start, hours, self.known_of_rests(silences, threshold))
+        return alarmed(silences.start, hours, self.known_of_rests(silences, threshold))
 
     def later(self, silences: Silences, threshold: float) -> Sequence[tuple[float, Floats]]:
         """Return the hours by what is known of drops from each moment on (hours since the fleet's start)."""
