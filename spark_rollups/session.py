@@ -38,6 +38,13 @@ _NO_MEMORY = "java.lang.OutOfMemoryError"
 _ENDING_SECONDS = 10.0
 """So long the JVM may take to end after its connection has."""
 
+_RAW_FILES = {
+    # Hadoop starts a process for the rights of each file that it writes here, and writes a second one with checksums:
+    # a tenth of a first small rollup (measured). Parquet's pages have checksums of their own.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+
 
 class SessionError(Exception):
     """Spark cannot be started; the text names the cause and the next step."""
@@ -123,6 +130,8 @@ def start_session(
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
         # The default, 12 bytes a moment, makes the raw windows a third larger and a fifth slower to write (measured).
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Else what a failing disk or network changed is taken for a value.
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     }
     if _is_s3(storage):
         settings |= _s3_settings()
@@ -137,6 +146,7 @@ def start_session(
             archive = _class_archive() if cache_exists else None
             java += "" if archive is None else class_archive.java_options(archive)
             settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes, java)
+            settings |= {} if isinstance(storage, ObjectPath) else _RAW_FILES
     settings |= given
     for key, value in settings.items():
         builder = builder.config(key, value)

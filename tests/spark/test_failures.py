@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -41,21 +42,22 @@ def lose_data(table: Path) -> None:
 
 
 def tear_data(table: Path) -> None:
-    """A file of which an end is missing, with a checksum beside it that says so."""
+    """A file of which an end is missing."""
     data(table).write_bytes(data(table).read_bytes()[:100])
 
 
-def tear_data_without_checksums(table: Path) -> None:
-    """The same in object storage, which has no checksums beside files."""
-    tear_data(table)
-    data(table).with_name(f".{data(table).name}.crc").unlink()
-
-
 def garble_data(table: Path) -> None:
-    """A file with other bytes in its pages, and no checksum beside it."""
+    """A file with other bytes in its pages."""
     content = data(table).read_bytes()
     data(table).write_bytes(content[:4] + b"x" * 40 + content[44:])
-    data(table).with_name(f".{data(table).name}.crc").unlink()
+
+
+def flip_a_bit(table: Path) -> None:
+    """A file in which one value is another one, as a failing disk makes it."""
+    content = bytearray(data(table).read_bytes())
+    column = pq.read_metadata(data(table)).row_group(0).column(0)
+    content[column.data_page_offset + column.total_compressed_size - 1] ^= 1
+    data(table).write_bytes(content)
 
 
 def lose_version(table: Path) -> None:
@@ -74,7 +76,7 @@ def lose_first_version(table: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [lose_data, tear_data, tear_data_without_checksums, garble_data, lose_version, lose_first_version],
+    [lose_data, tear_data, garble_data, flip_a_bit, lose_version, lose_first_version],
     ids=lambda damage: damage.__name__,
 )
 def test_a_damaged_table_is_one_line_with_the_way_back(
