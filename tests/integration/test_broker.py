@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -100,35 +101,53 @@ def test_a_running_broker_is_not_started_twice(broker: Broker) -> None:
     assert broker.pid is not None
 
 
-def test_a_broker_that_cannot_start_says_why(kafka_jars: Path, tmp_path: Path) -> None:
-    """A setting that Kafka refuses ends the start with the setting's name from Kafka's own words."""
-    broker = Broker(tmp_path / "broker", jars=kafka_jars, properties={"num.io.threads": "none"})
-    with pytest.raises(DemoError, match=r"num\.io\.threads"):
-        broker.start()
-    assert broker.pid is None
-
-
-def test_a_second_start_shares_the_classes_of_the_first(kafka_jars: Path, tmp_path: Path) -> None:
-    """A broker that ended leaves an archive of its classes beside the jars, and the next one maps it."""
+@pytest.fixture
+def unused_jars(kafka_jars: Path, tmp_path: Path) -> Path:
+    """The same jars, as they are before the first start of a broker."""
     jars = tmp_path / "jars"
     jars.mkdir()
     for jar in kafka_jars.glob("*.jar"):
         (jars / jar.name).symlink_to(jar)
-    broker = Broker(tmp_path / "broker", jars=jars)
-    archive = jars / "kafka.Kafka.jsa"
+    return jars
 
-    def maps_it(pid: int) -> bool:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize("first", [True, False])
+def test_a_broker_that_cannot_start_says_why(kafka_jars: Path, unused_jars: Path, tmp_path: Path, first: bool) -> None:
+    """A setting that Kafka refuses ends the start with the setting's name from Kafka's own words.
+
+    Of the first broker with some jars it is refused when the data folder is formatted.
+    """
+    jars = unused_jars if first else kafka_jars
+    broker = Broker(tmp_path / "broker", jars=jars, properties={"num.io.threads": "none"})
+    with pytest.raises(DemoError, match=r"(?s)^formatting .*num\.io\.threads" if first else r"num\.io\.threads"):
+        broker.start()
+    assert broker.pid is None
+
+
+def test_later_brokers_share_what_the_first_one_leaves(unused_jars: Path, tmp_path: Path) -> None:
+    """The first leaves an archive of its classes and its features beside the jars; the next one is the same by them."""
+    first, second = (Broker(tmp_path / name, jars=unused_jars) for name in ("first", "second"))
+    archive = unused_jars / "kafka.Kafka.jsa"
+
+    def maps_it(broker: Broker) -> bool:
+        children = Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()
         return any(str(archive) in Path(f"/proc/{child}/maps").read_text() for child in children)
 
-    broker.start()
-    assert broker.pid is not None
-    assert not maps_it(broker.pid)
-    broker.stop(grace=120.0)
-    assert sorted(path.name for path in jars.glob("*.jsa*")) == ["kafka.Kafka.jsa", "kafka.tools.StorageTool.jsa"]
-    assert not list(broker.folder.glob("*.jsa"))
-    with broker:
-        assert maps_it(broker.pid)
+    def features(broker: Broker) -> str:
+        [found] = set(re.findall(r"finalizedFeatures=(\{[^}]+\})", broker.log.read_text()))
+        return str(found)
+
+    first.start()
+    assert first.pid is not None
+    assert not maps_it(first)
+    first.stop(grace=120.0)
+    left = {path.name for path in unused_jars.iterdir() if path.suffix != ".jar"}
+    assert left == {"kafka.Kafka.jsa", "bootstrap.checkpoint"}
+    assert not list(first.folder.glob("*.jsa"))
+    with second:
+        assert maps_it(second)
+        assert features(second) == features(first)
 
 
 def test_two_processes_resolve_once(cache: Path, kafka_jars: Path, tmp_path: Path) -> None:
