@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,18 +17,17 @@ from kafka.structs import OffsetAndMetadata
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.demo.broker import Broker, resolve_kafka
-from exporter.demo.jars import java
+from exporter.demo.broker import Broker
 from exporter.domain import Group, GroupPartition, GroupState, Reason, TopicPartition
 from exporter.service import Service
 from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.kafka_tools import kafka_tool
 from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
 from tests.integration.watch import Watch
 from tests.times import end_of, first_since
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
-TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY}
 
 
@@ -286,17 +284,15 @@ def test_groups_are_reported_by_every_version(kafka: Kafka) -> None:
     kafka.delete(topic)
 
 
-def tool(cache: Path, kafka_jars: Path, broker: Broker, option: str) -> list[list[str]]:
+def tool(cache: Path, broker: Broker, option: str) -> list[list[str]]:
     """What Kafka's own tool prints of all groups, line by line in words."""
-    tools = f"{resolve_kafka(cache=cache, progress=print, artifact='kafka-tools')}/*:{kafka_jars}/*"
-    command = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", tools, TOOL]
-    command += ["--bootstrap-server", broker.bootstrap, "--describe", "--all-groups", option]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    options = ("--bootstrap-server", broker.bootstrap, "--describe", "--all-groups", option)
+    done = kafka_tool(cache, "consumer.group.ConsumerGroupCommand", *options)
     return [line.split() for line in done.stdout.splitlines()]
 
 
 def test_kafkas_own_tool_prints_the_same(
-    broker: Broker, workbench: Workbench, swept: Swept, name: str, cache: Path, kafka_jars: Path
+    broker: Broker, workbench: Workbench, swept: Swept, name: str, cache: Path
 ) -> None:
     """On topics and groups drawn at random each offset, end, lag, state and number of members is what Kafka prints."""
     rng = random.Random(20261122)
@@ -319,7 +315,7 @@ def test_kafkas_own_tool_prints_the_same(
         member(broker.bootstrap, new, busy, 3, "consumer"),
         ThreadPoolExecutor(2) as two,
     ):
-        printed = [two.submit(tool, cache, kafka_jars, broker, option) for option in ("--offsets", "--state")]
+        printed = [two.submit(tool, cache, broker, option) for option in ("--offsets", "--state")]
         sweep = swept.sweep()
         offsets, states = (each.result() for each in printed)
     producer.abort_transaction(30)

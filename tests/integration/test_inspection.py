@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -15,7 +14,6 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.demo.broker import Broker, resolve_kafka
-from exporter.demo.jars import java
 from exporter.domain import Inspected, PartitionInfo, Producers, Reason, TopicPartition
 from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.layout import Layout
@@ -24,6 +22,7 @@ from exporter.kafka import LOG_DIRS, PRODUCERS
 from exporter.kafka.producers_log_dirs import InspectionClient
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.kafka_tools import kafka_tool
 from tests.integration.secured import Secured, await_that
 from tests.integration.serving import Exporter, until
 from tests.integration.zookeeper import ZookeeperBroker
@@ -43,31 +42,18 @@ def spread(workbench: Workbench) -> Iterator[str]:
     workbench.delete(SPREAD)
 
 
-@pytest.fixture(scope="module")
-def tools(kafka_jars: Path, cache: Path) -> str:
-    """The class path of Kafka's own command line tools."""
-    return f"{resolve_kafka(cache=cache, progress=print, artifact='kafka-tools')}/*:{kafka_jars}/*"
-
-
-def tool(tools: str, main: str, *arguments: str) -> str:
-    """What one of Kafka's own tools prints."""
-    command = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", tools]
-    command += [f"org.apache.kafka.tools.{main}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-
-
 def on_disk(broker: Broker, topic: str, partition: int) -> int:
     """The bytes of the log segments in a broker's folder."""
     return sum(path.stat().st_size for path in (broker.folder / "data" / f"{topic}-{partition}").glob("*.log"))
 
 
-def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spread: str, tools: str) -> None:
+def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spread: str, cache: Path) -> None:
     """Each partition has the bytes that kafka-log-dirs prints, which are those of its segments; the topic their sum."""
     inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
     inspection = inspecting.inspect()
     assert (inspection.lookups[LOG_DIRS], dict(inspection.failures)) == (3, {})
     options = ("--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", spread)
-    printed = tool(tools, "LogDirsCommand", *options)
+    printed = kafka_tool(cache, "LogDirsCommand", *options).stdout
     [listing] = json.loads(printed.splitlines()[-1])["brokers"]
     by_tool = {row["partition"]: row["size"] for folder in listing["logDirs"] for row in folder["partitions"]}
     sizes = {f"{spread}-{number}": on_disk(broker, spread, number) for number in range(3)}
@@ -80,14 +66,14 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spr
     assert inspecting.shown("kafka_topic_log_size_bytes") == inspecting.shown("kafka_topic_disk_size_bytes") == whole
 
 
-def test_producers_are_those_of_kafkas_own_tool(broker: Broker, spread: str, tools: str) -> None:
+def test_producers_are_those_of_kafkas_own_tool(broker: Broker, spread: str, cache: Path) -> None:
     """Every idempotent producer is counted once a topic, with the time of the last record; it is the tool's list."""
     inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
     inspecting.inspect()
     found = inspecting.found(spread).producers
     assert found is not None and len(found.ids) == 2
     at = ("--bootstrap-server", broker.bootstrap, "describe-producers", "--topic", spread, "--partition", "0")
-    _, *rows = tool(tools, "TransactionsCommand", *at).strip().splitlines()
+    _, *rows = kafka_tool(cache, "TransactionsCommand", *at).stdout.strip().splitlines()
     assert {int(row.split()[0]) for row in rows} == set(found.ids)
     assert max(int(row.split()[4]) for row in rows) == round(LAST * 1000)
     assert found.last_write == LAST

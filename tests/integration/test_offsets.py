@@ -6,7 +6,6 @@ import io
 import json
 import math
 import random
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from exporter.commands.offsets import Request, list_to
-from exporter.demo.broker import Broker, resolve_kafka
-from exporter.demo.jars import java
+from exporter.demo.broker import Broker
 from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.kafka_tools import kafka_tool
 from tests.workbench import EVERLASTING, Workbench
 
 SEED = 20260303
@@ -59,19 +58,10 @@ def drawn(workbench: Workbench) -> str:
     return "drawn-.*"
 
 
-@pytest.fixture(scope="module")
-def tools(kafka_jars: Path, cache: Path) -> str:
-    """The class path of Kafka's own command line tools."""
-    return f"{resolve_kafka(cache=cache, progress=print, artifact='kafka-tools')}/*:{kafka_jars}/*"
-
-
-def shell(tools: str, broker: Broker, topics: str, at: str) -> Offsets:
+def shell(cache: Path, broker: Broker, topics: str, at: str) -> Offsets:
     """What GetOffsetShell prints, as its own process; a partition of which it knows no offset is left out."""
-    command = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", tools]
-    command += ["org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", broker.bootstrap]
-    done = subprocess.run(
-        [*command, "--topic", topics, "--time", at], capture_output=True, text=True, timeout=120, check=True
-    )
+    options = ("--bootstrap-server", broker.bootstrap, "--topic", topics, "--time", at)
+    done = kafka_tool(cache, "GetOffsetShell", *options)
     assert "Skip getting offsets" not in done.stderr, done.stderr
     lines = (line.rsplit(":", 2) for line in done.stdout.splitlines() if line.startswith(topics.removesuffix(".*")))
     return {(topic, int(partition)): int(offset) for topic, partition, offset in lines}
@@ -88,7 +78,7 @@ def ours(broker: Broker | Kafka, topics: str, *times: str, code: int = 0) -> lis
     return rows
 
 
-def test_every_offset_is_the_one_that_kafkas_own_tool_prints(broker: Broker, drawn: str, tools: str) -> None:
+def test_every_offset_is_the_one_that_kafkas_own_tool_prints(broker: Broker, drawn: str, cache: Path) -> None:
     """On random topics each offset of each kind is GetOffsetShell's, and where it prints none there is a reason.
 
     One difference is meant. The record with the largest timestamp may have been deleted: the tool prints its
@@ -97,7 +87,7 @@ def test_every_offset_is_the_one_that_kafkas_own_tool_prints(broker: Broker, dra
     times = ["latest", "earliest", "max-timestamp", str(NOW - DAY // 2), str(NOW - 2)]
     rows = ours(broker, drawn, *times)
     with ThreadPoolExecutor(2) as two:
-        printed = dict(zip(times, two.map(lambda at: shell(tools, broker, drawn, at), times), strict=True))
+        printed = dict(zip(times, two.map(lambda at: shell(cache, broker, drawn, at), times), strict=True))
     partitions = {(str(row["topic"]), int(str(row["partition"]))) for row in rows}
     assert len(rows) == len(times) * len(partitions) >= len(times) * TOPICS
     reasons: set[object] = set()

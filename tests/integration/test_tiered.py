@@ -14,7 +14,7 @@ import pytest
 
 from exporter.app import once
 from exporter.commands.offsets import Request, list_to
-from exporter.demo.broker import Broker, resolve_kafka
+from exporter.demo.broker import Broker
 from exporter.domain import Answer, Reason, State, TopicPartition
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
@@ -250,9 +250,7 @@ def test_one_partition_that_cannot_be_asked_costs_only_itself(tiered: TieredBrok
     assert "never-made" not in Workbench(tiered.bootstrap).admin.list_topics(timeout=10).topics
 
 
-def test_the_command_prints_what_kafkas_own_tool_prints(
-    tiered: TieredBroker, bench: Bench, kafka_jars: Path, cache: Path
-) -> None:
+def test_the_command_prints_what_kafkas_own_tool_prints(tiered: TieredBroker, bench: Bench, cache: Path) -> None:
     """Idle in the tier, halfway there, without remote storage: both offsets are GetOffsetShell's, or say why not."""
     for topic, records, settings in (
         ("gone", 2, TIERED | GOES),
@@ -272,9 +270,8 @@ def test_the_command_prints_what_kafkas_own_tool_prints(
         ("compared-local", EARLIEST_LOCAL, 0, None),
         ("compared-local", LATEST_TIERED, None, "nothing-tiered"),
     ]
-    tools = f"{resolve_kafka(cache=cache, progress=print, artifact='kafka-tools')}/*:{kafka_jars}/*"
     for spec in (EARLIEST_LOCAL, LATEST_TIERED):
-        printed = shell(tools, tiered, "compared-.*", spec)
+        printed = shell(cache, tiered, "compared-.*", spec)
         found = {(row["topic"], 0): row["offset"] for row in rows if row["time"] == spec and row["offset"] is not None}
         assert printed == found
 
