@@ -184,12 +184,14 @@ def test_backfill_and_exporter_write_each_record_once_into_one_folder(own_broker
     assert "1 active slot of 1 partition (3 others were complete) written" in output
     fresh = [row for row in backfill.windows()["added", 0] if row["topic_id"] != windows["added", 0][0]["topic_id"]]
     assert offsets(fresh) == [(0, 5)]
+    for topic in latest:
+        workbench.delete(topic)
 
 
-@pytest.fixture
-def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
-    """A broker of which the test knows all topics."""
-    with Broker(tmp_path / "broker", jars=kafka_jars) as running:
+@pytest.fixture(scope="module")
+def own_broker(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker of which the tests know all topics; each deletes its own."""
+    with Broker(tmp_path_factory.mktemp("own"), jars=kafka_jars) as running:
         yield running
 
 
@@ -234,3 +236,4 @@ def test_a_lost_broker_costs_its_partitions_until_it_is_back(
     for rows in backfill.windows().values():
         assert offsets([row for row in rows if row["reason"] is None]) == [(0, 3)]
     assert "finished: 0 active slots" in backfill.run()
+    workbench.delete("on-two")

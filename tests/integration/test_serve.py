@@ -25,13 +25,6 @@ from tests.workbench import Workbench
 
 
 @pytest.fixture
-def exporter(tmp_path: Path, own_broker: Broker) -> Iterator[Exporter]:
-    """An exporter on a broker of its own."""
-    with Exporter(tmp_path, own_broker.bootstrap, TOPIC_LIVENESS_GROUPS__INTERVAL="5s") as running:
-        yield running
-
-
-@pytest.fixture
 def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
     """A broker that the test may break."""
     with Broker(tmp_path / "broker", jars=kafka_jars) as running:
@@ -42,6 +35,13 @@ def loaded(pid: int, *packages: str) -> list[str]:
     """Which of these packages a process has loaded, by the shared libraries that it has mapped."""
     maps = Path(f"/proc/{pid}/maps").read_text()
     return [name for name in packages if f"/{name}" in maps]
+
+
+@pytest.fixture
+def exporter(tmp_path: Path, own_broker: Broker) -> Iterator[Exporter]:
+    """An exporter on that broker."""
+    with Exporter(tmp_path, own_broker.bootstrap, TOPIC_LIVENESS_GROUPS__INTERVAL="5s") as running:
+        yield running
 
 
 def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end(
@@ -102,20 +102,22 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     assert "Traceback" not in log
 
 
-def test_the_exposition_passes_promtool(exporter: Exporter, own_broker: Broker) -> None:
+def test_the_exposition_passes_promtool(broker: Broker, workbench: Workbench, tmp_path: Path) -> None:
     """promtool finds nothing to object to in what a real cluster gives; a group is in it for as long as it exists."""
-    workbench = Workbench(own_broker.bootstrap)
-    workbench.create("orders", 2)
-    workbench.write([("orders", 0, time.time())])
-    commit(own_broker.bootstrap, "billing", {TopicPartition("orders", 0): 0})
-    lag = "kafka_consumergroup_lag_sum"
-    until(lambda: exporter.value(lag, consumergroup="billing", topic="orders") == 1, "the group's lag")
-    until(lambda: exporter.value("kafka_topic_partition_staleness_seconds", topic="orders") is not None, "a reading")
-    assert exporter.value("kafka_topic_consumergroups", topic="orders") == 1
-    assert objections(exporter.metrics()) == []
-    forget(workbench, "billing")
-    until(lambda: exporter.value("kafka_topic_consumergroups", topic="orders") == 0, "the group is gone")
-    assert exporter.value("kafka_consumergroup_members") is None
+    topic, group = "told-of", "tells"
+    workbench.create(topic, 2)
+    workbench.write([(topic, 0, time.time())])
+    commit(broker.bootstrap, group, {TopicPartition(topic, 0): 0})
+    with Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_GROUPS__INTERVAL="5s") as exporter:
+        until(lambda: exporter.value("kafka_consumergroup_lag_sum", consumergroup=group, topic=topic) == 1, "the lag")
+        until(lambda: exporter.value("kafka_topic_partition_staleness_seconds", topic=topic) is not None, "a reading")
+        assert exporter.value("kafka_topic_consumergroups", topic=topic) == 1
+        assert exporter.value("kafka_consumergroup_members", consumergroup=group) == 0
+        assert objections(exporter.metrics()) == []
+        forget(workbench, group)
+        until(lambda: exporter.value("kafka_topic_consumergroups", topic=topic) == 0, "the group is gone")
+        assert exporter.value("kafka_consumergroup_members", consumergroup=group) is None
+    workbench.delete(topic)
 
 
 def objections(exposition: str) -> list[str]:
