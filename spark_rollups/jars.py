@@ -91,6 +91,8 @@ def _fetch(
         )
         command = [
             java,
+            # Ivy runs for seconds: compiled by the first tier only it takes half the CPU.
+            *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-cp", f"{spec.submodule_search_locations[0]}/jars/*", "org.apache.ivy.Main"),
             *("-cache", str(ivy / "cache"), "-ivy", str(described)),
             *(() if settings is None else ("-settings", settings)),
