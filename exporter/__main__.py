@@ -5,9 +5,6 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from exporter.kafka.spares import fork_spares
-from exporter.memory import share_one_arena
-
 SPARES = 2
 """Processes with the Kafka clients of the first cluster."""
 
@@ -15,9 +12,13 @@ SPARES = 2
 def main(program: str | None = None) -> NoReturn:
     """Run the command line; ``program`` is what the person typed."""
     if sys.argv[1:2] == ["serve"]:
-        # Before settings and pages are imported: clients need neither, and would hold them too. These two all need.
+        # Before settings and pages are imported: clients need neither, and would hold them too. All need these modules.
         import asyncio  # noqa: F401, PLC0415
         import ssl  # noqa: F401, PLC0415
+
+        from exporter.kafka import credentials, remote, remote_kafka_python  # noqa: F401, PLC0415
+        from exporter.kafka.spares import fork_spares  # noqa: PLC0415
+        from exporter.memory import share_one_arena  # noqa: PLC0415
 
         share_one_arena()
         fork_spares(SPARES)

@@ -31,7 +31,7 @@ from exporter.commands.options import (
 from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
-from exporter.settings import SettingsError, exposed_in, load_settings, to_yaml
+from exporter.settings.errors import SettingsError
 from exporter.waiting import waiting
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     from exporter.kafka import ClientProcesses
     from exporter.kafka.spares import spares
     from exporter.memory import leave_out, share_one_arena, share_the_heap
+    from exporter.settings import load_settings
 
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
@@ -113,6 +114,8 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     librdkafka refuses. Secrets are printed as ***. No broker is contacted.
     Exit codes: 0 valid, 2 not.
     """
+    from exporter.settings import load_settings, to_yaml
+
     settings = load_settings(config, bootstrap_server, os.environ)
     exposed = with_web_config(settings, lambda: check_properties(settings, config))
     for line in exposed:
@@ -321,6 +324,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     used, 130 interrupted.
     """
     from exporter import doctor as checks
+    from exporter.settings import exposed_in, load_settings
 
     try:
         settings = load_settings(config, bootstrap_server, os.environ)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from exporter.logs import set_up_logging
-from exporter.settings import ClusterSettings, Override, Settings, SettingsError, exposed_in, load_settings
+from exporter.settings.errors import SettingsError
 
 if TYPE_CHECKING:
     from exporter.kafka import RemotePollSource
+    from exporter.settings import ClusterSettings, Settings
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ def client_settings(
     config: Path | None, bootstrap_server: str | None, options: Sequence[tuple[str, str, str | None]] = ()
 ) -> Settings:
     """Load the settings, check the properties with librdkafka, and set up logging."""
+    from exporter.settings import Override, load_settings
+
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
     settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
     exposed = check_properties(settings, config)
@@ -54,6 +57,8 @@ def client_settings(
 
 def checked_settings(config: Path | None, bootstrap_server: str | None) -> Settings:
     """Load the settings, and let librdkafka check the properties. Raises SettingsError."""
+    from exporter.settings import load_settings
+
     settings = load_settings(config, bootstrap_server, os.environ)
     for line in check_properties(settings, config):
         log.warning("%s", line)
@@ -71,6 +76,8 @@ def clusters_named(settings: Settings, name: str | None) -> list[ClusterSettings
 
 def job_settings(config: Path | None, history: str | None, master: str | None) -> Settings:
     """Load the settings of a command that connects to no broker. Raises SettingsError."""
+    from exporter.settings import Override, load_settings
+
     options = [("--history", "history.folder", history), ("--master", "rollup.master", master)]
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
     return load_settings(config, None, os.environ, overrides=given, with_clusters=False)
@@ -125,6 +132,8 @@ def warn_of_exposed(config: Path | None, sources: Mapping[str, RemotePollSource]
 
 def exposed_secrets(config: Path | None, sources: Mapping[str, RemotePollSource]) -> list[str]:
     """Return a line for each secret of a cluster that is too widely readable. Raises SourceError."""
+    from exporter.settings import exposed_in
+
     inline = exposed_in(config)
     return [
         f"cluster {name}: {line}"

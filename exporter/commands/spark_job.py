@@ -11,13 +11,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from exporter.domain import Acknowledgement, Outage, TopicOverride
-from exporter.domain.learning.rest_days import Calendar
-from exporter.settings import Settings
+if TYPE_CHECKING:
+    from exporter.domain import Acknowledgement, Outage, TopicOverride
+    from exporter.domain.learning.rest_days import Calendar
+    from exporter.settings import Settings
 
 SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 """The modules that a job needs."""

@@ -4,59 +4,64 @@ Times are Unix seconds (float, UTC), durations are seconds, offsets are Kafka of
 no sentinel (-1, -1001, NaN) leaves ``exporter.kafka``.
 """
 
-from exporter.domain.groups.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, NoTimeLag, TimeLag
-from exporter.domain.history.rows import (
-    AHEAD_SECONDS,
-    FILE_BYTES,
-    FILE_ROWS,
-    SCHEMA_VERSION,
-    Coverage,
-    Inventory,
-    Relation,
-    Source,
-    Window,
-)
-from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
-from exporter.domain.polls.readings import (
-    Activity,
-    Advance,
-    Answer,
-    Inspected,
-    PollFailure,
-    Producers,
-    Reading,
-    Reason,
-    State,
-    TopicPartition,
-)
-from exporter.domain.polls.table import Snapshot
-from exporter.domain.replicas.comparison import (
-    Comparison,
-    Fault,
-    Matching,
-    NotCompared,
-    Replica,
-    ReplicaReading,
-    ReplicaState,
-)
-from exporter.domain.verdicts import (
-    DEAD_AT_LATEST_SECONDS,
-    DEAD_BEFORE_RETIRED_SECONDS,
-    HELD_DAYS,
-    HELD_FROM,
-    HELD_LEAST,
-    HELD_SECONDS,
-    HELD_SHARE,
-    NOTICED_FROM,
-    RETIRED_AFTER_SECONDS,
-    SUSPECT_SHARE,
-    Acknowledgement,
-    Expectation,
-    Outage,
-    TopicOverride,
-    TopicOwner,
-    Verdict,
-)
+from typing import TYPE_CHECKING
+
+from exporter.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from exporter.domain.groups.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, NoTimeLag, TimeLag
+    from exporter.domain.history.rows import (
+        AHEAD_SECONDS,
+        FILE_BYTES,
+        FILE_ROWS,
+        SCHEMA_VERSION,
+        Coverage,
+        Inventory,
+        Relation,
+        Source,
+        Window,
+    )
+    from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
+    from exporter.domain.polls.readings import (
+        Activity,
+        Advance,
+        Answer,
+        Inspected,
+        PollFailure,
+        Producers,
+        Reading,
+        Reason,
+        State,
+        TopicPartition,
+    )
+    from exporter.domain.polls.table import Snapshot
+    from exporter.domain.replicas.comparison import (
+        Comparison,
+        Fault,
+        Matching,
+        NotCompared,
+        Replica,
+        ReplicaReading,
+        ReplicaState,
+    )
+    from exporter.domain.verdicts import (
+        DEAD_AT_LATEST_SECONDS,
+        DEAD_BEFORE_RETIRED_SECONDS,
+        HELD_DAYS,
+        HELD_FROM,
+        HELD_LEAST,
+        HELD_SECONDS,
+        HELD_SHARE,
+        NOTICED_FROM,
+        RETIRED_AFTER_SECONDS,
+        SUSPECT_SHARE,
+        Acknowledgement,
+        Expectation,
+        Outage,
+        TopicOverride,
+        TopicOwner,
+        Verdict,
+    )
 
 __all__ = [
     "AHEAD_SECONDS",
@@ -113,3 +118,63 @@ __all__ = [
     "Verdict",
     "Window",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "groups.consumer_groups": ["Group", "GroupPartition", "GroupState", "GroupSweep", "NoTimeLag", "TimeLag"],
+            "history.rows": [
+                "AHEAD_SECONDS",
+                "FILE_BYTES",
+                "FILE_ROWS",
+                "SCHEMA_VERSION",
+                "Coverage",
+                "Inventory",
+                "Relation",
+                "Source",
+                "Window",
+            ],
+            "polls.metadata": ["Metadata", "PartitionInfo", "TopicConfig", "TopicInfo"],
+            "polls.readings": [
+                "Activity",
+                "Advance",
+                "Answer",
+                "Inspected",
+                "PollFailure",
+                "Producers",
+                "Reading",
+                "Reason",
+                "State",
+                "TopicPartition",
+            ],
+            "polls.table": ["Snapshot"],
+            "replicas.comparison": [
+                "Comparison",
+                "Fault",
+                "Matching",
+                "NotCompared",
+                "Replica",
+                "ReplicaReading",
+                "ReplicaState",
+            ],
+            "verdicts": [
+                "DEAD_AT_LATEST_SECONDS",
+                "DEAD_BEFORE_RETIRED_SECONDS",
+                "HELD_DAYS",
+                "HELD_FROM",
+                "HELD_LEAST",
+                "HELD_SECONDS",
+                "HELD_SHARE",
+                "NOTICED_FROM",
+                "RETIRED_AFTER_SECONDS",
+                "SUSPECT_SHARE",
+                "Acknowledgement",
+                "Expectation",
+                "Outage",
+                "TopicOverride",
+                "TopicOwner",
+                "Verdict",
+            ],
+        },
+    )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from exporter.domain.learning.drops import OngoingDrop
-from exporter.domain.learning.rest_days import Rest
-from exporter.domain.learning.schedule import Schedule
+if TYPE_CHECKING:
+    from exporter.domain.learning.drops import OngoingDrop
+    from exporter.domain.learning.rest_days import Rest
+    from exporter.domain.learning.schedule import Schedule
 
 RETIRED_AFTER_SECONDS, DEAD_BEFORE_RETIRED_SECONDS = 28 * 86_400.0, 7 * 86_400.0
 """A silence this long, and dead for the second duration, is ``retired``: it is no longer reported."""

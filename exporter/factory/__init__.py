@@ -1,25 +1,30 @@
 """Builds the parts of the exporter from its settings."""
 
-from exporter.factory.clusters import (
-    ClusterCollectors,
-    build_cluster,
-    link_rival_watches,
-    make_group_watch,
-    make_inspector,
-    make_naming,
-    make_replica_watches,
-)
-from exporter.factory.monitor import advances_since, make_monitor, monitor_settings, unchanged_offsets
-from exporter.factory.sources import (
-    connect,
-    connectivity,
-    iam,
-    make_backfill_source,
-    make_poll_source,
-    make_source,
-    make_tier_client,
-    owners_of,
-)
+from typing import TYPE_CHECKING
+
+from exporter.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from exporter.factory.clusters import (
+        ClusterCollectors,
+        build_cluster,
+        link_rival_watches,
+        make_group_watch,
+        make_inspector,
+        make_naming,
+        make_replica_watches,
+    )
+    from exporter.factory.monitor import advances_since, make_monitor, monitor_settings, unchanged_offsets
+    from exporter.factory.sources import (
+        connect,
+        connectivity,
+        iam,
+        make_backfill_source,
+        make_poll_source,
+        make_source,
+        make_tier_client,
+        owners_of,
+    )
 
 __all__ = [
     "ClusterCollectors",
@@ -42,3 +47,30 @@ __all__ = [
     "owners_of",
     "unchanged_offsets",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "clusters": [
+                "ClusterCollectors",
+                "build_cluster",
+                "link_rival_watches",
+                "make_group_watch",
+                "make_inspector",
+                "make_naming",
+                "make_replica_watches",
+            ],
+            "monitor": ["advances_since", "make_monitor", "monitor_settings", "unchanged_offsets"],
+            "sources": [
+                "connect",
+                "connectivity",
+                "iam",
+                "make_backfill_source",
+                "make_poll_source",
+                "make_source",
+                "make_tier_client",
+                "owners_of",
+            ],
+        },
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from exporter.settings.load import SettingsError
+from exporter.settings.errors import SettingsError
 from exporter.settings.schema import Settings
 
 

@@ -11,9 +11,10 @@ from typing import NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from exporter.domain.formatting import plural, setting_duration
+from exporter.domain.formatting import setting_duration
 from exporter.settings.delivery import WRITTEN_OUT, RecipientSettings
 from exporter.settings.document import MAX_DEPTH, Document, Path, Problem, Tree, read_yaml, substitute
+from exporter.settings.errors import SettingsError
 from exporter.settings.properties import MASK, is_secret
 from exporter.settings.rules import BROKEN_RULES
 from exporter.settings.schema import (
@@ -54,15 +55,6 @@ _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
     "{bootstrap.servers: host:9092}}]`; or pass --bootstrap-server HOST:PORT"
 )
-
-
-class SettingsError(Exception):
-    """The configuration cannot be used. ``problems`` has a line for each: place, rule, value; no secrets."""
-
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        count = plural(len(problems), "problem")
-        super().__init__("\n".join([f"{count} in the configuration:", *(f"  - {problem}" for problem in problems)]))
-        self.problems = problems
 
 
 class Override(NamedTuple):

@@ -435,10 +435,40 @@ def test_rollup_without_spark_names_the_extra(
     ) in capfd.readouterr().err
 
 
-def test_help_does_not_wait_for_the_kafka_client(tmp_path: Path) -> None:
-    """Importing the command line loads neither the Kafka client nor Parquet."""
-    code = "import sys, exporter.cli; print([m for m in ('confluent_kafka', 'pyarrow', 'uvicorn') if m in sys.modules])"
-    shown = subprocess.run(
-        [sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment(), capture_output=True, text=True
+RUNS = """
+import sys
+from exporter.__main__ import main
+sys.argv[1:] = {!r}.split()
+try:
+    main()
+finally:
+    print(*sys.modules)
+"""
+
+
+def imported_by(arguments: str, folder: Path) -> set[str]:
+    """Return the modules that a process has imported when it has run the command with these arguments."""
+    ended = subprocess.run(
+        [sys.executable, "-c", RUNS.format(arguments)],
+        check=False,
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    assert shown.stdout == "[]\n"
+    return set(ended.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "check-config --help", "rollup --help", "once --wrong"])
+def test_help_and_wrong_options_import_little(arguments: str, tmp_path: Path) -> None:
+    """Neither a client nor a settings schema nor numpy: nobody waits for what the answer does not need."""
+    imported = imported_by(arguments, tmp_path)
+    assert "exporter.cli" in imported
+    assert not imported & {"confluent_kafka", "numpy", "pyarrow", "pydantic", "ssl", "uvicorn", "yaml"}
+
+
+def test_a_check_of_the_configuration_imports_no_pages(tmp_path: Path) -> None:
+    """It needs the web configuration file and the sources of clusters, but neither a server nor collectors."""
+    imported = imported_by("check-config --bootstrap-server 127.0.0.1:9", tmp_path)
+    assert "exporter.factory.sources" in imported
+    assert not imported & {"exporter.collectors", "exporter.state", "jinja2", "prometheus_client", "pyarrow", "uvicorn"}

@@ -1,0 +1,14 @@
+"""The error of a configuration that cannot be used; a command that reads none imports it alone."""
+
+from __future__ import annotations
+
+from exporter.domain.formatting import plural
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used. ``problems`` has a line for each: place, rule, value; no secrets."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        count = plural(len(problems), "problem")
+        super().__init__("\n".join([f"{count} in the configuration:", *(f"  - {problem}" for problem in problems)]))
+        self.problems = problems
