@@ -11,7 +11,7 @@ SPARES = 2
 
 def main(program: str | None = None) -> NoReturn:
     """Run the command line; ``program`` is what the person typed."""
-    if sys.argv[1:2] == ["serve"]:
+    if sys.argv[1:2] == ["serve"] and not {"-h", "--help"} & set(sys.argv):
         # Before settings and pages are imported: clients need neither, and would hold them too. All need these modules.
         import asyncio  # noqa: F401, PLC0415
         import ssl  # noqa: F401, PLC0415

@@ -26,10 +26,8 @@ from exporter.factory import (
 from exporter.history import HistoryError
 from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
-from exporter.service import Service
 from exporter.settings import ClusterSettings, Settings
 from exporter.waiting import waiting
-from exporter.web import WebConfigError, WebError
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +39,9 @@ def serve(
     sources: Mapping[str, RemotePollSource],
 ) -> int:
     """Run until SIGTERM or SIGINT; return the exit code. At SIGHUP the settings are ``read`` again, and taken over."""
+    from exporter.service import Service  # noqa: PLC0415 - pages and a scheduler, which `once` does not need
+    from exporter.web import WebConfigError, WebError  # noqa: PLC0415 - likewise
+
     woken = threading.Event()
     received: set[int] = set()
 

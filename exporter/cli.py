@@ -31,6 +31,7 @@ from exporter.commands.options import (
 from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
+from exporter.memory import leave_out
 from exporter.settings.errors import SettingsError
 from exporter.waiting import waiting
 
@@ -61,7 +62,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     """
     from exporter.kafka import ClientProcesses
     from exporter.kafka.spares import spares
-    from exporter.memory import leave_out, share_one_arena, share_the_heap
+    from exporter.memory import share_one_arena, share_the_heap
     from exporter.settings import load_settings
 
     settings = load_settings(config, bootstrap_server, os.environ)
@@ -388,4 +389,6 @@ def run(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
 
 def main(program: str = PROGRAM) -> NoReturn:
     """Entry point of the command."""
+    # httpx would import its own command line, and rich and pygments with it.
+    leave_out("httpx._main")
     sys.exit(run(program=program))

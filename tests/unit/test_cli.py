@@ -446,25 +446,39 @@ finally:
 """
 
 
-def imported_by(arguments: str, folder: Path) -> set[str]:
+def imported_by(arguments: str, folder: Path, **environ: str) -> set[str]:
     """Return the modules that a process has imported when it has run the command with these arguments."""
     ended = subprocess.run(
         [sys.executable, "-c", RUNS.format(arguments)],
         check=False,
         cwd=folder,
-        env=environment(),
+        env=environment(**environ),
         stdout=subprocess.PIPE,
         text=True,
     )
     return set(ended.stdout.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("arguments", ["--help", "--version", "check-config --help", "rollup --help", "once --wrong"])
+@pytest.mark.parametrize("arguments", ["--help", "--version", "serve -h", "rollup --help", "once --wrong"])
 def test_help_and_wrong_options_import_little(arguments: str, tmp_path: Path) -> None:
     """Neither a client nor a settings schema nor numpy: nobody waits for what the answer does not need."""
     imported = imported_by(arguments, tmp_path)
     assert "exporter.cli" in imported
     assert not imported & {"confluent_kafka", "numpy", "pyarrow", "pydantic", "ssl", "uvicorn", "yaml"}
+
+
+def test_one_poll_imports_no_pages(tmp_path: Path) -> None:
+    """Neither they nor the scheduler of periodic jobs."""
+    imported = imported_by("once --bootstrap-server 127.0.0.1:9", tmp_path, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s")
+    assert "exporter.app" in imported
+    assert not imported & {"apscheduler", "confluent_kafka", "jinja2", "pyarrow", "starlette", "uvicorn"}
+
+
+def test_a_question_to_an_exporter_imports_no_colours(tmp_path: Path) -> None:
+    """The library for HTTP would import those of its own command line."""
+    imported = imported_by("status --url http://127.0.0.1:9", tmp_path)
+    assert "httpx" in imported
+    assert not imported & {"confluent_kafka", "pygments", "pyarrow", "rich", "uvicorn"}
 
 
 def test_a_check_of_the_configuration_imports_no_pages(tmp_path: Path) -> None:
