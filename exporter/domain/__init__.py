@@ -6,7 +6,7 @@ no sentinel (-1, -1001, NaN) leaves ``exporter.kafka``.
 
 from typing import TYPE_CHECKING
 
-from exporter.lazy_names import lazy_names
+from exporter.domain.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from exporter.domain.groups.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, NoTimeLag, TimeLag

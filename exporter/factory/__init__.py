@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from exporter.lazy_names import lazy_names
+from exporter.domain.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from exporter.factory.clusters import (

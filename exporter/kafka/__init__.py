@@ -6,7 +6,7 @@ The exporter uses the remote clients of this package.
 
 from typing import TYPE_CHECKING
 
-from exporter.lazy_names import lazy_names
+from exporter.domain.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from exporter.kafka.connect_result import ConnectResult

@@ -5,7 +5,7 @@ Only ``app``, ``cli`` and the commands read the settings. All other code gets pl
 
 from typing import TYPE_CHECKING
 
-from exporter.lazy_names import lazy_names
+from exporter.domain.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from exporter.settings.dump import to_yaml

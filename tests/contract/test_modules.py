@@ -26,10 +26,8 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 
 def in_the_core(module: str) -> bool:
-    """Whether the core may import a module: ``exporter.lazy_names`` only postpones the core's own imports."""
+    """Whether the core may import a module."""
     top = module.partition(".")[0]
-    if module == "exporter.lazy_names":
-        return True
     return top == "numpy" or top in sys.stdlib_module_names or f"{module}.".startswith("exporter.domain.")
 
 
@@ -46,7 +44,6 @@ def test_the_core_stands_on_the_standard_library_and_numpy(path: Path) -> None:
         ("from collections.abc import Mapping", True),
         ("from exporter.domain import State", True),
         ("from exporter.domain.arrays import Rows", True),
-        ("from exporter.lazy_names import lazy_names", True),
         ("import pandas", False),
         ("from exporter.clock import SystemClock", False),
         ("from exporter import domain", False),
