@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
 from exporter.domain import Verdict
-from tests.rules.test_rules import DASHBOARDS, promtool
+from tests.rules.test_rules import DASHBOARDS, tell
 from tests.unit.test_incidents import assessed, verdicts
 
 SILENT, LIVING = 20, 80
@@ -42,5 +40,4 @@ def test_one_alert_fires_for_a_mass_death_until_the_hold_runs_out_and_then_one_f
     ]
     test = {"interval": "5m", "input_series": series, "promql_expr_test": moments}
     story = {"rule_files": [str(DASHBOARDS / "alerts.yaml")], "evaluation_interval": "5m", "tests": [test]}
-    (tmp_path / "story.yaml").write_text(yaml.safe_dump(story), encoding="utf-8")
-    promtool("test", "rules", tmp_path / "story.yaml")
+    tell(story, tmp_path)
