@@ -6,6 +6,7 @@ import faulthandler
 import logging
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from xdist.remote import Producer
 
 from exporter.demo import broker as brokers
 from exporter.demo.broker import Broker, resolve_kafka
-from tests.programs import cache_folder
+from tests.programs import Call, cache_folder
 from tests.workbench import Workbench
 from tests.workers import ByFile, place
 
@@ -108,6 +109,24 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path} differs; if that is meant, `make golden` rewrites it"
 
     return check
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """Run ``topic-liveness`` in the test's folder within this process: what a process costs is its imports.
+
+    Not a ``serve`` that gets beyond its settings: it changes the process.
+    """
+    from exporter.cli import run  # noqa: PLC0415 - few tests need it
+
+    monkeypatch.chdir(tmp_path)
+
+    def called(*arguments: str) -> subprocess.CompletedProcess[str]:
+        code = run(arguments)
+        shown = capfd.readouterr()
+        return subprocess.CompletedProcess(arguments, code, shown.out, shown.err)
+
+    return called
 
 
 @pytest.fixture(autouse=True)

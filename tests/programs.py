@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import time
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,9 @@ from tests.plain_http import get
 
 PATIENCE_SECONDS = 90.0
 ROOT = Path(__file__).parents[1]
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs ``topic-liveness`` with arguments."""
 
 
 def cache_folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from click.testing import CliRunner
 from exporter import __version__
 from exporter.cli import run, topic_liveness
 from tests.plain_http import get
+from tests.programs import Call
 
 COMMAND = [sys.executable, "-m", "exporter"]
 NOWHERE = "127.0.0.1:1"
@@ -136,7 +138,9 @@ def test_every_command_has_golden_help() -> None:
     assert golden == {"topic-liveness", *topic_liveness.commands}
 
 
-def test_the_smallest_configuration_of_the_help_loads(tmp_path: Path) -> None:
+def test_the_smallest_configuration_of_the_help_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
     """The smallest configuration in `serve --help` loads, with its further properties too."""
     shown = CliRunner().invoke(topic_liveness, ["serve", "--help"], terminal_width=80).output
     smallest = re.search(r"smallest configuration file:\n(.*?)\n\n", shown, re.DOTALL)
@@ -145,7 +149,8 @@ def test_the_smallest_configuration_of_the_help_loads(tmp_path: Path) -> None:
     assert properties is not None
     more = indent(dedent(properties[1]), " " * 6)
     (tmp_path / "prod.yaml").write_text(f"{dedent(smallest[1])}\n{more}\n")
-    checked = cli(tmp_path, "check-config", "-c", "prod.yaml", KAFKA_PASSWORD="hunter2")  # noqa: S106
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    checked = call("check-config", "-c", "prod.yaml")
     assert checked.returncode == 0, checked.stderr
     assert "sasl.mechanism: SCRAM-SHA-512" in checked.stdout
 
@@ -169,20 +174,13 @@ def test_version_is_that_of_the_package(tmp_path: Path) -> None:
         (["rollup", "--master", ""], "rollup.master must not be empty, got '' (from --master)"),
     ],
 )
-def test_misuse_ends_with_2_and_a_message(
-    tmp_path: Path,
-    arguments: list[str],
-    message: str,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_misuse_ends_with_2_and_a_message(arguments: list[str], message: str, call: Call) -> None:
     """What cannot be started is reported in one message on standard error, with exit code 2 and no traceback."""
-    monkeypatch.chdir(tmp_path)
-    assert run(arguments) == 2
-    shown = capfd.readouterr()
-    assert message in shown.err
-    assert "Traceback" not in shown.err
-    assert shown.out == ""
+    refused = call(*arguments)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert refused.stdout == ""
 
 
 def test_a_log_line_after_the_last_test_does_not_spoil_the_summary() -> None:
@@ -201,17 +199,20 @@ def test_a_log_line_after_the_last_test_does_not_spoil_the_summary() -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "once", "backfill", "check-config"])
-def test_every_command_lists_all_problems(tmp_path: Path, command: str) -> None:
+def test_every_command_lists_all_problems(tmp_path: Path, command: str, call: Call) -> None:
     """Every command that needs the configuration prints all its problems, in the same words."""
     (tmp_path / "prod.yaml").write_text(BAD)
-    refused = cli(tmp_path, command, "--config", "prod.yaml")
+    refused = call(command, "--config", "prod.yaml")
     assert (refused.returncode, refused.stderr, refused.stdout) == (2, BAD_PROBLEMS, "")
 
 
-def test_check_config_prints_what_loads_again(tmp_path: Path) -> None:
+def test_check_config_prints_what_loads_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
     """A good configuration is printed whole, as YAML that is good itself, with secrets masked."""
     (tmp_path / "prod.yaml").write_text(BAD.replace("2s", "20s"))
-    good = cli(tmp_path, "check-config", "-c", "prod.yaml", KAFKA_PASSWORD="hunter2", TOPIC_LIVENESS_LOG__LEVEL="error")  # noqa: S106
+    with monkeypatch.context() as variables:
+        variables.setenv("KAFKA_PASSWORD", "hunter2")
+        variables.setenv("TOPIC_LIVENESS_LOG__LEVEL", "error")
+        good = call("check-config", "-c", "prod.yaml")
     assert (good.returncode, good.stderr) == (0, "")
     assert good.stdout.startswith("# OK, clusters: prod. Every setting in force:\n")
     assert "hunter2" not in good.stdout
@@ -219,11 +220,11 @@ def test_check_config_prints_what_loads_again(tmp_path: Path) -> None:
     assert shown["clusters"][0]["kafka"] == {"bootstrap.servers": "host:9092", "sasl.password": "***"}
     assert (shown["poll"]["interval"], shown["log"]["level"]) == ("20s", "error")
     (tmp_path / "again.yaml").write_text(good.stdout)
-    assert cli(tmp_path, "check-config", "-c", "again.yaml").stdout == good.stdout
+    assert call("check-config", "-c", "again.yaml").stdout == good.stdout
 
 
 @pytest.mark.parametrize("command", ["serve", "once", "backfill", "check-config"])
-def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: str) -> None:
+def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: str, call: Call) -> None:
     """A misspelt or impossible property is reported for every cluster before the start, without secrets."""
     (tmp_path / "prod.yaml").write_text(
         "clusters:\n"
@@ -231,7 +232,7 @@ def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: st
         f"  - name: b\n    kafka: {{bootstrap.servers: '{NOWHERE}',\n"
         "      security.protocol: SASL, sasl.password: hunter2}\n"
     )
-    refused = cli(tmp_path, command, "-c", "prod.yaml")
+    refused = cli(tmp_path, command, "-c", "prod.yaml") if command == "serve" else call(command, "-c", "prod.yaml")
     assert refused.returncode == 2
     assert refused.stderr.startswith("Error: 2 problems in the configuration:\n  - cluster a: ")
     first, second = refused.stderr.splitlines()[1:]
@@ -243,34 +244,38 @@ def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: st
 
 
 @pytest.mark.parametrize("command", ["serve", "check-config"])
-def test_the_web_configuration_file_is_checked_beside_the_properties(tmp_path: Path, command: str) -> None:
+def test_the_web_configuration_file_is_checked_beside_the_properties(tmp_path: Path, command: str, call: Call) -> None:
     """What is wrong with both is listed at once, and what is wrong with the file alone just as well."""
+    ask = functools.partial(cli, tmp_path) if command == "serve" else call
     web = tmp_path / "web.yml"
     web.write_text("basic_auth_user: {}\n")
     (tmp_path / "prod.yaml").write_text(
         f"clusters: [{{name: a, kafka: {{bootstrap.servers: '{NOWHERE}', no.such: 1}}}}]\n"
         f"web: {{config_file: '{web}', listen: '127.0.0.1:0'}}\nhistory: {{enabled: false}}\n"
     )
-    heading, of_kafka, of_web = cli(tmp_path, command, "-c", "prod.yaml").stderr.splitlines()
+    heading, of_kafka, of_web = ask(command, "-c", "prod.yaml").stderr.splitlines()
     assert heading == "Error: 2 problems in the configuration:"
     assert 'No such configuration property: "no.such"' in of_kafka
     assert of_web.startswith(f"  - web.config_file: {web}")
     (tmp_path / "prod.yaml").write_text((tmp_path / "prod.yaml").read_text().replace(", no.such: 1", ""))
-    refused = cli(tmp_path, command, "-c", "prod.yaml")
+    refused = ask(command, "-c", "prod.yaml")
     assert (refused.returncode, refused.stderr.splitlines()[1:]) == (2, [of_web])
 
 
-def test_the_property_that_librdkafka_refuses_is_found_among_several(tmp_path: Path) -> None:
+def test_the_property_that_librdkafka_refuses_is_found_among_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
     """Each property that librdkafka names has its line, a variable its name; else the line is that of ``kafka``."""
     (tmp_path / "prod.yaml").write_text(
         f"clusters:\n  - name: a\n    kafka:\n      bootstrap.servers: '{NOWHERE}'\n"
         "      reconnect.backoff.ms: 200\n      reconnect.backoff.max.ms: 100\n"
     )
-    refused = cli(tmp_path, "check-config", "-c", "prod.yaml")
+    refused = call("check-config", "-c", "prod.yaml")
     assert "`reconnect.backoff.max.ms` must be >= `reconnect.backoff.ms`" in refused.stderr
     assert refused.stderr.endswith(" (from prod.yaml:5, prod.yaml:6)\n")
     kafka = f"{{bootstrap.servers: '{NOWHERE}', security.protocol: sasl_plaintext, sasl.mechanism: NONE}}"
-    refused = cli(tmp_path, "check-config", TOPIC_LIVENESS_CLUSTERS=f"[{{name: a, kafka: {kafka}}}]")
+    monkeypatch.setenv("TOPIC_LIVENESS_CLUSTERS", f"[{{name: a, kafka: {kafka}}}]")
+    refused = call("check-config")
     assert "Unsupported SASL mechanism: NONE" in refused.stderr
     assert refused.stderr.endswith(" (from TOPIC_LIVENESS_CLUSTERS)\n")
 
