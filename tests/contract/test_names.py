@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tokenize
 from collections.abc import Iterator
@@ -32,19 +33,22 @@ OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
 OF_THE_CLIENT = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 
+@functools.cache
+def in_rules(key: str) -> list[tuple[str, str]]:
+    """What stands under a key anywhere in the rules, with the file that holds it."""
+    return [
+        (path.name, text) for path in RULES for text in strings(yaml.safe_load(path.read_text(encoding="utf-8")), key)
+    ]
+
+
 def queries() -> list[tuple[str, str]]:
     """Every query of the rules and the dashboard, with the file that holds it."""
-    found = [
-        (path.name, expr)
-        for path in RULES
-        for expr in strings(yaml.safe_load(path.read_text(encoding="utf-8")), "expr")
-    ]
-    return found + [(query.dashboard, query.expr) for query in TARGETS + ANNOTATIONS]
+    return in_rules("expr") + [(query.dashboard, query.expr) for query in TARGETS + ANNOTATIONS]
 
 
 def recorded() -> set[str]:
     """Names that the recording rules make."""
-    return {name for path in RULES for name in strings(yaml.safe_load(path.read_text(encoding="utf-8")), "record")}
+    return {name for _, name in in_rules("record")}
 
 
 @pytest.mark.parametrize(("file", "query"), queries())
