@@ -19,8 +19,8 @@ from exporter.domain.verdicts import VERDICTS
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 LAST_YEAR = datetime(2024, 12, 28, tzinfo=UTC)
-EVERY_HOUR = [MONDAY + timedelta(hours=hour, minutes=(17 * hour) % 60, seconds=1) for hour in range(0, 8 * 24, 5)]
-"""Every hour of the day, on one day of the week or another."""
+EVERY_HOUR = [MONDAY + timedelta(hours=hour, minutes=(17 * hour) % 60, seconds=1) for hour in range(0, 7 * 24, 7)]
+"""Every hour of the day once, and every day of the week three or four times."""
 EDGES = [
     moment + timedelta(seconds=seconds)
     for moment in (

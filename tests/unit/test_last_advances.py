@@ -125,10 +125,10 @@ def test_a_limit_of_the_configuration_outlives_the_exporter(
 ) -> None:
     """Dead past max_silence before a restart is dead at the first poll after it: promises age, advances do not."""
     source = TableSource({ORDERS: (0, 10, None), BUSY: (0, 5, None)})
-    limit = TopicOverride("orders", max_silence_seconds=2 * HOUR)
+    limit = TopicOverride("orders", max_silence_seconds=HOUR)
     life = Life(tmp_path, ManualClock(MONDAY + 2 * HOUR), source, None, [limit])
     life.polls(3)
-    life.polls(310, gained=1, busy=1)
+    life.polls(150, gained=1, busy=1)
     assert life.verdict() == Verdict.DEAD
     life.history.flush(life.clock.now())
     (tmp_path / "spool").rename(tmp_path / spool)

@@ -300,7 +300,8 @@ def test_ten_thousand_deaths_stay_readable_and_are_complete_in_the_json() -> Non
     assert len(markdown) < 40_000
     assert "4,701 more are not shown here" in html
     assert "and 4,991 more" in markdown
-    section = plain(report)["sections"][0]
+    # Not held against the schema: of entries that are all alike that shows no more than a few do elsewhere.
+    section = json.loads("\n".join(to_json(report)))["sections"][0]
     assert (section["topic_count"], section["partition_count"]) == (5000, 5000)
     findings = [each for entry in section["entries"] for each in entry["findings"]]
     assert len(findings) == 10_000
