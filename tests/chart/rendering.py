@@ -40,7 +40,7 @@ def rendered(values: str, *settings: str) -> dict[tuple[str, str], Manifest]:
     options += [option for setting in settings for option in ("--set", setting)]
     run = helm("template", "release", CHART, "--namespace", "monitoring", "--kube-version", KUBERNETES, *options)
     assert run.returncode == 0, run.stderr
-    manifests = [manifest for manifest in yaml.safe_load_all(run.stdout) if manifest]
+    manifests = [manifest for manifest in yaml.load_all(run.stdout, yaml.CSafeLoader) if manifest]
     return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
 
 
