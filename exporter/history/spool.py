@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from itertools import accumulate
@@ -34,6 +34,7 @@ TABLES: Mapping[type, str] = {
 }
 STAMP = "%Y%m%dT%H%M%S%f"
 """The time at the end of a file name, UTC."""
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 _OBJECT_UPKEEP_SECONDS = 900.0
 _LEDGER_BYTES = 64 * 2**20
@@ -101,7 +102,8 @@ class Spool:
 
     def target(self, cluster: str, at: float, row: type[Row]) -> Location:
         """Return the file that ``write`` would write rows of this class to."""
-        stamp = datetime.fromtimestamp(at, UTC).strftime(STAMP)
+        # Rounded as times in rows are: ``fromtimestamp`` rounds some to the next microsecond.
+        stamp = (_EPOCH + timedelta(microseconds=round(at * 1_000_000))).strftime(STAMP)
         return self.folder / TABLES[row] / f"{file_stem(row, self._exporter, cluster)}-{stamp}.parquet"
 
     def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:

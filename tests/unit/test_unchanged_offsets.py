@@ -149,6 +149,16 @@ def test_a_clock_that_was_set_proves_no_silence(first: Life, ahead: float, trust
     assert (stands(first.folder)[ORDERS].since == MONDAY + 60) == trusted
 
 
+@pytest.mark.parametrize("part", range(9, 100, 22))
+def test_what_the_first_poll_saw_counts_whatever_its_moment_is_rounded_to(first: Life, part: int) -> None:
+    """Its file of coverage and its row of the inventory have the same moment, and no row is before its coverage."""
+    began = MONDAY + part / 7919
+    first.clock.time = began - 60.0
+    first.polls(30)
+    first.history.flush(first.clock.now())
+    assert stands(first.folder)[ORDERS].since == pytest.approx(began, abs=1e-6)
+
+
 def row_by_row(rows: Sequence[Inventory], began: float) -> dict[TopicPartition, UnchangedOffset]:
     """What the inventory tells, read one row after the other."""
     found: dict[TopicPartition, UnchangedOffset] = {}
