@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from exporter.domain import HELD_FROM, HELD_LEAST, NOTICED_FROM
 from exporter.domain.judging.incidents import Silent, of_fleet
 from exporter.domain.scoring.simultaneous_silences import Group
 from tests.bench.detection.fleet import Floats
-from tests.bench.detection.product import ProductClock, alarmed
+from tests.bench.detection.product import ProductClock, alarmed, spans
 from tests.bench.detection.silences import Silences, Trial
 
 SECONDS = 3600.0
@@ -37,8 +36,7 @@ class Hold:
         """
         timings = hold_times(self.method, silences)
         found = hours = alarmed(silences.start, hours, later)
-
-        steps = list(pairwise([-np.inf, *(moment for moment, _ in later), np.inf]))
+        steps = spans(later)
         by_step = np.stack([hours, *(each for _, each in later)], axis=1)
 
         def dead_from(row: int, free: float) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -319,15 +320,19 @@ def _week_of(moment: datetime | None, fleet: Fleet) -> int:
     return -1 if moment is None else int((moment.timestamp() - fleet.start) // (HOURS_A_WEEK * 3600.0))
 
 
+def spans(later: Sequence[tuple[float, Floats]]) -> list[tuple[float, float]]:
+    """Return from when until when each stands: first what is known at once, then those of ``later``."""
+    return list(pairwise([-np.inf, *(moment for moment, _ in later), np.inf]))
+
+
 def alarmed(start: Floats, hours: Floats, later: Sequence[tuple[float, Floats]]) -> Floats:
     """Return after how many hours each silence is dead, which nothing else holds.
 
     It would be after ``hours``, from each of the moments of ``later`` on by what is known then: of a drop that goes on
     the clock rests, and later may turn out not to have.
     """
-    known = [-np.inf, *(moment for moment, _ in later), np.inf]
     found = np.full(len(start), np.inf)
-    for since, until, by in zip(known[:-1], known[1:], [hours, *(each for _, each in later)], strict=True):
+    for (since, until), by in zip(spans(later), [hours, *(each for _, each in later)], strict=True):
         dead = np.maximum(since, start + by)
         found = np.where((found == np.inf) & (dead < until), dead - start, found)
     return found
