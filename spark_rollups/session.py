@@ -146,7 +146,8 @@ def start_session(
             archive = _class_archive() if cache_exists else None
             java += "" if archive is None else class_archive.java_options(archive)
             settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes, java)
-            settings |= {} if isinstance(storage, ObjectPath) else _RAW_FILES
+            if not isinstance(storage, ObjectPath):
+                settings |= _RAW_FILES
     settings |= given
     for key, value in settings.items():
         builder = builder.config(key, value)
