@@ -20,12 +20,13 @@ def clients(exporter: Exporter) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
+        parent, started = int(fields[1]), int(fields[19])
         if parent == exporter.process.pid:
-            found.append(int(folder.name))
-    return sorted(found)
+            found.append((started, int(folder.name)))  # numbers of processes begin anew after the largest one
+    return [process for _, process in sorted(found)]
 
 
 @pytest.fixture
