@@ -6,10 +6,9 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,6 +23,9 @@ from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.readings import State
 from exporter.web.api import FILTERS, RunInWorker, Source, check, not_read, query_of
 from exporter.web.status import Status, expectations, facts
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 SHOWN = 50
 """Rows of a list on a page."""
@@ -222,6 +224,8 @@ def _render(template: str, status: Status, root: str = "", search: str = "", **g
 
 @cache
 def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - 2 MiB that a scrape does not need
+
     made = Environment(
         loader=PackageLoader("exporter.web"),
         autoescape=True,

@@ -11,8 +11,8 @@ from exporter.domain.column_set import ColumnSet
 from exporter.domain.learning.hours import SECOND, Hours, Integers
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 
-_BITS = (np.arange(4096)[:, None] >> np.arange(12)) & 1
-ACTIVE_FIVES = _BITS.sum(1).astype(np.int64)
+_BITS = ((np.arange(4096)[:, None] >> np.arange(12)) & 1).astype(np.bool_)
+ACTIVE_FIVES = _BITS.sum(1, dtype=np.int64)
 """Number of active five-minute slots of an hour, by the bits of its slots."""
 
 
@@ -20,7 +20,7 @@ def _longest_inside() -> Integers:
     longest = np.zeros(4096, np.int64)
     last = np.full(4096, -1)
     for place in range(12):
-        active = _BITS[:, place] == 1
+        active = _BITS[:, place]
         gap = np.where(active & (last >= 0), place - last - 1, 0)
         longest = np.maximum(longest, gap)
         last = np.where(active, place, last)
