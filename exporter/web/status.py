@@ -66,17 +66,18 @@ class Status:
 
 def facts(cluster: ClusterStatus, now: float) -> Sequence[tuple[str, str]]:
     """Return what is known of a cluster, each with its title."""
+    then = "" if cluster.up else " at the last good poll"
     rows = (
         ("State", cluster.condition),
         ("Last good poll", _ago(cluster.last_poll, now) or "none yet"),
         ("Poll took", "" if cluster.poll_seconds is None else f"{cluster.poll_seconds:.2f} s"),
-        ("Topics", "" if cluster.topics is None else f"{cluster.topics:,}"),
-        ("Partitions", "" if cluster.partitions is None else f"{cluster.partitions:,}"),
+        (f"Topics{then}", "" if cluster.topics is None else f"{cluster.topics:,}"),
+        (f"Partitions{then}", "" if cluster.partitions is None else f"{cluster.partitions:,}"),
         ("Newest record", _ago(cluster.newest_record, now)),
         ("Last advance", _ago(cluster.last_advance, now)),
-        ("Partitions by state", _counts(cluster.states)),
-        ("Partitions by verdict", _counts(cluster.verdicts)),
-        ("Dead topics by owner", _counts(cluster.dead_by_owner)),
+        (f"Partitions by state{then}", _counts(cluster.states)),
+        (f"Partitions by verdict{then}", _counts(cluster.verdicts)),
+        (f"Dead topics by owner{then}", _counts(cluster.dead_by_owner)),
         ("Cluster id", cluster.cluster_id or ""),
     )
     return [(title, fact) for title, fact in rows if fact]

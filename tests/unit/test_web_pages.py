@@ -56,6 +56,12 @@ def test_the_first_page_counts_no_cluster_that_is_not_read() -> None:
     test.poll()
     headline, tiles, _ = first_page(monitor)
     assert (headline, tiles) == ("No topic is dead or suspect; 1 cluster is not read", ["1 learning"])
+    page = overview(monitor.status(), monitor.cluster_facts())
+    counts = re.findall(r"<dt>(Partitions by verdict.*?)</dt><dd>(.*?)</dd>", page)
+    assert counts == [
+        ("Partitions by verdict at the last good poll", "dead 1, learning 1"),
+        ("Partitions by verdict", "learning 1"),
+    ]
     clock.time += 600
     assert first_page(monitor)[:2] == ("No cluster is read now", [])
 
