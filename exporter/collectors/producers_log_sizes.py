@@ -83,12 +83,12 @@ class _Found:
         )
         return _Found(inspections, moved.topic_ids, producers_at, sizes_at, self.opened.moved(place))
 
-    def with_sizes(self, sizes: SizesOfPartitions, now: float) -> _Found:
-        """Return these with new sizes, as of now."""
+    def with_sizes(self, sizes: SizesOfPartitions, at: float) -> _Found:
+        """Return these with new sizes, as of this monotonic time."""
         return replace(
             self,
             inspections=self.inspections.with_sizes(sizes),
-            sizes_at=np.where(sizes.complete, now, self.sizes_at),
+            sizes_at=np.where(sizes.complete, at, self.sizes_at),
         )
 
     def with_producers(self, read: ProducersRead) -> _Found:
@@ -186,7 +186,7 @@ class Inspector:
         metadata = self._metadata
         if metadata is None or not len(metadata.membership.layout):
             return Inspection(self._cluster, None)
-        found = known = self._found.laid_out(metadata)
+        found = self._found.laid_out(metadata)
         ends = self._clock.monotonic() + self._interval
         inspection = Inspection(self._cluster, self._clock.now())
 
@@ -194,6 +194,7 @@ class Inspector:
             return stop() or self._clock.monotonic() >= ends
 
         failures: Counter[tuple[str, Reason, int]] = Counter()
+        sizes = _SizesRead(metadata.membership, self._clock)
         read = ProducersRead(len(metadata.membership.layout))
         try:
             with self._client() as client:
@@ -201,17 +202,17 @@ class Inspector:
                     log_ignored_properties(self._cluster, "producers and log sizes", client.left_out)
                     self._ignored_logged = True
                 if self._log_sizes:
-                    sizes, failed = _read_sizes(client, metadata.membership, known.sizes_at, enough)
-                    found = known.with_sizes(sizes, self._clock.monotonic())
-                    failures.update(failed)
+                    sizes.ask_all(client, found.sizes_at, enough)
+                    failures.update(sizes.failures())
                 if self._producers:
-                    self._read_producers(client, metadata.membership, known.producers_at, read, enough)
+                    self._read_producers(client, metadata.membership, found.producers_at, read, enough)
                     failures.update({(PRODUCERS, *which): count for which, count in read.failures().items()})
                 return replace(inspection, lookups=dict(client.counts), failures=failures)
         except KafkaPythonError as error:
             return replace(inspection, problem=str(error))
         finally:
-            found = found.with_producers(read)
+            # What brokers answered before the client ended counts as well.
+            found = found.with_sizes(sizes.found(), sizes.at).with_producers(read)
             with self._lock:
                 self._found, self._shown = found, None
 
@@ -257,50 +258,65 @@ class Inspector:
             read.put(rows, leader, answers, self._clock.monotonic(), self._clock.now())
 
 
-def _read_sizes(
-    client: RemoteInspections, membership: Membership, before: Floats, enough: Callable[[], bool]
-) -> tuple[SizesOfPartitions, Mapping[tuple[str, Reason, int], int]]:
-    """Ask for the sizes of all replicas; return those of partitions, and how many replicas failed.
+class _SizesRead:
+    """The sizes of all replicas, as far as brokers have answered."""
 
-    Brokers with the oldest results, which are as of ``before`` [n], come first. A broker gets one request for all its
-    replicas, and one more for those that moved to it since the last poll.
-    """
-    layout, leader = membership.layout, membership.leader
-    replicas = Replicas.of(membership, np.arange(len(layout)))
-    why: dict[int, Reason] = {}
-    """Broker id -> why a replica on it has no size."""
-    failed: set[int] = set()
-    lacking: list[Rows] = []
-    for broker, places in sorted(replicas.by_broker(), key=lambda one: before[replicas.row[one[1]]].min()):
-        if enough():
-            break
-        sizes = client.log_sizes(layout.part(replicas.row[places]), broker)
-        if isinstance(sizes, Reason):
-            why[broker] = sizes
-            failed.add(broker)
-        else:
-            why[broker] = sizes.missing
-            replicas.put(places, sizes)
-            lacking.append(replicas.lacking(places))
-    missing = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *lacking]))
-    if len(missing) and not enough():
-        now = client.partitions(layout.part(missing))
-        present = Replicas.of(now, rows := _rows(now, layout))
+    def __init__(self, membership: Membership, clock: Clock) -> None:
+        self.at = -math.inf
+        """When the last broker answered, in monotonic time."""
+        self._clock = clock
+        self._layout, self._leader = membership.layout, membership.leader
+        self._replicas = Replicas.of(membership, np.arange(len(self._layout)))
+        self._why: dict[int, Reason] = {}
+        """Broker id -> why a replica on it has no size."""
+        self._failed: set[int] = set()
+
+    def ask_all(self, client: RemoteInspections, before: Floats, enough: Callable[[], bool]) -> None:
+        """Ask each broker for all its replicas at once, and once more for those that moved to it since the last poll.
+
+        Brokers with the oldest results, which are as of ``before`` [n], come first.
+        """
+        replicas = self._replicas
+        answered_places: list[Rows] = []
+        for broker, places in sorted(replicas.by_broker(), key=lambda one: before[replicas.row[one[1]]].min()):
+            if enough():
+                break
+            if self._ask(client, broker, places):
+                answered_places.append(places)
+        missing = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *map(replicas.lacking, answered_places)]))
+        if not len(missing) or enough():
+            return
+        now = client.partitions(self._layout.part(missing))
+        present = Replicas.of(now, rows := _rows(now, self._layout))
         moved = replicas.elsewhere(present)
-        replicas, leader = replicas.replaced(moved, present), leader.copy()
-        leader[rows] = np.where(np.isin(rows, moved), now.leader, leader[rows])
-        for broker, places in replicas.by_broker(moved):
-            if broker in failed:
-                continue
-            sizes = client.log_sizes(layout.part(replicas.row[places]), broker)
-            if isinstance(sizes, Reason):
-                why.setdefault(broker, sizes)
-            else:
-                why.setdefault(broker, sizes.missing)
-                replicas.put(places, sizes)
-    counts = {broker: len(replicas.lacking(places)) for broker, places in replicas.by_broker()}
-    failures = {(LOG_DIRS, reason, broker): count for broker, reason in why.items() if (count := counts.get(broker))}
-    return replicas.of_partitions(leader, why), failures
+        self._replicas, self._leader = replicas.replaced(moved, present), self._leader.copy()
+        self._leader[rows] = np.where(np.isin(rows, moved), now.leader, self._leader[rows])
+        for broker, places in self._replicas.by_broker(moved):
+            if broker not in self._failed:
+                self._ask(client, broker, places)
+
+    def _ask(self, client: RemoteInspections, broker: int, places: Rows) -> bool:
+        """Ask a broker for some replicas; return whether it answered."""
+        sizes = client.log_sizes(self._layout.part(self._replicas.row[places]), broker)
+        self.at = self._clock.monotonic()
+        if isinstance(sizes, Reason):
+            self._why.setdefault(broker, sizes)
+            self._failed.add(broker)
+            return False
+        self._why.setdefault(broker, sizes.missing)
+        self._replicas.put(places, sizes)
+        return True
+
+    def found(self) -> SizesOfPartitions:
+        """Return the sizes of partitions."""
+        return self._replicas.of_partitions(self._leader, self._why)
+
+    def failures(self) -> Mapping[tuple[str, Reason, int], int]:
+        """Return how many replicas have no size, by reason and broker."""
+        counts = {broker: len(self._replicas.lacking(places)) for broker, places in self._replicas.by_broker()}
+        return {
+            (LOG_DIRS, reason, broker): count for broker, reason in self._why.items() if (count := counts.get(broker))
+        }
 
 
 def _rows(membership: Membership, layout: Layout) -> Rows:

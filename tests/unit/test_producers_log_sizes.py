@@ -358,10 +358,23 @@ def test_a_transaction_of_a_topic_made_again_is_another(brokers: Brokers) -> Non
 
 
 def test_what_was_found_stays_where_the_client_fails_meanwhile(brokers: Brokers) -> None:
-    """Producers that were answered before are kept; of sizes it takes all brokers."""
+    """Producers that were answered before are kept."""
     seen = inspector(brokers)
     brokers.fails = (PRODUCERS, 2)
     seen.accept(poll({A: (1,), B: (2,)}))
     assert seen.inspect().problem == "the process ended"
     assert of(seen, A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 101, 101)
     assert of(seen, B, "id-1") == Inspected(None, 102, 102)
+
+
+def test_sizes_stay_where_the_client_fails_at_another_broker(brokers: Brokers) -> None:
+    """They are those of partitions without a replica there; the next inspection reads the others."""
+    seen = inspector(brokers, producers=False)
+    brokers.fails = (LOG_DIRS, 2)
+    seen.accept(poll({A: (1,), B: (1, 2)}))
+    assert seen.inspect().problem == "the process ended"
+    assert (of(seen, A, "id-1"), of(seen, B, "id-1")) == (Inspected(None, 101, 101), Inspected())
+    brokers.clock.time += 100
+    brokers.fails = None
+    assert not seen.inspect().problem
+    assert of(seen, B, "id-1") == Inspected(None, 101, 203)
