@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from exporter.collectors.replicas import ReplicaWatch
-from exporter.domain import Comparison, NotCompared
+from exporter.domain import Comparison, NotCompared, Reason
 from exporter.domain.ports import SourceError
 
 log = logging.getLogger(__name__)
@@ -15,8 +15,15 @@ log = logging.getLogger(__name__)
 class Comparisons:
     """Compares a pair of clusters after new polls, and logs each failure once."""
 
-    def __init__(self, watch: ReplicaWatch, take: Callable[[Comparison], None], stop: Callable[[], bool]) -> None:
-        self._watch, self._take, self._stop = watch, take, stop
+    def __init__(
+        self,
+        watch: ReplicaWatch,
+        take: Callable[[Comparison], None],
+        fail: Callable[[Reason, Comparison | None], None],
+        stop: Callable[[], bool],
+    ) -> None:
+        """``fail`` gets why there was no comparison, and the last one as unknown."""
+        self._watch, self._take, self._fail, self._stop = watch, take, fail, stop
         self._last: Comparison | None = None
         self._trouble = ""
 
@@ -28,10 +35,10 @@ class Comparisons:
             if self._trouble != error.detail:
                 log.error("replicas of %s in %s: %s", self._watch.source, self._watch.target, error.detail)
             self._trouble = error.detail
-            self._forget()
+            self._failed(error.reason)
             return True
         except Exception:
-            self._forget()
+            self._failed(Reason.OTHER)
             raise
         if comparison is None:
             return False
@@ -39,7 +46,5 @@ class Comparisons:
         self._take(comparison)
         return True
 
-    def _forget(self) -> None:
-        """Mark the last comparison as unknown."""
-        if self._last is not None:
-            self._take(self._last.unread(NotCompared.LOOKUP_FAILED))
+    def _failed(self, reason: Reason) -> None:
+        self._fail(reason, None if self._last is None else self._last.unread(NotCompared.LOOKUP_FAILED))

@@ -64,13 +64,14 @@ COMPARISON_METRICS = (
     Metric(
         "topic_liveness_replica_comparisons_total",
         "counter",
-        "Comparisons of replicas that ended; 0 from the start, for each pair of clusters that is compared.",
+        "Comparisons of replicas that ended, without those that know no state as look-ups failed; 0 from the start.",
         PAIR,
     ),
     Metric(
         "topic_liveness_replica_lookup_failures_total",
         "counter",
-        "Look-ups in the source for comparing replicas that failed, by reason; they are retried.",
+        "Look-ups in the source for comparing replicas that failed, by reason; they are retried. "
+        "A comparison that gave nothing counts as one.",
         (*PAIR, "reason"),
     ),
 )

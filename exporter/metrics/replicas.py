@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
@@ -99,18 +100,24 @@ class Replicas:
     def __init__(self) -> None:
         self._pairs: Mapping[tuple[str, str], ReplicaSeries] = {}
         self._lines: dict[tuple[str, str], _PairLines] = {}
+        self._lock = threading.Lock()
+        """Held while these change; pairs are compared, and rendered, beside each other."""
 
     def take(self, comparison: Comparison) -> None:
-        """Show a comparison until the next one of its pair."""
+        """Show a comparison until the next one of its pair. A pair that is taken out meanwhile is not shown."""
         pair = comparison.source, comparison.target
-        if pair not in self._lines:
-            self._lines[pair] = _PairLines(*pair)
-        self._pairs = {**self._pairs, pair: ReplicaSeries(comparison, self._lines[pair])}
+        with self._lock:
+            lines = self._lines.setdefault(pair, _PairLines(*pair))
+        series = ReplicaSeries(comparison, lines)
+        with self._lock:
+            if self._lines.get(pair) is lines:
+                self._pairs = {**self._pairs, pair: series}
 
     def keep(self, pairs: Collection[tuple[str, str]]) -> None:
         """Show pairs (source, target) other than these no more."""
-        self._pairs = {pair: series for pair, series in self._pairs.items() if pair in pairs}
-        self._lines = {pair: lines for pair, lines in self._lines.items() if pair in pairs}
+        with self._lock:
+            self._pairs = {pair: series for pair, series in self._pairs.items() if pair in pairs}
+            self._lines = {pair: lines for pair, lines in self._lines.items() if pair in pairs}
 
     def shown(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
         """Return the series of each pair; nothing is known of replicas while one of the two clusters is not read."""

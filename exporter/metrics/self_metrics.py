@@ -256,7 +256,7 @@ class SelfMetrics:
         """Take note of a comparison of replicas with their source, and of what it cost."""
         pair = {"source_cluster": comparison.source, "target_cluster": comparison.target}
         self.set("replica_last_comparison_timestamp_seconds", comparison.at, **pair)
-        self.add("replica_comparisons_total", 1, **pair)
+        self.add("replica_comparisons_total", 1 if comparison.answered else 0, **pair)
         matching = comparison.matching
         contested = sum(len(topics) for topics in matching.contested.values())
         for outcome, topics in (
@@ -268,6 +268,10 @@ class SelfMetrics:
         self.add("lookups_total", comparison.lookups, kafka_cluster=comparison.source, spec="by-time")
         for reason, count in comparison.failures.items():
             self.add("replica_lookup_failures_total", count, **pair, reason=reason)
+
+    def not_compared(self, source: str, target: str, reason: Reason) -> None:
+        """Count a comparison that gave nothing as one look-up that failed."""
+        self.add("replica_lookup_failures_total", 1, source_cluster=source, target_cluster=target, reason=reason)
 
     def render(self, *, openmetrics: bool = False) -> bytes:
         """Return the exposition of the exporter's own metrics; as OpenMetrics it is the end of the whole."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from exporter.clock import SystemClock
 from exporter.collectors.comparisons import Comparisons
-from exporter.domain import Comparison, GroupSweep
+from exporter.domain import Comparison, GroupSweep, Reason
 from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink
 from exporter.factory import (
@@ -123,6 +123,7 @@ class Service:
         compare = Comparisons(
             self._watches[pair],
             lambda comparison: gate.deliver(partial(self._take_comparison, pair, comparison)),
+            lambda reason, last: gate.deliver(partial(self._take_failed_comparison, pair, reason, last)),
             self._unwanted(gate),
         )
         self._scheduler.every(pair.interval, _name_of(pair), compare)
@@ -376,7 +377,14 @@ class Service:
 
     def _take_comparison(self, pair: ReplicaSettings, comparison: Comparison) -> None:
         self._comparison_times.note(pair)
-        comparison = self.monitor.take_comparison(comparison)
+        self._record_comparison(self.monitor.take_comparison(comparison))
+
+    def _take_failed_comparison(self, pair: ReplicaSettings, reason: Reason, last: Comparison | None) -> None:
+        self.monitor.take_failed_comparison(pair.source, pair.target, reason, last)
+        if last is not None:
+            self._record_comparison(last)
+
+    def _record_comparison(self, comparison: Comparison) -> None:
         for cluster in self._clusters:
             if cluster.history is not None and cluster.name == comparison.target:
                 cluster.history.take_comparison(comparison)

@@ -221,6 +221,12 @@ class Monitor(Upkeep):
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
 
+    def take_failed_comparison(self, source: str, target: str, reason: Reason, last: Comparison | None) -> None:
+        """Count a comparison that gave nothing; ``last`` is the one before as unknown, None where there was none."""
+        self._self_metrics.not_compared(source, target, reason)
+        if last is not None:
+            self._replicas.take(last)
+
     def metrics(self) -> bytes:
         """Return the whole exposition as text, at most a second old."""
         return b"".join(self.scrape())

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,7 @@ from exporter.domain.ports import SourceError
 from exporter.domain.replicas.matching import Naming
 from exporter.factory import make_monitor, make_replica_watches
 from exporter.history.published import Expectations
+from exporter.metrics.replicas import Replicas, ReplicaSeries
 from exporter.service import Service
 from exporter.settings import Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
@@ -359,6 +361,59 @@ def test_a_comparison_is_shown() -> None:
         assert line in shown
 
 
+def test_pairs_that_are_compared_at_the_same_time_are_both_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is rendered while another one is taken, and a third one taken out."""
+    replicas, seen = Replicas(), list[str]()
+    render = ReplicaSeries.__init__
+
+    def render_beside(series: ReplicaSeries, comparison: Comparison, lines: Any) -> None:
+        render(series, comparison, lines)
+        if comparison.source == "east" and not seen:
+            seen.append(comparison.source)
+            replicas.take(replace(compared(), source="north"))
+            replicas.keep([("east", "west"), ("north", "west")])
+
+    monkeypatch.setattr(ReplicaSeries, "__init__", render_beside)
+    replicas.take(replace(compared(), source="south"))
+    replicas.take(compared())
+    assert set(replicas.shown(lambda _: True)) == {("east", "west"), ("north", "west")}
+
+
+def test_a_pair_that_is_taken_out_while_it_is_rendered_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing would remove its series again."""
+    replicas = Replicas()
+    render = ReplicaSeries.__init__
+
+    def render_beside(series: ReplicaSeries, comparison: Comparison, lines: Any) -> None:
+        render(series, comparison, lines)
+        replicas.keep([])
+
+    monkeypatch.setattr(ReplicaSeries, "__init__", render_beside)
+    replicas.take(compared())
+    assert not replicas.shown(lambda _: True)
+
+
+@pytest.mark.parametrize(
+    ("state", "failures", "counted"),
+    [
+        (ReplicaState.BEHIND, {}, 1.0),
+        (ReplicaState.BEHIND, {Reason.TIMED_OUT: 3}, 1.0),
+        (ReplicaState.UNKNOWN, {}, 1.0),
+        (ReplicaState.UNKNOWN, {Reason.TIMED_OUT: 3}, 0.0),
+    ],
+)
+def test_a_comparison_that_knows_nothing_for_failed_look_ups_is_not_counted(
+    state: ReplicaState, failures: dict[Reason, int], counted: float
+) -> None:
+    """So the alert about replicas that are not compared sees it. Replicas can be unknown for good in other ways."""
+    watched = Watched()
+    watched.poll("east", "west")
+    watched.monitor.take_comparison(replace(compared(state), failures=failures))
+    shown = watched.monitor.metrics().decode()
+    place = 'source_cluster="east",target_cluster="west"'
+    assert f"topic_liveness_replica_comparisons_total{{{place}}} {counted}" in shown
+
+
 @pytest.mark.parametrize(("polled", "reason"), [("west", "source-unreadable"), ("east", "replica-unreadable")])
 def test_while_one_cluster_is_not_read_nothing_is_known_of_its_replicas(polled: str, reason: str) -> None:
     """The state is unknown, with the side that is missing, and no number is shown; with both read it is back."""
@@ -493,12 +548,11 @@ def test_a_served_comparison_that_can_no_longer_be_made_says_so_once_and_shows_n
         ended.set()
         return None
 
-    def take(_: Monitor, comparison: Comparison) -> Comparison:
+    def take(_: Replicas, comparison: Comparison) -> None:
         taken.append(dict(comparison.readings))
-        return comparison
 
     monkeypatch.setattr(ReplicaWatch, "compare", compare)
-    monkeypatch.setattr(Monitor, "take_comparison", take)
+    monkeypatch.setattr(Replicas, "take", take)
     service.start()
     try:
         assert ended.wait(60)
@@ -506,6 +560,10 @@ def test_a_served_comparison_that_can_no_longer_be_made_says_so_once_and_shows_n
         service.stop()
     unknown = {REPLICA: ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOOKUP_FAILED)}
     assert taken == [{REPLICA: ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)}, unknown, unknown]
+    pair_labels = 'source_cluster="east",target_cluster="west"'
+    shown = service.monitor.metrics().decode()
+    assert f"topic_liveness_replica_comparisons_total{{{pair_labels}}} 1.0" in shown
+    assert f'lookup_failures_total{{reason="authentication-failed",{pair_labels}}} 2.0' in shown
     assert [record.message for record in caplog.records if "replicas of" in record.message] == [
         "replicas of east in west: sasl.password: no such file"
     ]

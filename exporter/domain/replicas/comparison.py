@@ -203,6 +203,12 @@ class Comparison:
         """The rows of the table as objects."""
         return ReplicaReadings(self.table)
 
+    @property
+    def answered(self) -> bool:
+        """False where look-ups failed and no replica's state is known."""
+        known = self.table.state != REPLICA_STATE_CODES[ReplicaState.UNKNOWN]
+        return bool(np.any(known)) or not any(self.failures.values())
+
     def unread(self, reason: NotCompared) -> Comparison:
         """Return the same comparison with every replica unknown for one reason, and no look-ups."""
         return replace(self, table=self.table.unread(reason), lookups=0, failures={})
