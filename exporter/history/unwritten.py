@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import logging
 import threading
 from collections import Counter
@@ -88,7 +89,12 @@ class Unwritten:
         elif self._writing.locked():
             self._keep_bound()
         else:
-            threading.Thread(target=self.write, args=(at,), name=f"history of {self._cluster}", daemon=True).start()
+            writer = threading.Thread(target=self.write, args=(at,), name=f"history of {self._cluster}", daemon=True)
+            try:
+                writer.start()
+            except RuntimeError as error:
+                self._failed(OSError(errno.EAGAIN, str(error)), "Raise the limit of processes and threads.")
+                self._keep_bound()
 
     def write(self, at: float) -> None:
         """Write the files up to the first failure."""
@@ -142,18 +148,18 @@ class Unwritten:
             if file.row is Window:
                 self._counts.windows_written += file.rows
 
-    def _failed(self, error: OSError) -> None:
+    def _failed(self, error: OSError, advice: str = "Free space or give write access there.") -> None:
         reason = error.strerror or type(error).__name__
         with self._lock:
             self._counts.failed_writes[reason] += 1
             waiting = len(self._files)
         log.error(
-            "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and retried. "
-            "Free space or give write access there.",
+            "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and retried. %s",
             self._cluster,
             self._spool.folder,
             reason,
             waiting,
+            advice,
         )
 
     def _keep_bound(self) -> None:

@@ -563,3 +563,24 @@ def test_readers_that_nothing_observes_any_more_are_unknown_with_the_next_daily_
     bench.poll(after=300.0)
     readers = [(row["consumer_groups"], row["readers"]) for row in bench.rows("relations") if row["topic"] == "orders"]
     assert readers == [(1, '["billing"]'), (None, None)]
+
+
+def test_without_room_for_a_thread_polls_are_counted_and_files_are_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at a limit of processes: a window is closed once, and no advance is lost."""
+    monkeypatch.setattr(Spool, "is_local", False)
+    bench = Bench(tmp_path)
+
+    def no_room(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_room)
+        for _ in range(21):
+            bench.poll(gained=1)
+    assert bench.history.counts.failed_writes == {"can't start new thread": 3}
+    bench.history.flush(bench.clock.time)
+    assert sum(int(str(row["records"])) for row in bench.rows("windows")) == 20, "all but the first poll's"
+    assert {row["polls_ok"] == row["polls_total"] for row in bench.rows("coverage")} == {True}
+    assert len(bench.rows("coverage")) == 3
