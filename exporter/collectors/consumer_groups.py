@@ -157,7 +157,7 @@ class GroupWatch:
 
         Groups with the oldest reading come first, so that the next sweep completes one that was cut short.
         """
-        started = self._clock.monotonic()
+        started, described_topics = self._clock.monotonic(), self._described_topics()
         requests, lookups = dict(self._source.groups.counts), dict(self._source.lookups())
         tally = _Tally()
         problem, reason = "", None
@@ -210,6 +210,7 @@ class GroupWatch:
             unlisted=unlisted,
             all_visible=all_visible,
             narrowed=narrowed,
+            described_topics=described_topics & self._described_topics(),
             read=tally.read,
             problem=problem,
             reason=reason,
@@ -218,6 +219,11 @@ class GroupWatch:
     def close(self) -> None:
         """Close connections."""
         self._source.close()
+
+    def _described_topics(self) -> frozenset[str]:
+        """Return the topics that the last poll could describe."""
+        topics = {} if self._snapshot is None else self._snapshot.metadata.topics
+        return frozenset(name for name, topic in topics.items() if topic.reason is None)
 
     def _in_scope(self, name: str) -> bool:
         included = any(pattern.fullmatch(name) for pattern in self._include)
@@ -265,7 +271,8 @@ class GroupWatch:
         reason, lag = np.where(polled > ANSWERED, polled, unled).astype(np.int8), np.zeros(len(rows), dtype=np.int64)
         wanted = np.flatnonzero((leader != NO_LEADER) & ~silent)
         ends, place = self._ask_once(self._source.ends, table, rows[wanted])
-        self._silent.update(leader[wanted][rows_with(ends.reason, list(_NO_ANSWER))[place]].tolist())
+        unanswered = rows_with(ends.reason, list(_NO_ANSWER))[place]
+        self._silent |= set(leader[wanted][unanswered].tolist()) - set(leader[wanted][~unanswered].tolist())
         reason[wanted] = _why_unknown(ends)[place]
         lag[wanted] = np.maximum(0, ends.offset[place] - offsets[wanted])
         return reason, lag

@@ -317,6 +317,35 @@ def test_a_sweep_takes_no_longer_than_its_interval_and_the_next_makes_up_for_it(
     assert (first, cluster.requests[0]) == (names[0], names[GROUPS_AT_A_TIME])
 
 
+def test_a_topic_that_could_not_be_described_is_not_one_that_nobody_reads(cluster: Cluster) -> None:
+    """Brokers leave out commits in topics that the client may not describe. Any moment of the sweep counts."""
+    table = TableSource({A: (0, 100, None), B: (0, 100, None)}, topic_errors={"b": Reason.UNAUTHORIZED})
+    watch = watch_of(cluster, table)
+    poller = Poller("prod", table, [watch], cluster.clock)
+    poller.poll()
+    assert watch.sweep().readers("ab") == {"a": 1}
+    read = cluster.committed
+
+    def polled_meanwhile(names: Iterable[str]) -> Committed:
+        poller.poll()
+        return read(names)
+
+    table.topic_errors = {}
+    cluster.committed = polled_meanwhile  # type: ignore[method-assign]
+    assert watch.sweep().readers("ab") == {"a": 1}, "it was not described before"
+    assert watch.sweep().readers("ab") == {"a": 1, "b": 0}
+    table.topic_errors = {"b": Reason.UNAUTHORIZED}
+    assert watch.sweep().readers("ab") == {"a": 1}, "it is not described any more"
+
+
+def test_a_partition_without_an_answer_costs_none_of_others_of_its_leader(cluster: Cluster) -> None:
+    """The leader answered for the others, so it is asked again for later groups."""
+    cluster.offsets = {f"g{number:03}": {A: 60, B: 60} for number in range(GROUPS_AT_A_TIME + 1)}
+    cluster.log_ends = {B: Answer(reason=Reason.TIMED_OUT)}
+    found = lags(watch_of(cluster).sweep())
+    assert set(map(str, found.values())) == {str({A: 40, B: None})}
+
+
 def test_that_nobody_reads_a_topic_is_shown_only_where_no_group_can_be_hidden(cluster: Cluster) -> None:
     """Brokers leave out groups without a word; a sweep that missed one proves nothing either."""
     watch = watch_of(cluster)

@@ -116,6 +116,8 @@ class GroupSweep:
     """Whether the right to DESCRIBE covers every group; otherwise some may be hidden."""
     narrowed: bool = False
     """Whether patterns excluded existing groups, which may read topics that no other group reads."""
+    described_topics: frozenset[str] | None = None
+    """Topics that could be described as the sweep began and ended, None for all: brokers leave out the others."""
     read: int = 0
     """Groups read in this sweep."""
     problem: str = ""
@@ -136,13 +138,16 @@ class GroupSweep:
     def readers(self, topics: Iterable[str]) -> Mapping[str, int]:
         """Count the groups that have committed an offset in each of these topics, or have it assigned to a member.
 
-        Nothing is counted if a group could not be read, or may be hidden. If patterns leave out groups, topics with 0
-        are left out: a count of 0 must prove that nobody reads a topic.
+        Nothing is counted if a group could not be read, or may be hidden. A topic with 0 is left out if patterns leave
+        out groups, or if it could not be described: a count of 0 must prove that nobody reads a topic.
         """
         if not self.complete or not self.all_visible:
             return {}
         counts = self._groups_of
-        return {topic: counts[topic] for topic in topics if counts[topic] or not self.narrowed}
+        return {topic: counts[topic] for topic in topics if counts[topic] or self._proves_none(topic)}
+
+    def _proves_none(self, topic: str) -> bool:
+        return not self.narrowed and (self.described_topics is None or topic in self.described_topics)
 
     def reader_names(self, topics: Iterable[str]) -> Mapping[str, Sequence[str]]:
         """Return the names of the groups that ``readers`` counts, sorted."""
