@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -58,6 +59,8 @@ class Monitor(Upkeep):
         self._problem: str | None = None
         self._exposition = Exposition(clock, self._gather, self._self_metrics.render)
         self._clusters: Mapping[str, Cluster] = {}
+        self._fresh = threading.Lock()
+        """Held where a cluster begins or ends to be fresh, or ends to be watched, and its own metrics follow."""
         self._settings = settings
         self.reconfigure(settings)
         self._self_metrics.set("expectations_stale", 1)
@@ -89,9 +92,10 @@ class Monitor(Upkeep):
                 if cluster.snapshot is not None and cluster.assessment is not None:
                     cluster.series.update(cluster.snapshot, cluster.assessment)
         self._replicas.keep(settings.replicas)
-        self._clusters = known
-        for gone in before.keys() - known.keys():
-            self._self_metrics.forget_cluster(gone)
+        with self._fresh:
+            self._clusters = known
+            for gone in before.keys() - known.keys():
+                self._self_metrics.forget_cluster(gone)
         self._exposition.forget()
 
     def _new(self, name: str, rhythm: Rhythm) -> Cluster:
@@ -120,9 +124,10 @@ class Monitor(Upkeep):
             (lambda topic: overrides.of(snapshot.cluster, topic, snapshot.taken_at)) if overrides else None,
             in_force=self._in_force(now),
         )
-        # The time first: a scrape in between must not withdraw the new series.
-        cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
-        cluster.poll_seconds = snapshot.duration_seconds
+        # The time first: a scrape in between must not withdraw what follows.
+        with self._fresh:
+            cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
+            cluster.poll_seconds = snapshot.duration_seconds
         cluster.series.update(snapshot, assessment)
         self._exposition.forget()
         cluster.snapshot, cluster.assessment, cluster.failure = snapshot, assessment, None
@@ -189,8 +194,9 @@ class Monitor(Upkeep):
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take the result of a sweep over the consumer groups of a cluster, and show it until the next one."""
         cluster = self._clusters[sweep.cluster]
-        # The time first: a scrape in between must not withdraw the new series.
-        cluster.swept_at, cluster.sweep = self._clock.monotonic(), sweep
+        # The time first: a scrape in between must not withdraw what follows.
+        with self._fresh:
+            cluster.swept_at, cluster.sweep = self._clock.monotonic(), sweep
         cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
         self._self_metrics.swept(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
@@ -290,27 +296,24 @@ class Monitor(Upkeep):
 
     def _gather(self) -> list[Family]:
         now, at = self._clock.now(), self._clock.monotonic()
-        for name, cluster in self._clusters.items():
-            if not cluster.fresh(at):
-                cluster.series.withdraw()
+        with self._fresh:
+            clusters = self._clusters
+            polled = {name: cluster.series for name, cluster in clusters.items() if cluster.fresh(at)}
+            swept = {name: cluster.groups for name, cluster in clusters.items() if cluster.swept_lately(at)}
+            for name in clusters.keys() - polled:
+                clusters[name].series.withdraw()
                 self._self_metrics.withdraw(name)
-            if not cluster.swept_lately(at):
-                cluster.groups.withdraw()
+            for name in clusters.keys() - swept:
+                clusters[name].groups.withdraw()
                 self._self_metrics.withdraw_groups(name)
         self._self_metrics.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
-        fresh = {
-            name: cluster.snapshot
-            for name, cluster in self._clusters.items()
-            if cluster.snapshot is not None and cluster.fresh(at)
-        }
+        fresh = {name: snapshot for name in polled if (snapshot := clusters[name].snapshot) is not None}
         self._self_metrics.set_brokers({name: snapshot.max_timestamp_supported for name, snapshot in fresh.items()})
         self._self_metrics.set_cluster_ids(
             {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
         )
         replicas = self._replicas.shown(self._readable)
         self._self_metrics.set_replica_states({pair: series.states for pair, series in replicas.items()})
-        polled = {name: cluster.series for name, cluster in self._clusters.items()}
-        swept = {name: cluster.groups for name, cluster in self._clusters.items()}
         return [
             *families(PARTITION_METRICS + TOPIC_METRICS, polled, now),
             *families(GROUP_METRICS, swept, now),

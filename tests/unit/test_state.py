@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -28,6 +29,7 @@ from exporter.domain.ports import SourceError
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.published import Published
 from exporter.metrics.catalogue import CATALOGUE
+from exporter.metrics.series import ClusterSeries
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.unit.promised import MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
@@ -204,6 +206,52 @@ def test_a_hung_poller_is_shown_as_down() -> None:
     text = monitor.metrics().decode()
     assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
     assert "kafka_topic" not in text
+
+
+def during_a_withdrawal(monkeypatch: pytest.MonkeyPatch, job: Callable[[], object]) -> threading.Thread:
+    """Start a job when the next series are withdrawn, and withdraw them once it had time to go on."""
+    thread, withdraw = threading.Thread(target=job), ClusterSeries.withdraw
+
+    def withdraw_late(series: ClusterSeries) -> None:
+        if thread.ident is None:
+            thread.start()
+            thread.join(0.3)
+        withdraw(series)
+
+    monkeypatch.setattr(ClusterSeries, "withdraw", withdraw_late)
+    return thread
+
+
+def test_a_poll_that_ends_while_a_scrape_withdraws_series_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first good poll after an outage: else its series would be missing until the next one."""
+    monitor, poller, _, clock = scene()
+    poller.poll()
+    clock.time += 1000
+    poll = during_a_withdrawal(monkeypatch, poller.poll)
+    assert "kafka_topic" not in monitor.metrics().decode()
+    poll.join(30)
+    text = monitor.metrics().decode()
+    assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0' in text
+    assert "kafka_topic_verdict{" in text
+
+
+def test_a_cluster_that_a_reload_takes_out_while_a_scrape_withdraws_its_series_stays_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing would remove its metrics again, and that it is down would raise an alert until a restart."""
+    rhythm = Rhythm(30.0, 3)
+
+    def of(*names: str) -> MonitorSettings:
+        return MonitorSettings(
+            dict.fromkeys(names, rhythm), partition_switches=(), expectations_max_age_seconds=8 * 24 * HOUR
+        )
+
+    monitor = Monitor(of("here", "old"), ManualClock(NOW), version="1")
+    reload = during_a_withdrawal(monkeypatch, lambda: monitor.reconfigure(of("here")))
+    monitor.metrics()
+    reload.join(30)
+    up = re.findall('topic_liveness_cluster_up{kafka_cluster="(.*)"}', monitor.metrics().decode())
+    assert up == ["here"]
 
 
 def test_stale_expectations_promise_nothing_and_are_seen() -> None:
