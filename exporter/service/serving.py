@@ -254,7 +254,10 @@ class Service:
         self._processes.close()
         self._web.stop()
         if self._lock is not None:
-            self._lock.release(clean=not failures)
+            try:
+                self._lock.release(clean=not failures)
+            except OSError as error:
+                log.warning("the next start takes this exporter for one that was killed: %s", error)
         if failures:
             raise HistoryError("; ".join(failures))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.broker import free_port
+from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.service import serving
 from exporter.settings import Settings
@@ -111,3 +113,24 @@ def test_what_a_rollup_publishes_is_read_as_often_as_polls(tmp_path: Path, monke
         until(lambda: "current.json" in upkeep_service.page(), "the pointer read again")
     finally:
         upkeep_service.service.stop()
+
+
+def test_a_lock_that_cannot_be_released_ends_no_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All history is written by then. One line says what the next start makes of it."""
+    service = ServiceWithUpkeep(tmp_path).service
+    service.start()
+
+    release = ExporterLock.release
+
+    def full(lock: ExporterLock, *, clean: bool) -> None:
+        assert clean
+        release(lock, clean=False)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ExporterLock, "release", full)
+    service.stop()
+    assert caplog.messages[-1] == (
+        "the next start takes this exporter for one that was killed: [Errno 28] No space left on device"
+    )
