@@ -130,7 +130,7 @@ def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) ->
     woken = float(round(DAY_AGO + 60))
     bench.fill("wakes", [woken])
     reading = test.reading("wakes")
-    assert (reading.state, reading.newest, reading.activity.advanced_by) == (State.PRESERVED, woken, 1)
+    assert (reading.state, reading.newest, reading.activity.advanced_by) == (State.PRESERVED, woken, 1), reading
     bench.alter("wakes", GOES)
     tiered.await_tier("wakes", (3, 2))
     sweep = test.sweep()
