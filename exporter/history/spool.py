@@ -173,17 +173,21 @@ class Spool:
     def shrink(self, max_bytes: int) -> Counter[str]:
         """Delete the oldest files until the spool fits in ``max_bytes``, and log what is lost with them.
 
-        Return the windows that Spark had not ingested yet, by cluster: they are lost.
+        The coverage of windows goes with them, or it would prove silences that nobody saw. Return the windows that
+        Spark had not ingested yet, by cluster: they are lost.
         """
         files = finished_files(self.folder)
         total = sum(file.size for file in files)
         left = accumulate((file.size for file in files), operator.sub, initial=total)
-        surplus = [file for file, bytes_left in zip(files, left, strict=False) if bytes_left > max_bytes]
+        oldest = {file.path for file, bytes_left in zip(files, left, strict=False) if bytes_left > max_bytes}
+        coverage = {_coverage_of(path) for path in oldest if path.parent.name == TABLES[Window]}
+        surplus = [file for file in files if file.path in oldest or file.path in coverage]
         ingested = self._ingested() if surplus else frozenset()
         not_ingested = [file.path for file in surplus if file.name not in ingested]
         windows = [path for path in not_ingested if path.parent.name == TABLES[Window]]
         lost: Counter[str] = with_arrow("exporter.history.tables:windows_in", windows) if windows else Counter()
-        for file in surplus:
+        # Coverage first: whenever this ends, none is left without its windows.
+        for file in sorted(surplus, key=lambda file: file.path.parent.name != TABLES[Coverage]):
             storage.delete(file.path)
         if not_ingested:
             lost_files = Counter(path.parent.name for path in not_ingested)
@@ -212,6 +216,12 @@ def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> 
     """
     files = (file for table in tables for file in storage.files_in(spool / table, _FINISHED))
     return sorted(files, key=lambda file: (file.written, file.path.name))
+
+
+def _coverage_of(windows: Location) -> Location:
+    """Return the file with the coverage of the interval whose windows are in this one."""
+    name = TABLES[Coverage] + windows.name.removeprefix(TABLES[Window])
+    return windows.parent.parent / TABLES[Coverage] / name
 
 
 def opened(path: Location) -> IO[bytes]:

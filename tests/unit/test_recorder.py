@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import shutil
 import threading
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
@@ -16,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter import storage
 from exporter.backfill.first_polls import FirstPolls
 from exporter.collectors.poller import Poller
 from exporter.domain import (
@@ -333,6 +336,40 @@ def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.
     assert spool.shrink(0) == {"c": 1}
     assert finished_files(spool.folder) == []
     assert "1 of coverage, 1 of inventory, 1 of windows; 1 windows were in them" in caplog.text
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_full_spool_keeps_no_coverage_whose_windows_it_drops(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """Coverage without its windows would prove a silence, also where the process ends between the two."""
+    for _ in range(30):
+        bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    spool = Spool(bench.folder, "exporter-1")
+    files = finished_files(spool.folder)
+    for at, file in enumerate(files):
+        os.utime(str(file.path), (1000.0 + at, 1000.0 + at))
+    windows = [file.path.name for file in files if file.path.parent.name == "windows"]
+    assert len(windows) > 2
+    if ends:
+        deleted: list[object] = []
+
+        def delete_once(path: Path) -> None:
+            if deleted:
+                raise OSError(errno.EIO, "the storage failed")
+            deleted.append(path)
+            path.unlink()
+
+        monkeypatch.setattr(storage, "delete", delete_once)
+    with pytest.raises(OSError, match="failed") if ends else nullcontext():
+        # Down to the first windows, which leaves the coverage of the same interval within the limit.
+        last = next(at for at, file in enumerate(files) if file.path.parent.name == "windows")
+        spool.shrink(sum(file.size for file in files[last + 1 :]))
+    left = [file.path.name for file in finished_files(spool.folder)]
+    covered = {name.removeprefix("coverage-") for name in left if name.startswith("coverage-")}
+    assert len(covered) == len(windows) - 1
+    assert covered <= {name.removeprefix("windows-") for name in left if name.startswith("windows-")}
 
 
 def test_ingested_files_leave_a_full_spool_without_a_word(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
