@@ -164,8 +164,8 @@ class Spool:
             for file in finished_files(self.folder)
             if file.written < min(older_than, longer.get(file.path.parent.name, math.inf))
         ]
-        ingested = self._ingested() if old else frozenset()
-        expired = [file for file in old if file.name in ingested]
+        ingested = self._ingested() if old else None
+        expired = [file for file in old if file.name in (ingested or ())]
         for file in expired:
             storage.delete(file.path)
         return len(expired)
@@ -174,7 +174,7 @@ class Spool:
         """Delete the oldest files until the spool fits in ``max_bytes``, and log what is lost with them.
 
         The coverage of windows goes with them, or it would prove silences that nobody saw. Return the windows that
-        Spark had not ingested yet, by cluster: they are lost.
+        Spark had not ingested yet, by cluster: they are lost. None count where its ledger cannot be read.
         """
         files = finished_files(self.folder)
         total = sum(file.size for file in files)
@@ -182,13 +182,21 @@ class Spool:
         oldest = {file.path for file, bytes_left in zip(files, left, strict=False) if bytes_left > max_bytes}
         coverage = {_coverage_of(path) for path in oldest if path.parent.name == TABLES[Window]}
         surplus = [file for file in files if file.path in oldest or file.path in coverage]
-        ingested = self._ingested() if surplus else frozenset()
-        not_ingested = [file.path for file in surplus if file.name not in ingested]
+        ingested = self._ingested() if surplus else None
+        not_ingested = [file.path for file in surplus if ingested is not None and file.name not in ingested]
         windows = [path for path in not_ingested if path.parent.name == TABLES[Window]]
         lost: Counter[str] = with_arrow("exporter.history.tables:windows_in", windows) if windows else Counter()
         # Coverage first: whenever this ends, none is left without its windows.
         for file in sorted(surplus, key=lambda file: file.path.parent.name != TABLES[Coverage]):
             storage.delete(file.path)
+        if surplus and ingested is None:
+            log.error(
+                "the spool %s was over history.max_bytes: its %d oldest files were deleted. It is unknown whether they "
+                "were ingested, because %s cannot be read. Give the exporter the right to read it.",
+                self.folder,
+                len(surplus),
+                self._ledger,
+            )
         if not_ingested:
             lost_files = Counter(path.parent.name for path in not_ingested)
             log.error(
@@ -200,13 +208,15 @@ class Spool:
             )
         return lost
 
-    def _ingested(self) -> frozenset[str]:
-        """Return the files in Spark's ledger, as ``<table>/<name>``; none without a rollup."""
+    def _ingested(self) -> frozenset[str] | None:
+        """Return the files in Spark's ledger, as ``<table>/<name>``; None where it cannot be read."""
         try:
             with opened(self._ledger) as file:
                 return frozenset(file.read(_LEDGER_BYTES).decode().splitlines())
-        except (OSError, ValueError):
+        except FileNotFoundError:
             return frozenset()
+        except (OSError, ValueError):
+            return None
 
 
 def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[Stored]:

@@ -382,6 +382,31 @@ def test_ingested_files_leave_a_full_spool_without_a_word(bench: Bench, caplog: 
     assert (finished_files(spool.folder), caplog.text) == ([], "")
 
 
+def test_a_full_spool_counts_no_loss_while_the_ledger_cannot_be_read(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The limit holds; whether Spark has taken in what is deleted is unknown, and the log says so."""
+    bench.poll()
+    bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    ledger = bench.folder / "published" / "ingested.txt"
+    ledger.parent.mkdir()
+    real = storage.opened
+
+    def opened(path: Path) -> object:
+        if path == ledger:
+            raise TimeoutError(errno.ETIMEDOUT, "the storage does not answer", str(path))
+        return real(path)
+
+    monkeypatch.setattr(storage, "opened", opened)
+    spool = Spool(bench.folder, "exporter-1")
+    assert spool.expire(older_than=math.inf) == 0
+    assert spool.shrink(0) == {}
+    assert finished_files(spool.folder) == []
+    assert "its 3 oldest files were deleted. It is unknown whether they were ingested" in caplog.text
+    assert f"{ledger} cannot be read" in caplog.text
+
+
 def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """Every kind of row that an unwritable folder costs stands in the log, windows in the counter as well."""
     history = History(
