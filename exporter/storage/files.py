@@ -126,7 +126,7 @@ def opened(path: Location) -> IO[bytes]:
     if isinstance(path, Path):
         return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     storage, name = _within(path)
-    with as_os_errors(path):
+    with _storage_calls(path):
         file = storage.open_input_file(name)
         if file.size() > _READ_AT_ONCE:
             return file  # type: ignore[no-any-return] # pyarrow has no types
@@ -166,7 +166,7 @@ def file_info(path: Location) -> Stored | None:
         seen = _regular(path)
         return None if seen is None else Stored(seen.st_mtime, path, seen.st_size)
     storage, name = _within(path)
-    with as_os_errors(path):
+    with _storage_calls(path):
         return _stored(path, storage.get_file_info(name))
 
 
@@ -180,7 +180,7 @@ def put(path: Location, write: Callable[[IO[bytes]], object]) -> int:
     content = io.BytesIO()
     write(content)
     storage, name = _within(path)
-    with as_os_errors(path):
+    with _storage_calls(path):
         if storage.type_name != "hdfs":
             _put_object(storage, name, content)
             return content.tell()
@@ -216,7 +216,7 @@ def delete_folder(folder: Location) -> None:
             shutil.rmtree(folder)
         return
     storage, name = _within(folder)
-    with as_os_errors(folder), suppress(FileNotFoundError):
+    with _storage_calls(folder), suppress(FileNotFoundError):
         storage.delete_dir(name)
 
 
@@ -226,7 +226,7 @@ def delete(path: Location) -> None:
         path.unlink(missing_ok=True)
         return
     storage, name = _within(path)
-    with as_os_errors(path), suppress(FileNotFoundError):
+    with _storage_calls(path), suppress(FileNotFoundError):
         storage.delete_file(name)
 
 
@@ -291,7 +291,7 @@ def _list_objects(folder: ObjectPath, pattern: re.Pattern[str], *, deep: bool) -
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - as below
 
     storage, name = _within(folder)
-    with as_os_errors(folder):
+    with _storage_calls(folder):
         infos = storage.get_file_info(FileSelector(name, allow_not_found=True, recursive=deep))
     seen = (
         _stored(folder / info.path.removeprefix(f"{name}/"), info)
@@ -330,7 +330,7 @@ def _storage(root: str, endpoint: str | None) -> tuple[FileSystem, str]:
             allow_delayed_open=True,
         )
         return client, bucket
-    with as_os_errors(ObjectPath(root, PurePosixPath())):
+    with _storage_calls(ObjectPath(root, PurePosixPath())):
         storage, base = fs.FileSystem.from_uri(f"{root}/")
     return storage, str(base).rstrip("/")
 
@@ -354,3 +354,21 @@ def as_os_errors(path: Location) -> Iterator[None]:
         else:
             number, cause = errno.EIO, "the storage failed"
         raise OSError(number, f"{cause} ({code})" if code else cause, str(path)) from None
+
+
+@contextmanager
+def _storage_calls(path: Location) -> Iterator[None]:
+    """Turn whatever pyarrow raises for the state of object storage into OSErrors, as ``as_os_errors`` does.
+
+    For some states of GCS and Azure it raises errors of its own: for HTTP 400, and without a token.
+    """
+    from pyarrow import ArrowException  # noqa: PLC0415 - as above
+
+    try:
+        with as_os_errors(path):
+            yield
+    except ArrowException as error:
+        if isinstance(error, OSError):
+            raise
+        # Its text may quote a request.
+        raise OSError(errno.EIO, f"the storage failed ({type(error).__name__})", str(path)) from None

@@ -123,8 +123,10 @@ class Lease:
                 alive = self._others()[0] if cut_off else []
                 if alive:
                     delete(self._claim)
-            except (OSError, KeyError) as error:
-                log.warning("the lease %s cannot be renewed: %s", self.folder, getattr(error, "strerror", error))
+            except Exception as error:  # noqa: BLE001 - without this thread nothing could be written any more
+                # Its text may quote anything, also a secret.
+                cause = getattr(error, "strerror", None) or f"an internal error ({type(error).__name__})"
+                log.warning("the lease %s cannot be renewed: %s", self.folder, cause)
                 continue
             if alive:
                 self._holder = _holder(alive[0])

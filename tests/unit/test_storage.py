@@ -1,15 +1,23 @@
-"""Which folder a path or URI names."""
+"""Which folder a path or URI names, and what a storage says that fails."""
 
 from __future__ import annotations
 
+import errno
+import re
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePosixPath
 
 import pytest
 import yaml
+from pyarrow.fs import GcsFileSystem
 
+from exporter import storage
 from exporter.settings import SettingsError, load_settings
 from exporter.settings.dump import to_yaml
-from exporter.storage import ObjectPath, located
+from exporter.storage import ObjectPath, files, located
 
 
 @pytest.mark.parametrize(
@@ -63,3 +71,59 @@ def test_settings_with_a_uri_load_back_to_the_same(tmp_path: Path) -> None:
     assert printed["history"]["folder"] == "s3://bucket/a"
     (tmp_path / "again.yaml").write_text(yaml.safe_dump({"history": printed["history"]}))
     assert load_settings(tmp_path / "again.yaml", None, {}, with_clusters=False).history == settings.history
+
+
+class RefusedToken(BaseHTTPRequestHandler):
+    """Answers every request as Google does to a token that it does not take."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self) -> None:
+        """Send HTTP 400."""
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        text = b'{"error": {"code": 400, "message": "invalid_grant hidden"}}'
+        self.send_response(400)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 - names that the server looks for
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectPath]:
+    """A file in a Google bucket that answers each request with HTTP 400."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), RefusedToken) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = GcsFileSystem(
+            anonymous=True,
+            endpoint_override=f"127.0.0.1:{server.server_port}",
+            scheme="http",
+            retry_time_limit=timedelta(seconds=2),
+        )
+        monkeypatch.setattr(files, "_storage", lambda *_: (client, "bucket"))
+        yield ObjectPath("gs://bucket", PurePosixPath("folder/file"))
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        storage.opened,
+        storage.file_info,
+        storage.delete,
+        lambda path: storage.files_in(path.parent, re.compile(".*")),
+        lambda path: storage.put(path, lambda file: file.write(b"text")),
+    ],
+)
+def test_what_google_answers_is_an_error_of_the_storage(
+    refusing: ObjectPath, operation: Callable[[ObjectPath], object]
+) -> None:
+    """Whoever writes, reads or lists knows errors of storage only; no text of a request is in it."""
+    with pytest.raises(OSError, match="the storage failed") as failed:
+        operation(refusing)
+    assert failed.value.errno == errno.EIO
+    assert "hidden" not in str(failed.value)
