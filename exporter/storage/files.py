@@ -26,6 +26,9 @@ SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs")
 CONNECT_SECONDS = 10.0
 """So long a storage may take to take a connection."""
 
+GOOGLE_RETRY_SECONDS = 30.0
+"""For so long a request to Google Cloud Storage is repeated; pyarrow's own limit is a quarter of an hour."""
+
 _READ_AT_ONCE = 256 * 2**20
 """An object up to this size is read at once, so that a failure of the storage is not taken for a torn file."""
 
@@ -330,8 +333,9 @@ def _storage(root: str, endpoint: str | None) -> tuple[FileSystem, str]:
             allow_delayed_open=True,
         )
         return client, bucket
+    limit = f"?retry_limit_seconds={GOOGLE_RETRY_SECONDS:.0f}" if root.startswith("gs://") else ""
     with _storage_calls(ObjectPath(root, PurePosixPath())):
-        storage, base = fs.FileSystem.from_uri(f"{root}/")
+        storage, base = fs.FileSystem.from_uri(f"{root}/{limit}")
     return storage, str(base).rstrip("/")
 
 
