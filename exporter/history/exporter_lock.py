@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
@@ -32,6 +32,9 @@ from exporter.storage import Location
 from exporter.storage.lease import Lease, TakenError
 
 _STAMP = re.compile(r"\d{8}T\d{12}\.parquet")
+
+_LAST_FILES = 50
+"""So many files of coverage are looked through for one that polls wrote: each backfill writes one too."""
 
 
 class ExporterLock:
@@ -81,18 +84,19 @@ class ExporterLock:
     def lost_seconds(self, cluster: str) -> float | None:
         """Return how many seconds of polls of a cluster the previous process had not written when it was killed.
 
-        0 after an orderly stop. None where the spool cannot be read.
+        0 after an orderly stop. None where the spool cannot be read, and where backfills wrote all of its last files.
         """
         if self._killed is None:
             return 0.0
         started, last_poll = self._killed
-        written = started
         try:
-            if last := self._last_coverage.get(file_stem(Coverage, self._exporter, cluster)):
-                written = max(started, with_arrow("exporter.history.tables:last_end", last))
+            files = self._last_coverage.get(file_stem(Coverage, self._exporter, cluster), ())
+            last = with_arrow("exporter.history.tables:last_end_of_polls", files[::-1]) if files else None
         except (OSError, ForeignFileError):
             return None
-        return max(0.0, last_poll - written)
+        if last is None and len(files) == _LAST_FILES:
+            return None
+        return max(0.0, last_poll - max(started, last or started))
 
     def latest_start(self, cluster: str) -> float:
         """Return the latest begin of an interval of a cluster that earlier processes wrote, Unix seconds.
@@ -101,22 +105,22 @@ class ExporterLock:
         which upkeep reports.
         """
         with suppress(OSError, ValueError):  # a name may have digits that are no time
-            if last := self._last_coverage.get(file_stem(Coverage, self._exporter, cluster)):
-                return datetime.strptime(last.stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC).timestamp()
+            if files := self._last_coverage.get(file_stem(Coverage, self._exporter, cluster)):
+                return datetime.strptime(files[-1].stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC).timestamp()
         return -math.inf
 
     @cached_property
-    def _last_coverage(self) -> Mapping[str, Location]:
-        """The last file of coverage before this process, by its name without the time.
+    def _last_coverage(self) -> Mapping[str, Sequence[Location]]:
+        """The last files of coverage before this process, oldest first, by their names without the time.
 
         Listed once, because that costs money in object storage.
         """
-        last: dict[str, Location] = {}
+        last: dict[str, list[Location]] = {}
         files = finished_files(self._spool, [TABLES[Coverage]])
         for path in sorted((file.path for file in files), key=lambda path: path.name):
             stem, _, stamp = path.name.rpartition("-")
             if _STAMP.fullmatch(stamp):
-                last[stem] = path
+                last[stem] = [*last.get(stem, ()), path][-_LAST_FILES:]
         return last
 
     def require(self) -> None:

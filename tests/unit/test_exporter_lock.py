@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.domain import Coverage
+from exporter.domain import Coverage, Source
 from exporter.history import HistoryError, Spool
 from exporter.history.columns import columns_of
 from exporter.history.exporter_lock import ExporterLock
@@ -87,6 +88,38 @@ def test_what_was_written_of_each_cluster_was_not_lost(tmp_path: Path) -> None:
     last = ExporterLock(tmp_path, "e")
     assert last.lost_seconds("a") == 0
     last.release(clean=True)
+
+
+def test_a_backfill_after_a_kill_does_not_count_as_polls(tmp_path: Path) -> None:
+    """Whenever its time ends; where the last files are all those of backfills, it is unknown."""
+    spool, now = Spool(tmp_path, "e"), time.time()
+    started, killed = now - 864000.0, now - 3600.0
+
+    def write(at: float, end: float, source: Source) -> None:
+        spool.write("a", at, [Coverage("a", "e", source, end - 300.0, end, 10, 10, 1, 0, end, 30.0)])
+
+    def lost() -> float | None:
+        lock = tmp_path / "serve-e.lock"
+        lock.write_text(json.dumps({"started": started}))
+        os.utime(lock, (killed, killed))
+        exporter_lock = ExporterLock(tmp_path, "e")
+        seconds = exporter_lock.lost_seconds("a")
+        exporter_lock.release(clean=True)
+        return seconds
+
+    write(now - 120.0, now - 120.0, Source.BACKFILL)
+    assert lost() == pytest.approx(killed - started, abs=0.01)
+    write(killed - 590.0, killed - 290.0, Source.POLL)
+    assert lost() == pytest.approx(290.0, abs=0.01)
+    write(now - 60.0, now - 61.0, Source.BACKFILL)
+    write(now - 30.0, started + 5.0, Source.BACKFILL)
+    assert lost() == pytest.approx(290.0, abs=0.01)
+    for ago in range(25):
+        write(now - ago, now - ago, Source.BACKFILL)
+    assert lost() == pytest.approx(290.0, abs=0.01)
+    for ago in range(25):
+        write(now - ago - 0.5, now - ago, Source.BACKFILL)
+    assert lost() is None
 
 
 def test_a_start_goes_by_what_the_process_before_wrote_ahead_of_time(tmp_path: Path) -> None:
