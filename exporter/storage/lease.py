@@ -88,9 +88,10 @@ class Lease:
         while True:
             # A new name each time: a claim that is drawn back and tried again is not one that is renewed.
             self._claim = self.folder / f"{uuid.uuid4().hex}.json"
-            self._write()
+            began = self._write()
             alive, expired = self._others()
             if not alive:
+                self._renewed = began
                 break
             delete(self._claim)
             for other in alive:
@@ -103,10 +104,11 @@ class Lease:
         # Until this process writes a note of its own, that of the one before is not lost.
         self._note = {**self.left, **self._note}
 
-    def _write(self) -> None:
+    def _write(self) -> float:
+        """Write the claim; return when that began, by the monotonic clock."""
         began, note = time.monotonic(), json.dumps(self._note).encode()
         put(self._claim, lambda file: file.write(note))
-        self._renewed = began
+        return began
 
     def _others(self) -> tuple[list[Stored], list[Stored]]:
         """Return the claims of others: those that are alive, and those that have expired."""
@@ -119,7 +121,7 @@ class Lease:
         while not self._over.wait(self._renew_seconds):
             cut_off = time.monotonic() - self._renewed > _SURE * self._expiry_seconds
             try:
-                self._write()
+                began = self._write()
                 alive = self._others()[0] if cut_off else []
                 if alive:
                     delete(self._claim)
@@ -131,6 +133,8 @@ class Lease:
             if alive:
                 self._holder = _holder(alive[0])
                 return
+            # Not before: where it was cut off, another process may hold it, and this one is not sure until then.
+            self._renewed = began
 
 
 def _holder(claim: Stored) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +14,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 from pyarrow.fs import LocalFileSystem
 
-from exporter.storage import ObjectPath, files
-from exporter.storage.lease import Lease
+from exporter.storage import ObjectPath, Stored, files, files_in
+from exporter.storage.lease import Lease, TakenError
 
 FOLDER = ObjectPath("s3://bucket", PurePosixPath("serve-e.lock"))
 RENEW, EXPIRY = 0.1, 1.5
@@ -71,3 +74,43 @@ def test_an_error_that_nobody_knew_of_does_not_end_the_renewal(
     failures.clear()
     until(lambda: sure(lease))
     lease.release(clean=True)
+
+
+def holder(lease: Lease) -> str:
+    """Who has it instead, where that is known; the lease lets nobody write meanwhile."""
+    try:
+        lease.require()
+    except TakenError as error:
+        return str(error)
+    except OSError:
+        return ""
+    pytest.fail("the lease was held again")
+
+
+@pytest.mark.parametrize("first_list_fails", [False, True])
+def test_a_holder_that_was_cut_off_is_not_sure_before_it_has_looked_for_others(
+    failures: Failures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_list_fails: bool
+) -> None:
+    """While the list is under way, and where it fails, another process may hold it: this one then learns which."""
+    lease = Lease(FOLDER, renew_seconds=RENEW, expiry_seconds=EXPIRY)
+    under_way, answer = threading.Event(), threading.Event()
+
+    def held_up(folder: ObjectPath, pattern: re.Pattern[str]) -> list[Stored]:
+        if not answer.is_set():
+            under_way.set()
+            answer.wait(20.0)
+            if first_list_fails:
+                raise OSError(errno.EIO, "the storage failed")
+        return files_in(folder, pattern)
+
+    monkeypatch.setattr("exporter.storage.lease.files_in", held_up)
+    failures["lease serve-e.lock"] = TimeoutError(errno.ETIMEDOUT, "the storage does not answer")
+    until(lambda: not sure(lease))
+    other = tmp_path / "serve-e.lock" / f"{'f' * 32}.json"
+    other.write_text('{"process": 7, "host": "elsewhere"}')
+    os.utime(other, (time.time() + 3600.0,) * 2)
+    failures.clear()
+    assert under_way.wait(20.0)
+    assert not sure(lease)
+    answer.set()
+    until(lambda: holder(lease) == "process 7 on host elsewhere")
