@@ -59,7 +59,7 @@ class Monitor(Upkeep):
         self._problem: str | None = None
         self._exposition = Exposition(clock, self._gather, self._self_metrics.render)
         self._clusters: Mapping[str, Cluster] = {}
-        self._fresh = threading.Lock()
+        self._lock = threading.Lock()
         """Held where a cluster begins or ends to be fresh, or ends to be watched, and its own metrics follow."""
         self._settings = settings
         self.reconfigure(settings)
@@ -92,7 +92,7 @@ class Monitor(Upkeep):
                 if cluster.snapshot is not None and cluster.assessment is not None:
                     cluster.series.update(cluster.snapshot, cluster.assessment)
         self._replicas.keep(settings.replicas)
-        with self._fresh:
+        with self._lock:
             self._clusters = known
             for gone in before.keys() - known.keys():
                 self._self_metrics.forget_cluster(gone)
@@ -125,7 +125,7 @@ class Monitor(Upkeep):
             in_force=self._in_force(now),
         )
         # The time first: a scrape in between must not withdraw what follows.
-        with self._fresh:
+        with self._lock:
             cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
             cluster.poll_seconds = snapshot.duration_seconds
         cluster.series.update(snapshot, assessment)
@@ -195,7 +195,7 @@ class Monitor(Upkeep):
         """Take the result of a sweep over the consumer groups of a cluster, and show it until the next one."""
         cluster = self._clusters[sweep.cluster]
         # The time first: a scrape in between must not withdraw what follows.
-        with self._fresh:
+        with self._lock:
             cluster.swept_at, cluster.sweep = self._clock.monotonic(), sweep
         cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
         self._self_metrics.swept(sweep)
@@ -296,7 +296,7 @@ class Monitor(Upkeep):
 
     def _gather(self) -> list[Family]:
         now, at = self._clock.now(), self._clock.monotonic()
-        with self._fresh:
+        with self._lock:
             clusters = self._clusters
             polled = {name: cluster.series for name, cluster in clusters.items() if cluster.fresh(at)}
             swept = {name: cluster.groups for name, cluster in clusters.items() if cluster.swept_lately(at)}
@@ -312,7 +312,7 @@ class Monitor(Upkeep):
         self._self_metrics.set_cluster_ids(
             {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
         )
-        replicas = self._replicas.shown(self._readable)
+        replicas = self._replicas.shown(polled.__contains__)
         self._self_metrics.set_replica_states({pair: series.states for pair, series in replicas.items()})
         return [
             *families(PARTITION_METRICS + TOPIC_METRICS, polled, now),
