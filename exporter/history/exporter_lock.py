@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -91,7 +92,7 @@ class ExporterLock:
         started, last_poll = self._killed
         try:
             files = self._last_coverage.get(file_stem(Coverage, self._exporter, cluster), ())
-            last = with_arrow("exporter.history.tables:last_end_of_polls", files[::-1]) if files else None
+            last = with_arrow("exporter.history.tables:last_end_of_polls", [*reversed(files)]) if files else None
         except (OSError, ForeignFileError):
             return None
         if last is None and len(files) == _LAST_FILES:
@@ -115,12 +116,12 @@ class ExporterLock:
 
         Listed once, because that costs money in object storage.
         """
-        last: dict[str, list[Location]] = {}
+        last: dict[str, deque[Location]] = {}
         files = finished_files(self._spool, [TABLES[Coverage]])
         for path in sorted((file.path for file in files), key=lambda path: path.name):
             stem, _, stamp = path.name.rpartition("-")
             if _STAMP.fullmatch(stamp):
-                last[stem] = [*last.get(stem, ()), path][-_LAST_FILES:]
+                last.setdefault(stem, deque(maxlen=_LAST_FILES)).append(path)
         return last
 
     def require(self) -> None:
