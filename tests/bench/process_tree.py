@@ -21,6 +21,7 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class _Process:
     parent: int
+    started: int
     ticks: int
     pages: int
 
@@ -35,8 +36,10 @@ def usage(pid: int) -> Usage:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the ids of all processes under one. Raises ProcessLookupError where it has ended."""
-    return sorted(_tree(pid).keys() - {pid})
+    """Return the ids of all processes under one, oldest first. Raises ProcessLookupError where it has ended."""
+    tree = _tree(pid)
+    # Not by their ids, which begin anew after the largest one.
+    return sorted(tree.keys() - {pid}, key=lambda each: (tree[each].started, each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +111,4 @@ def _processes() -> Iterator[tuple[int, _Process]]:
                 continue
             # utime, stime, and both of the children that were waited for
             ticks = sum(map(int, values[11:15]))
-            yield int(entry.name), _Process(int(values[1]), ticks, int(values[21]))
+            yield int(entry.name), _Process(int(values[1]), int(values[19]), ticks, int(values[21]))

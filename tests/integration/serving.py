@@ -92,7 +92,7 @@ class Exporter:
         return [sample for family in text_string_to_metric_families(self.metrics()) for sample in family.samples]
 
     def clients(self) -> list[int]:
-        """Return the ids of its processes with Kafka clients."""
+        """Return the ids of its processes with Kafka clients, in the order in which they were started."""
         return [pid for pid in descendants(self.process.pid) if not _writes(pid)]
 
     def writers(self) -> list[int]:

@@ -16,7 +16,7 @@ import pytest
 
 from exporter.demo.broker import Broker
 from tests.integration.serving import Exporter, until
-from tests.integration.test_client_restarts import clients, polls, restarts
+from tests.integration.test_client_restarts import polls, restarts
 from tests.plain_http import NO_TLS
 from tests.workbench import Workbench
 
@@ -80,7 +80,7 @@ def test_a_killed_client_changes_neither_a_silence_nor_a_window_nor_a_scrape(
         scraping.start()
         for kill in (signal.SIGABRT, signal.SIGKILL):
             before, ended = polls(exporter, "default"), restarts(exporter, "default")["ended"]
-            os.kill(clients(exporter)[0], kill)
+            os.kill(exporter.clients()[0], kill)
             workbench.write([(moves, 0, time.time())])
             until(lambda ended=ended: restarts(exporter, "default")["ended"] == ended + 1, "the end is counted")  # type: ignore[misc]
             until(lambda before=before: polls(exporter, "default") >= before + 2, "good polls")  # type: ignore[misc]

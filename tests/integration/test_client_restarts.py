@@ -15,20 +15,6 @@ from tests.integration.serving import Exporter, until
 from tests.unit.test_memory import lay_out
 
 
-def clients(exporter: Exporter) -> list[int]:
-    """Return the processes with Kafka clients, in the order in which they were started."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parent, started = int(fields[1]), int(fields[19])
-        if parent == exporter.process.pid:
-            found.append((started, int(folder.name)))  # numbers of processes begin anew after the largest one
-    return [process for _, process in sorted(found)]
-
-
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Exporter]:
     """An exporter of two clusters, both of which it has polled."""
@@ -60,7 +46,7 @@ def test_an_abort_in_a_client_costs_a_poll_and_no_other_cluster(pair: Exporter) 
     """The restart is counted, silences go on, and the other cluster misses nothing."""
     assert restarts(pair, "east") == dict.fromkeys(("ended", "hung", "memory", "failing"), 0.0)
     silent = pair.value("kafka_topic_partition_last_record_timestamp_seconds", kafka_cluster="east", topic="bench-0000")
-    os.kill(clients(pair)[0], signal.SIGABRT)
+    os.kill(pair.clients()[0], signal.SIGABRT)
     until(lambda: restarts(pair, "east")["ended"] == 1, "the end is counted")
     before = polls(pair, "east")
     until(lambda: polls(pair, "east") >= before + 2, "good polls by a new process")
@@ -72,7 +58,7 @@ def test_an_abort_in_a_client_costs_a_poll_and_no_other_cluster(pair: Exporter) 
     assert [sample for sample in pair.samples() if sample.labels.get("verdict") == "dead"] == []
     failures = ("client-failed", "cluster-unreachable", "other-error")
     assert [reason for reason in failures if polls(pair, "west", reason)] == []
-    running = clients(pair)
+    running = pair.clients()
     assert len(running) >= 2
     assert pair.end() == 0
     until(lambda: not any(Path(f"/proc/{each}").exists() for each in running), "no client outlives the exporter")
@@ -80,7 +66,7 @@ def test_an_abort_in_a_client_costs_a_poll_and_no_other_cluster(pair: Exporter) 
 
 def test_a_client_that_hangs_is_replaced(pair: Exporter) -> None:
     """Stopped in the middle of its work, it is ended when its time is over, and polls go on."""
-    stopped = clients(pair)[0]
+    stopped = pair.clients()[0]
     os.kill(stopped, signal.SIGSTOP)
     until(lambda: restarts(pair, "east")["hung"] == 1, "it is found to hang", seconds=120)
     before = polls(pair, "east")
@@ -181,7 +167,7 @@ def test_a_call_that_was_found_wrong_stays_out_of_use(tmp_path: Path) -> None:
             assert trusted() == 0
             for partition in range(100):
                 cluster.command("answer", "bench-0000", partition, -2)
-            os.kill(clients(exporter)[0], signal.SIGABRT)
+            os.kill(exporter.clients()[0], signal.SIGABRT)
             until(lambda: restarts(exporter, "east")["ended"] == 1, "the end is counted")
             polls_on()
             assert trusted() == 0

@@ -25,7 +25,7 @@ from exporter.kafka import (
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.serving import Exporter, until
-from tests.integration.test_client_restarts import clients, polls, restarts
+from tests.integration.test_client_restarts import polls, restarts
 
 KEY = TopicPartition("bench-0000", 0)
 THERE = Layout.of({KEY.topic: [KEY.partition]})
@@ -166,8 +166,8 @@ def test_inspections_of_a_served_exporter_run_in_the_second_process(cluster: Fak
 
         until(lambda: inspected() > 0, "an inspection")
         [name] = {sample.labels["kafka_cluster"] for sample in exporter.samples() if "kafka_cluster" in sample.labels}
-        assert len(clients(exporter)) == 2
-        os.kill(clients(exporter)[1], signal.SIGABRT)
+        assert len(exporter.clients()) == 2
+        os.kill(exporter.clients()[1], signal.SIGABRT)
         until(lambda: restarts(exporter, name)["ended"] == 1, "the end is counted")
         before = inspected()
         until(lambda: inspected() > before, "another inspection")

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
@@ -16,6 +16,7 @@ from pyarrow.fs import LocalFileSystem
 
 from exporter.storage import ObjectPath, Stored, files, files_in
 from exporter.storage.lease import Lease, TakenError
+from tests.integration.serving import until
 
 FOLDER = ObjectPath("s3://bucket", PurePosixPath("serve-e.lock"))
 RENEW, EXPIRY = 0.1, 1.5
@@ -45,14 +46,6 @@ def failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Failur
     failures.clear()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds, for 20 s at most."""
-    end = time.monotonic() + 20.0
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def sure(lease: Lease) -> bool:
     """Whether it still lets its holder write."""
     try:
@@ -68,11 +61,11 @@ def test_an_error_that_nobody_knew_of_does_not_end_the_renewal(
     """It is logged without its text, as a failed renewal, and the lease is held again after it."""
     lease = Lease(FOLDER, renew_seconds=RENEW, expiry_seconds=EXPIRY)
     failures["lease serve-e.lock"] = ValueError("hidden")
-    until(lambda: not sure(lease))
+    until(lambda: not sure(lease), "a lease that is not sure", 20)
     assert f"the lease {FOLDER} cannot be renewed: an internal error (ValueError)" in caplog.text
     assert "hidden" not in caplog.text
     failures.clear()
-    until(lambda: sure(lease))
+    until(lambda: sure(lease), "a lease that is sure again", 20)
     lease.release(clean=True)
 
 
@@ -105,7 +98,7 @@ def test_a_holder_that_was_cut_off_is_not_sure_before_it_has_looked_for_others(
 
     monkeypatch.setattr("exporter.storage.lease.files_in", held_up)
     failures["lease serve-e.lock"] = TimeoutError(errno.ETIMEDOUT, "the storage does not answer")
-    until(lambda: not sure(lease))
+    until(lambda: not sure(lease), "a lease that is not sure", 20)
     other = tmp_path / "serve-e.lock" / f"{'f' * 32}.json"
     other.write_text('{"process": 7, "host": "elsewhere"}')
     os.utime(other, (time.time() + 3600.0,) * 2)
@@ -113,4 +106,4 @@ def test_a_holder_that_was_cut_off_is_not_sure_before_it_has_looked_for_others(
     assert under_way.wait(20.0)
     assert not sure(lease)
     answer.set()
-    until(lambda: holder(lease) == "process 7 on host elsewhere")
+    until(lambda: holder(lease) == "process 7 on host elsewhere", "the other holder", 20)
