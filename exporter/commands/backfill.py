@@ -14,7 +14,7 @@ from exporter.backfill.run import BackfillResult, Step
 from exporter.backfill.run import backfill as fill_back
 from exporter.backfill.spool_rows import inventory_rows, window_rows
 from exporter.clock import SystemClock
-from exporter.domain import Reason, TopicPartition
+from exporter.domain import Reason, Source, TopicPartition
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, plural, some
 from exporter.domain.ports import Clock, SourceError
@@ -25,6 +25,8 @@ from exporter.waiting import STATUS_SECONDS
 
 NAMED = 5
 """How many failed partitions are named for each reason."""
+
+_LOST = "windows of {} were deleted before a rollup took them in, because the spool was over history.max_bytes"
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: boo
     screen = Screen(out, clock)
     codes = {ExitCode.DONE}
     try:
-        spool = Spool(settings.history.folder, settings.exporter)
+        spool = Spool(settings.history.folder, settings.exporter, Source.BACKFILL)
     except HistoryError as error:
         screen.say(f"Error: {error}")
         return ExitCode.NOT_STARTED
@@ -102,18 +104,11 @@ class _Cluster:
 
     def fill(self, *, again: bool) -> bool:
         """Backfill the cluster, and return whether it has partitions and nothing failed. Raises HistoryError."""
-        wanted = self._settings.backfill
-        request = Request(
-            cluster=self._name,
-            exporter=self._settings.exporter,
-            horizon=wanted.horizon,
-            slot=int(wanted.slot),
-            slack=self._settings.poll_of(self._cluster).future_slack,
-            again=again,
-        )
+        began = self._clock.now()
         with Checkpoint(self._settings.history.folder, self._spool, self._name) as checkpoint:
             source = make_backfill_source(self._cluster, self._settings, self._clock)
             try:
+                request = self._request(again=again)
                 result = fill_back(
                     source,
                     request,
@@ -125,11 +120,7 @@ class _Cluster:
                     starts=FirstPolls(self._spool, self._name),
                     progress=self._show,
                 )
-                # Last, so that an interrupted run claims no silence.
-                if result.coverage is not None:
-                    inventory = inventory_rows(request, result.inventory)
-                    self._spool.write_files(self._name, [(self._clock.now(), inventory)])
-                    self._spool.write(self._name, self._clock.now(), [result.coverage])
+                whole = self._cover(request, result, began)
             except SourceError as error:
                 self._say_resumable(f"Error: cluster {self._name}: {error}")
                 return False
@@ -143,8 +134,35 @@ class _Cluster:
                 raise
             finally:
                 source.close()
-        self._conclude(result)
-        return result.partitions > 0 and not result.failed
+        self._conclude(result, whole=whole)
+        return result.partitions > 0 and not result.failed and whole
+
+    def _request(self, *, again: bool) -> Request:
+        if not again and self._spool.lost_backfill(self._name):
+            self._screen.say(f"{self._name}: {_LOST.format('an earlier backfill')}: all windows are written again")
+            again = True
+        wanted = self._settings.backfill
+        return Request(
+            cluster=self._name,
+            exporter=self._settings.exporter,
+            horizon=wanted.horizon,
+            slot=int(wanted.slot),
+            slack=self._settings.poll_of(self._cluster).future_slack,
+            again=again,
+        )
+
+    def _cover(self, request: Request, result: BackfillResult, began: float) -> bool:
+        """Write what proves silences, last; return whether all windows that it needs are still there."""
+        if result.coverage is None:
+            return True
+        inventory = inventory_rows(request, result.inventory)
+        self._spool.write_files(self._name, [(self._clock.now(), inventory)])
+        # Windows of earlier backfills are needed too, unless this one wrote them again.
+        if self._spool.lost_backfill(self._name, since=began if request.again else 0.0):
+            return False
+        self._spool.write(self._name, self._clock.now(), [result.coverage])
+        self._spool.forget_lost_backfill(self._name)
+        return True
 
     def _say_resumable(self, what: str) -> None:
         self._screen.say(f"{what}; the next backfill continues from the checkpoint")
@@ -159,7 +177,7 @@ class _Cluster:
             f"{step.lookups / max(seconds, 0.001):,.0f} a second{left}"
         )
 
-    def _conclude(self, result: BackfillResult) -> None:
+    def _conclude(self, result: BackfillResult, *, whole: bool) -> None:
         by_reason: dict[Reason, list[TopicPartition]] = defaultdict(list)
         for key, reason in sorted(result.failed.items()):
             by_reason[reason].append(key)
@@ -168,6 +186,11 @@ class _Cluster:
             self._screen.say(
                 f"{self._name}: {plural(len(keys), 'partition')} could not be read: {reason} ({named}); "
                 "the next backfill tries them again"
+            )
+        if not whole:
+            self._screen.say(
+                f"Error: cluster {self._name}: {_LOST.format('this backfill')}: what is left proves no silence. "
+                "Raise history.max_bytes; the next backfill writes all windows again"
             )
         if not result.partitions:
             self._screen.say(
@@ -191,7 +214,7 @@ class _Cluster:
                 f"over {result.partition_weeks:,.1f}"
             )
         self._screen.say(
-            f"{self._name}: {'unfinished' if result.failed else 'finished'}: "
+            f"{self._name}: {'finished' if whole and not result.failed else 'unfinished'}: "
             f"{plural(result.windows, 'active slot')} of "
             f"{plural(result.partitions - result.already_written, 'partition')}{before} written; "
             f"{lookups:,} look-ups, {seconds:.1f} s; {cost}"

@@ -10,8 +10,7 @@ import os
 import re
 import socket
 import time
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
@@ -33,9 +32,6 @@ from exporter.storage import Location
 from exporter.storage.lease import Lease, TakenError
 
 _STAMP = re.compile(r"\d{8}T\d{12}\.parquet")
-
-_LAST_FILES = 50
-"""So many files of coverage are looked through for one that polls wrote: each backfill writes one too."""
 
 
 class ExporterLock:
@@ -85,19 +81,18 @@ class ExporterLock:
     def lost_seconds(self, cluster: str) -> float | None:
         """Return how many seconds of polls of a cluster the previous process had not written when it was killed.
 
-        0 after an orderly stop. None where the spool cannot be read, and where backfills wrote all of its last files.
+        0 after an orderly stop. None where the spool cannot be read.
         """
         if self._killed is None:
             return 0.0
         started, last_poll = self._killed
+        written = started
         try:
-            files = self._last_coverage.get(file_stem(Coverage, self._exporter, cluster), ())
-            last = with_arrow("exporter.history.tables:last_end_of_polls", [*reversed(files)]) if files else None
+            if last := self._last_coverage.get(file_stem(Coverage, self._exporter, cluster)):
+                written = max(started, with_arrow("exporter.history.tables:last_end", last))
         except (OSError, ForeignFileError):
             return None
-        if last is None and len(files) == _LAST_FILES:
-            return None
-        return max(0.0, last_poll - max(started, last or started))
+        return max(0.0, last_poll - written)
 
     def latest_start(self, cluster: str) -> float:
         """Return the latest begin of an interval of a cluster that earlier processes wrote, Unix seconds.
@@ -106,22 +101,22 @@ class ExporterLock:
         which upkeep reports.
         """
         with suppress(OSError, ValueError):  # a name may have digits that are no time
-            if files := self._last_coverage.get(file_stem(Coverage, self._exporter, cluster)):
-                return datetime.strptime(files[-1].stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC).timestamp()
+            if last := self._last_coverage.get(file_stem(Coverage, self._exporter, cluster)):
+                return datetime.strptime(last.stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC).timestamp()
         return -math.inf
 
     @cached_property
-    def _last_coverage(self) -> Mapping[str, Sequence[Location]]:
-        """The last files of coverage before this process, oldest first, by their names without the time.
+    def _last_coverage(self) -> Mapping[str, Location]:
+        """The last file of coverage before this process, by its name without the time.
 
         Listed once, because that costs money in object storage.
         """
-        last: dict[str, deque[Location]] = {}
+        last: dict[str, Location] = {}
         files = finished_files(self._spool, [TABLES[Coverage]])
         for path in sorted((file.path for file in files), key=lambda path: path.name):
             stem, _, stamp = path.name.rpartition("-")
             if _STAMP.fullmatch(stamp):
-                last.setdefault(stem, deque(maxlen=_LAST_FILES)).append(path)
+                last[stem] = path
         return last
 
     def require(self) -> None:

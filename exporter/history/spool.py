@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -19,7 +20,7 @@ from typing import IO
 from zlib import crc32
 
 from exporter import storage
-from exporter.domain import Coverage, Inventory, Relation, Window
+from exporter.domain import Coverage, Inventory, Relation, Source, Window
 from exporter.history.columns import METADATA, Columns, Row, columns_of
 from exporter.storage import Location, Stored
 from exporter.subprocess_call import with_library
@@ -34,6 +35,9 @@ TABLES: Mapping[type, str] = {
 }
 STAMP = "%Y%m%dT%H%M%S%f"
 """The time at the end of a file name, UTC."""
+_STAMP_BYTES = 21
+_OF_BACKFILLS = f"~{Source.BACKFILL.value}"
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 _OBJECT_UPKEEP_SECONDS = 900.0
@@ -67,14 +71,18 @@ class ForeignFileError(ValueError):
 class Spool:
     """The folder of spool files, ``<history>/spool/<table>/*.parquet``."""
 
-    def __init__(self, history: Location, exporter: str) -> None:
-        """Create the folders. Raises HistoryError when they cannot be created or written."""
+    def __init__(self, history: Location, exporter: str, source: Source = Source.POLL) -> None:
+        """Create the folders. Raises HistoryError when they cannot be created or written.
+
+        ``source`` is that of all rows that this object writes, and part of the names of its files.
+        """
         self.folder = history / "spool"
         self.guard: Callable[[], None] | None = None
         """Called before each write; raises OSError where this process may not write."""
         self._last_upkeep = -math.inf
         self._ledger = history / "published" / "ingested.txt"
         self._exporter = exporter
+        self._source = source
         self._strays: set[Path] = set()
         try:
             for table in TABLES.values():
@@ -102,9 +110,8 @@ class Spool:
 
     def target(self, cluster: str, at: float, row: type[Row]) -> Location:
         """Return the file that ``write`` would write rows of this class to."""
-        # Rounded as times in rows are: ``fromtimestamp`` rounds some to the next microsecond.
-        stamp = (_EPOCH + timedelta(microseconds=round(at * 1_000_000))).strftime(STAMP)
-        return self.folder / TABLES[row] / f"{file_stem(row, self._exporter, cluster)}-{stamp}.parquet"
+        stem = file_stem(row, self._exporter, cluster, self._source)
+        return self.folder / TABLES[row] / f"{stem}-{_stamped(at)}.parquet"
 
     def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
         """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
@@ -180,12 +187,14 @@ class Spool:
         total = sum(file.size for file in files)
         left = accumulate((file.size for file in files), operator.sub, initial=total)
         oldest = {file.path for file, bytes_left in zip(files, left, strict=False) if bytes_left > max_bytes}
-        coverage = {_coverage_of(path) for path in oldest if path.parent.name == TABLES[Window]}
+        surplus_windows = {path for path in oldest if path.parent.name == TABLES[Window]}
+        coverage = _coverage_of(surplus_windows, files)
         surplus = [file for file in files if file.path in oldest or file.path in coverage]
         ingested = self._ingested() if surplus else None
         not_ingested = [file.path for file in surplus if ingested is not None and file.name not in ingested]
         windows = [path for path in not_ingested if path.parent.name == TABLES[Window]]
         lost: Counter[str] = with_arrow("exporter.history.tables:windows_in", windows) if windows else Counter()
+        self._note_lost_backfills(surplus_windows if ingested is None else windows)
         # Coverage first: whenever this ends, none is left without its windows.
         for file in sorted(surplus, key=lambda file: file.path.parent.name != TABLES[Coverage]):
             storage.delete(file.path)
@@ -208,6 +217,31 @@ class Spool:
             )
         return lost
 
+    def lost_backfill(self, cluster: str, since: float = 0.0) -> bool:
+        """Return whether a full spool lost windows that backfills wrote ``since`` (Unix seconds). Raises OSError."""
+        try:
+            with opened(self._note_of_loss(file_stem(Window, self._exporter, cluster, Source.BACKFILL))) as file:
+                return file.read(_STAMP_BYTES).decode(errors="replace") >= _stamped(since)
+        except FileNotFoundError:
+            return False
+
+    def forget_lost_backfill(self, cluster: str) -> None:
+        """Forget what was lost of backfills: it was written again. Raises OSError."""
+        storage.delete(self._note_of_loss(file_stem(Window, self._exporter, cluster, Source.BACKFILL)))
+
+    def _note_lost_backfills(self, windows: Iterable[Location]) -> None:
+        names = sorted(path.name.removesuffix(".parquet").rpartition("-") for path in windows)
+        for stem, last in {stem: stamp for stem, _, stamp in names if stem.endswith(_OF_BACKFILLS)}.items():
+            note = self._note_of_loss(stem)
+            try:
+                storage.make_folder(note.parent)
+                storage.put(note, partial(_write_text, last))
+            except OSError as error:  # a full disk must not keep files from being deleted
+                log.error("%s cannot be written (%s): run `topic-liveness backfill --again`", note, error.strerror)
+
+    def _note_of_loss(self, stem: str) -> Location:
+        return self.folder.parent / "backfill" / f"{stem}.lost"
+
     def _ingested(self) -> frozenset[str] | None:
         """Return the files in Spark's ledger, as ``<table>/<name>``; None where it cannot be read."""
         try:
@@ -228,10 +262,33 @@ def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> 
     return sorted(files, key=lambda file: (file.written, file.path.name))
 
 
-def _coverage_of(windows: Location) -> Location:
-    """Return the file with the coverage of the interval whose windows are in this one."""
-    name = TABLES[Coverage] + windows.name.removeprefix(TABLES[Window])
-    return windows.parent.parent / TABLES[Coverage] / name
+def _coverage_of(windows: AbstractSet[Location], files: Iterable[Stored]) -> set[Location]:
+    """Return which of these files hold the coverage of these files of windows.
+
+    Coverage is written after its windows: with the same time where they were polled, and once at the end of a backfill.
+    """
+    found, following = set[Location](), dict[str, Location]()
+    for path in sorted((file.path for file in files), key=_written_order, reverse=True):
+        table = path.parent.name
+        writer = path.name.removeprefix(table).rpartition("-")[0]
+        if table == TABLES[Coverage]:
+            following[writer] = path
+        elif path in windows and writer in following:
+            found.add(following[writer])
+    return found
+
+
+def _stamped(at: float) -> str:
+    # Rounded as times in rows are: ``fromtimestamp`` rounds some to the next microsecond.
+    return (_EPOCH + timedelta(microseconds=round(at * 1_000_000))).strftime(STAMP)
+
+
+def _write_text(text: str, file: IO[bytes]) -> None:
+    file.write(text.encode())
+
+
+def _written_order(path: Location) -> tuple[str, bool]:
+    return path.name.rpartition("-")[2], path.parent.name == TABLES[Coverage]
 
 
 def opened(path: Location) -> IO[bytes]:
@@ -241,9 +298,13 @@ def opened(path: Location) -> IO[bytes]:
     return storage.opened(path)
 
 
-def file_stem(row: type[Row], exporter: str, cluster: str) -> str:
-    """Return the begin of the names of files with rows of this class, up to their time."""
-    return f"{TABLES[row]}-{safe(exporter)}-{safe(cluster)}"
+def file_stem(row: type[Row], exporter: str, cluster: str, source: Source = Source.POLL) -> str:
+    """Return the begin of the names of files with rows of this class, up to their time.
+
+    It has a character that no exporter or cluster can bring where it is not of polls.
+    """
+    stem = f"{TABLES[row]}-{safe(exporter)}-{safe(cluster)}"
+    return stem if source == Source.POLL else stem + _OF_BACKFILLS
 
 
 def safe(name: str) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.domain import FILE_BYTES, FILE_ROWS, Coverage, Source, Window
+from exporter.domain import FILE_BYTES, FILE_ROWS, Coverage, Window
 from exporter.history.columns import METADATA, Columns, Row, columns_of, kinds
 from exporter.history.spool import ForeignFileError, opened
 from exporter.storage import Location, parquet_file
@@ -94,13 +94,7 @@ def windows_in(paths: Sequence[Location]) -> Counter[str]:
     return found
 
 
-def last_end_of_polls(paths: Sequence[Location]) -> float | None:
-    """Return when the last interval of polls ended, by the first of these files of coverage that has one.
-
-    None where all of them are those of backfills. Raises as ``read_columns`` does.
-    """
-    for path in paths:
-        rows = read_columns(path, Coverage, ["window_end", "source"], pc.field("source") == Source.POLL.value)
-        if rows.num_rows:
-            return float(max(rows.column("window_end").to_pylist()).timestamp())
-    return None
+def last_end(path: Location) -> float:
+    """Return when the last interval ended whose coverage is in a file. Raises as ``read_columns`` does."""
+    ends = read_columns(path, Coverage, ["window_end"]).column("window_end").to_pylist()
+    return float(max(ends).timestamp())

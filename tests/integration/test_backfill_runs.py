@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from exporter.demo.broker import Broker, free_port
+from exporter.history import Spool
 from tests.integration.serving import Exporter, until
 from tests.workbench import EVERLASTING, Workbench
 
@@ -186,6 +187,23 @@ def test_backfill_and_exporter_write_each_record_once_into_one_folder(own_broker
     assert offsets(fresh) == [(0, 5)]
     for topic in latest:
         workbench.delete(topic)
+
+
+def test_windows_that_a_full_spool_lost_come_back_with_the_next_run(
+    broker: Broker, workbench: Workbench, tmp_path: Path
+) -> None:
+    """Both are away until then, windows and the coverage that would prove silences."""
+    workbench.create("lost", 2)
+    workbench.write(("lost", partition, time.time() - 30 * HOUR) for partition in range(2))
+    backfill = Backfill(tmp_path, broker.bootstrap, "lost")
+    backfill.run()
+    assert (len(backfill.windows()), len(backfill.rows("coverage"))) == (2, 1)
+    assert Spool(backfill.history, "any").shrink(0) == {"default": 2}
+    assert (len(backfill.windows()), len(backfill.rows("coverage"))) == (0, 0)
+    output = backfill.run()
+    assert "deleted before a rollup took them in" in output
+    assert "finished: 2 active slots of 2 partitions written" in output
+    assert (len(backfill.windows()), len(backfill.rows("coverage"))) == (2, 1)
 
 
 @pytest.fixture(scope="module")

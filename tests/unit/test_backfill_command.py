@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import io
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from exporter.backfill.checkpoint import Checkpoint
 from exporter.commands.backfill import Screen, backfill
 from exporter.domain import TopicPartition
 from exporter.domain.exit_codes import ExitCode
+from exporter.history import Spool
+from exporter.history.spool import finished_files
 from exporter.settings import Settings
 from tests.unit.past_logs import Log, Logs
 
@@ -80,3 +87,99 @@ def test_a_cluster_without_a_visible_topic_is_not_finished(
     )
     assert (out.getvalue() == nothing) == (not topics)
     assert ("finished" in out.getvalue()) == bool(topics)
+
+
+@pytest.fixture
+def prod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[ExitCode, str]]:
+    """Back-fills a topic with three records of the last days; returns the exit code and the last lines."""
+    source = Source({TopicPartition("orders", 0): Log([time.time() - hours * 3600 for hours in (50, 30, 5)])})
+    monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: source)
+    cluster = {"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}
+    settings = Settings.model_validate({"clusters": [cluster], "history": {"folder": tmp_path}, "exporter": "e"})
+
+    def run(*, again: bool = False) -> tuple[ExitCode, str]:
+        out = io.StringIO()
+        return ExitCode(backfill(settings, None, out, again=again)), out.getvalue()
+
+    return run
+
+
+def records(folder: Path, table: str) -> int:
+    """How many records are in all windows in the spool, or rows in another table."""
+    rows = [row for path in folder.glob(f"spool/{table}/*.parquet") for row in pq.read_table(path).to_pylist()]
+    return sum(row.get("records", 1) or 0 for row in rows)
+
+
+def test_windows_that_a_full_spool_lost_are_written_again(
+    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path
+) -> None:
+    """The coverage that would prove silences goes with them, and the next backfill writes both; once is enough."""
+    assert prod()[0] == ExitCode.DONE
+    assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (3, 1)
+    Spool(tmp_path, "e").shrink(0)
+    assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (0, 0)
+    code, said = prod()
+    assert code == ExitCode.DONE
+    assert said.startswith(
+        "prod: windows of an earlier backfill were deleted before a rollup took them in, because the spool was over "
+        "history.max_bytes: all windows are written again\nprod: finished: 3 active slots of 1 partition written; "
+    )
+    assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (3, 1)
+    assert "prod: finished: 0 active slots of 1 partition written" in prod()[1]
+
+
+def test_windows_that_a_rollup_took_in_are_not_written_again(
+    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path
+) -> None:
+    """Nothing was lost with these files. Where the ledger cannot be read, that is unknown, and all is written again."""
+    prod()
+    ledger = tmp_path / "published" / "ingested.txt"
+    ledger.parent.mkdir()
+    spool = Spool(tmp_path, "e")
+    ledger.write_text("".join(f"{file.name}\n" for file in finished_files(spool.folder)))
+    spool.shrink(0)
+    assert "prod: finished: 0 active slots of 1 partition written" in prod()[1]
+    prod(again=True)
+    ledger.write_bytes(b"\xff")
+    spool.shrink(0)
+    assert "all windows are written again" in prod()[1]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_backfill_whose_windows_a_full_spool_loses_claims_nothing(
+    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """Without coverage no silence is proved; the next run writes all of it."""
+    keep = Checkpoint.keep
+
+    def kept(*arguments: Any) -> None:
+        keep(*arguments)
+        Spool(tmp_path, "e").shrink(0)
+
+    if again:
+        prod()
+    monkeypatch.setattr(Checkpoint, "keep", kept)
+    code, said = prod(again=again)
+    assert code == ExitCode.FOUND
+    assert (
+        "Error: cluster prod: windows of this backfill were deleted before a rollup took them in, because the spool "
+        "was over history.max_bytes: what is left proves no silence. Raise history.max_bytes; the next backfill writes "
+        "all windows again\nprod: unfinished: 3 active slots of 1 partition written; "
+    ) in said
+    assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (0, 0)
+    monkeypatch.setattr(Checkpoint, "keep", keep)
+    assert prod()[0] == ExitCode.DONE
+    assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (3, 1)
+
+
+def test_a_loss_that_cannot_be_noted_is_told_and_holds_no_limit_up(
+    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk is the very reason to delete files."""
+    prod()
+    note = tmp_path / "backfill" / "windows-e-prod~backfill.lost"
+    note.mkdir()
+    spool = Spool(tmp_path, "e")
+    spool.shrink(0)
+    assert finished_files(spool.folder) == []
+    assert f"{note} cannot be written (Is a directory): run `topic-liveness backfill --again`" in caplog.text
