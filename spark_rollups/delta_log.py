@@ -36,6 +36,9 @@ class Log(NamedTuple):
     files: Mapping[str, Mapping[str, Any]]
     """The ``add`` of each file that makes up the table, by its path."""
     metadata: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+    version: int
+    """The number of that commit."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -67,9 +70,10 @@ def read_whole(table: Location) -> Whole | None:
 
 def read_log(table: Location) -> Log | None:
     """Return the content of a table's log, None where Delta itself must read it. Raises as ``read_whole``."""
-    actions = _actions(table / "_delta_log")
-    if actions is None:
+    found = _actions(table / "_delta_log")
+    if found is None:
         return None
+    version, actions = found
     files, metadata, protocol = dict[str, Mapping[str, Any]](), dict[str, Any](), dict[str, Any]()
     for action in actions:
         if removed := action.get("remove"):
@@ -79,20 +83,26 @@ def read_log(table: Location) -> Log | None:
             files[added["path"]] = added | {"partitionValues": dict(added["partitionValues"])}
         metadata = action.get("metaData") or metadata
         protocol = action.get("protocol") or protocol
-    plain = metadata and protocol.get("minReaderVersion") == _PLAIN_READER
-    return Log(files, metadata) if plain else None
+    if not metadata or protocol.get("minReaderVersion") != _PLAIN_READER:
+        return None
+    metadata = metadata | {"configuration": dict(metadata.get("configuration") or ())}
+    return Log(files, metadata, {name: value for name, value in protocol.items() if value is not None}, version)
 
 
-def _actions(log: Location) -> Iterator[Mapping[str, Any]] | None:
-    """Return what commits did, in their order, from the newest checkpoint on; None where one is missing."""
+def _actions(log: Location) -> tuple[int, Iterator[Mapping[str, Any]]] | None:
+    """Return the newest version, and what commits did, in their order, from the newest checkpoint on.
+
+    None where one is missing.
+    """
     logged = files_in(log, _LOGGED)
     commits = {_version(file): file for file in logged if file.path.name.endswith(".json")}
     checkpoints = {_version(file): file for file in logged if file.path.name.endswith(".parquet")}
     start = max(checkpoints, default=-1)
-    later = range(start + 1, max(commits, default=-1) + 1)
+    newest = max(start, *commits, -1)
+    later = range(start + 1, newest + 1)
     if not all(version in commits for version in later) or (start < 0 and not commits):
         return None
-    return _in_order(checkpoints.get(start), [commits[version] for version in later])
+    return newest, _in_order(checkpoints.get(start), [commits[version] for version in later])
 
 
 def _in_order(checkpoint: Stored | None, commits: list[Stored]) -> Iterator[Mapping[str, Any]]:

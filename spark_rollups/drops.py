@@ -30,6 +30,7 @@ from exporter.domain.learning.drops import (
     runs,
 )
 from spark_rollups.batches import column, integers, table_of, texts
+from spark_rollups.delta_commit import Where
 from spark_rollups.frames import arrow_schema, computed_once, in_groups
 from spark_rollups.schemas import DROPS
 
@@ -68,7 +69,7 @@ def update_drops(tables: Tables, since: date, today: date) -> str:
     found = computed_once(in_groups(topics, "cluster", make, DROPS), also_after_writes=True)
     days_found = found.select("date", "judged", F.size("topics").alias("low")).orderBy("date").collect()
     if days_found or tables.exists("drops"):
-        tables.replace_where("drops", found.coalesce(1), f"date >= '{since.isoformat()}'")
+        tables.replace_where("drops", found.coalesce(1), Where("date", (since,), ">="))
     summaries = [f"{row['date']}: {row['low']} of {row['judged']} topics" for row in days_found]
     return "; ".join(summaries) if summaries else "none"
 

@@ -28,6 +28,7 @@ from spark_rollups.batches import KEY
 from spark_rollups.calibration import calibrate
 from spark_rollups.contradictions import MOST, ConfiguredSpans, contradicted, of_overrides
 from spark_rollups.contradictions import keep as keep_contradictions
+from spark_rollups.delta_commit import Where
 from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
 from spark_rollups.folding import History, Span, beside, not_over, streams_of, updated
 from spark_rollups.frames import computed_once, from_rows, in_one, spread
@@ -186,7 +187,7 @@ class _Run:
                 few = since >= self._began.date() - timedelta(days=3)
                 days = in_one(days, self._shards) if few or self._shards == 1 else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.
-                tables.replace_where("daily", days, f"date >= '{since.isoformat()}'")
+                tables.replace_where("daily", days, Where("date", (since,), ">="))
                 tables.replace("streams", streams.coalesce(1))
         if not of_the_past:
             return streams
@@ -309,15 +310,11 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     made = rows.where("baseline is not null").select("baseline.*")
     # First, so that a week whose baselines are there has its maxima too.
     over = [week - 1 for week in wanted]
-    tables.replace_where("maxima", in_one(maxima, shards), f"week_ended in ({_date_literals(over)})")
+    tables.replace_where("maxima", in_one(maxima, shards), Where("week_ended", tuple(map(monday, over))))
     made = in_one(made, shards) if few else made.repartition("week")
-    tables.replace_where("baselines", made, f"week in ({_date_literals(wanted)})")
+    tables.replace_where("baselines", made, Where("week", tuple(map(monday, wanted))))
     rows.unpersist()
     return f"of {len(wanted)} weeks"
-
-
-def _date_literals(weeks: Sequence[int]) -> str:
-    return ", ".join(f"date'{monday(week)}'" for week in weeks)
 
 
 def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -32,6 +33,7 @@ from exporter.storage import (
 from spark_rollups import schemas, spool_schemas
 from spark_rollups.column_comments import commented
 from spark_rollups.conform import conform
+from spark_rollups.delta_commit import Change, Where, commit_here
 from spark_rollups.delta_log import Log, read_log, read_whole
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import as_arrow, computed_once, count, held_here, in_own_process, no_rows
@@ -67,6 +69,9 @@ _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
 
 _STATISTICS_COLUMNS = {"windows": "window_start,window_end"}
 """The columns for which Delta keeps the range of each file, so that a query for a day skips files of other days."""
+
+_DEFAULTS = "spark.databricks.delta.properties.defaults."
+"""The Spark settings that give properties to new tables begin so."""
 
 _COMMIT = re.compile(r"[0-9].*\.json")
 _BEGUN = re.compile(r".*\.begun")
@@ -169,7 +174,7 @@ class Tables:
         """Put ``rows`` in the place of all that the table holds, in one commit."""
         self._write(name, rows, "overwrite")
 
-    def replace_where(self, name: str, rows: DataFrame, where: str) -> None:
+    def replace_where(self, name: str, rows: DataFrame, where: Where) -> None:
         """Put ``rows`` in the place of those that meet ``where``, in one commit."""
         self._write(name, rows, "overwrite" if self.exists(name) else "append", where if self.exists(name) else None)
 
@@ -178,47 +183,75 @@ class Tables:
         self.guard()
         DeltaTable.forPath(self.spark, self.path(name)).delete(where)
 
-    def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
+    def _write(self, name: str, rows: DataFrame, mode: str, where: Where | None = None) -> None:
         self.guard()
         rows = conform(rows, SCHEMAS[name], name)
         after = None
         if in_own_process(self.spark):
             after = self._with_others(name, rows, mode, where)
-            rows = rows.coalesce(1)
-        writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
         if first := not self.exists(name):
             self._begin(name)
-            if name in _STATISTICS_COLUMNS:
-                writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
-        if where is not None:
-            writer = writer.option("replaceWhere", where)
-        by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)
-        if by is not None:
-            writer = writer.partitionBy(by)
-        writer.save(self.path(name))
+        if not (in_own_process(self.spark) and self._commit_here(name, rows, mode, where)):
+            self._commit_by_delta(name, rows, mode, where, first=first)
         if first:
             delete(self._beginning(name))
         newest = self._newest(name)
         if after is not None and newest is not None:
             self._held[name] = _Held(newest, after)
 
-    def _with_others(self, name: str, rows: DataFrame, mode: str, where: str | None) -> DataFrame | None:
+    def _commit_here(self, name: str, rows: DataFrame, mode: str, where: Where | None) -> bool:
+        """Commit rows that this process holds; return whether that was possible."""
+        if not isinstance(self.folder, Path):
+            return False
+        change = Change(
+            as_arrow(rows), SCHEMAS[name], _partitioned_by(name), mode == "overwrite", where, f"run {self.run}"
+        )
+        properties = {
+            f"delta.{key.removeprefix(_DEFAULTS)}": value
+            for key, value in self.spark.sparkContext.getConf().getAll()
+            if key.startswith(_DEFAULTS)
+        }
+        if name in _STATISTICS_COLUMNS:
+            properties["delta.dataSkippingStatsColumns"] = _STATISTICS_COLUMNS[name]
+        try:
+            return commit_here(self.folder / name, change, properties)
+        except FileExistsError as error:
+            raise TablesError(
+                f"{error.filename} was written by another program while this run was about to: run it again"
+            ) from error
+
+    def _commit_by_delta(self, name: str, rows: DataFrame, mode: str, where: Where | None, *, first: bool) -> None:
+        if in_own_process(self.spark):
+            rows = rows.coalesce(1)
+        writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
+        if first and name in _STATISTICS_COLUMNS:
+            writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
+        if where is not None:
+            writer = writer.option("replaceWhere", where.sql)
+        if (by := _partitioned_by(name)) is not None:
+            writer = writer.partitionBy(by)
+        writer.save(self.path(name))
+
+    def _with_others(self, name: str, rows: DataFrame, mode: str, where: Where | None) -> DataFrame | None:
         """Return all that the table holds once ``rows`` are written; None where its other rows are not held here."""
         newest, held = self._newest(name), self._held.get(name)
         if newest is None or (mode == "overwrite" and where is None):
             return rows
         if held is None or held.newest != newest:
             return None
-        others = held.rows if where is None else held.rows.where(f"not coalesce({where}, false)")
-        both = [as_arrow(others).select(rows.columns), as_arrow(rows)]
+        others = as_arrow(held.rows)
+        if where is not None:
+            others = others.filter(pc.invert(pc.fill_null(where.mask(others), False)))
+        both = [others.select(rows.columns), as_arrow(rows)]
         return held_here(self.spark, pa.concat_tables([both[0].cast(both[1].schema), both[1]]), rows.schema)
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Replace the rows with the same ``as_of``, which are few or none, by ``rows``."""
-        if not self.exists(name) or self.read(name).where(F.col("as_of") == F.lit(as_of)).isEmpty():
+        where = Where("as_of", (as_of,))
+        if not self.exists(name) or self.read(name).where(where.sql).isEmpty():
             self.append(name, rows)
         else:
-            self.replace_where(name, rows, f"as_of = timestamp'{as_of.isoformat()}'")
+            self.replace_where(name, rows, where)
 
     def exists(self, name: str) -> bool:
         """Tell whether the table was ever written. Raises TablesError where its log is damaged or lost."""
@@ -345,3 +378,8 @@ class Tables:
             if note.path.stem in there:
                 delete(note.path)  # its run was killed right after the commit
         return there
+
+
+def _partitioned_by(name: str) -> str | None:
+    """Return the column by which a table is partitioned."""
+    return _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)

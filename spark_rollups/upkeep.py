@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from exporter.domain.history.retention import RETENTION_DAYS
 from exporter.storage import Location, files_in
 from spark_rollups.batches import KEY
+from spark_rollups.delta_commit import Where
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import from_rows
 from spark_rollups.learning import week_of
@@ -127,7 +128,7 @@ def run_upkeep(tables: Tables, history: Location, moment: datetime, retention: R
         if name == "windows":
             tables.note_layout(cutoff)
         if name == "baselines":
-            tables.replace_where(name, _in_force(tables, cutoff), f"week < date'{cutoff}'")
+            tables.replace_where(name, _in_force(tables, cutoff), Where("week", (cutoff,), "<"))
         else:
             _table(tables, name).delete(_dated(name) < F.lit(cutoff))
     deleted = [*expired, *(["streams"] if _drop_streams(tables, retention) else [])]
