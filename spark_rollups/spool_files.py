@@ -36,7 +36,7 @@ AHEAD = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _STREAM = ("cluster", "topic", "topic_id", "partition")
-_SPOOL_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_SPOOL_NAME = re.compile(r"[A-Za-z0-9._~-]+")
 _FINISHED = re.compile(r"[^.].*\.parquet")
 _ARROW = {
     "string": pa.string(),
@@ -103,7 +103,7 @@ def read_spool_file(path: Location, schema: StructType) -> pa.Table:
     if _SPOOL_NAME.fullmatch(path.name) is None:
         # It becomes a line of what is published.
         raise RefusedFileError(
-            f"{path.name!r} is not the name of a spool file, which has only letters, digits and ._-: "
+            f"{path.name!r} is not the name of a spool file, which has only letters, digits and ._~-: "
             "find out who writes into the spool"
         )
     try:

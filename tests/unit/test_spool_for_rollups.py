@@ -1,0 +1,42 @@
+"""Files of the spool as a rollup finds them: by their names, and by the rights on their folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from exporter.domain import Coverage, Inventory, Relation, Source, Window
+from exporter.history import Spool
+from spark_rollups.spool_files import SPOOL_TABLES, sound_rows, spooled
+
+NOW = datetime(2026, 3, 2, tzinfo=UTC)
+AT = NOW.timestamp() - 600.0
+NOT_KNOWN = (None, None, None, None, None)
+LISTED = Inventory(
+    "größe/1", "orders", "id", 0, "host ü~1", "poll", AT, 1, 0, 10, None, "observed", *NOT_KNOWN, deleted=False
+)
+
+
+def written(folder: Path, source: Source) -> None:
+    """Write a file of each table, by an exporter and for a cluster with unusual names."""
+    spool = Spool(folder, "host ü~1", source)
+    for row in (
+        Window("größe/1", "orders", "id", 0, AT - 60.0, AT, "host ü~1", source, records=1),
+        Coverage("größe/1", "host ü~1", source, AT - 60.0, AT, 1, 1, 1, 0, AT, 60.0),
+        replace(LISTED, source=source),
+        Relation("größe/1", "orders", "id", "host ü~1", source, AT, 1),
+    ):
+        spool.write("größe/1", AT, [row])
+
+
+@pytest.mark.parametrize("source", list(Source))
+def test_a_rollup_takes_whatever_an_exporter_or_a_backfill_names_its_files(tmp_path: Path, source: Source) -> None:
+    """Each file of each table is read, and none goes to quarantine."""
+    written(tmp_path, source)
+    for table in SPOOL_TABLES:
+        (path,) = spooled(tmp_path / "spool" / table.name)
+        rows, refusal = sound_rows(path, table, tmp_path / "quarantine", NOW)
+        assert (rows.num_rows, refusal) == (1, None), table.name
