@@ -88,10 +88,19 @@ class Refusal:
 
 
 def spooled(folder: Location) -> list[Location]:
-    """Return all entries of a folder of the spool by name, including those that are no files of an exporter."""
+    """Return all entries of a folder of the spool by name, including those that are no files of an exporter.
+
+    A folder that is not there has none. Raises OSError.
+    """
     if isinstance(folder, ObjectPath):
         return sorted((file.path for file in files_in(folder, _FINISHED)), key=lambda path: path.name)
-    return sorted(folder.glob("[!.]*.parquet"))
+    try:
+        # Not by glob, which takes a folder that may not be read for an empty one.
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+    except FileNotFoundError:
+        return []
+    return sorted(folder / name for name in names if not name.startswith(".") and name.endswith(".parquet"))
 
 
 def read_spool_file(path: Location, schema: StructType) -> pa.Table:

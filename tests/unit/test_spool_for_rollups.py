@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -40,3 +43,15 @@ def test_a_rollup_takes_whatever_an_exporter_or_a_backfill_names_its_files(tmp_p
         (path,) = spooled(tmp_path / "spool" / table.name)
         rows, refusal = sound_rows(path, table, tmp_path / "quarantine", NOW)
         assert (rows.num_rows, refusal) == (1, None), table.name
+
+
+def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows that nobody may list would be silences; one that is not there has no files."""
+
+    def refuse(path: Path) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    assert spooled(tmp_path / "spool" / "windows") == []
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PermissionError):
+        spooled(tmp_path / "spool" / "windows")
