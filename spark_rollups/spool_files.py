@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +38,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _STREAM = ("cluster", "topic", "topic_id", "partition")
 _SPOOL_NAME = re.compile(r"[A-Za-z0-9._~-]+")
+_LONGEST_STEM, _CUT_STEM = 200, 180
+"""Bytes of a name in quarantine, to which ``.parquet.reason.txt`` and the number of a process come: 255 at most."""
 _FINISHED = re.compile(r"[^.].*\.parquet")
 _ARROW = {
     "string": pa.string(),
@@ -235,7 +238,8 @@ def sound_rows(
         _require_clock(path, now)
     bad = pc.fill_null(_any_of([fault.rows for fault in faults]), False)
     refused, sound = rows.filter(bad), rows.filter(pc.invert(bad))
-    aside = quarantine / f"{path.stem}.rows.parquet"
+    stem = _quarantine_stem(path)
+    aside = quarantine / f"{stem}.rows.parquet"
     violations = "; ".join(f"{fault.rule}, got {_first_value(rows, fault)}" for fault in faults)
     reason = (
         f"{refused.num_rows} of {rows.num_rows} rows of {path.name} cannot be true: {violations}. "
@@ -243,7 +247,7 @@ def sound_rows(
     )
     make_folder(quarantine)
     _write_parquet(aside, refused)
-    write_whole(quarantine / f"{path.name}.reason.txt", f"{reason}\n")
+    write_whole(quarantine / f"{stem}.parquet.reason.txt", f"{reason}\n")
     # From here on the file holds what Spark may read; its age stays that of the exporter's write.
     _write_parquet(path, sound, as_old=True)
     return sound, Refusal(path, reason, refused.num_rows)
@@ -345,9 +349,16 @@ def _write_parquet(path: Location, rows: pa.Table, *, as_old: bool = False) -> N
 def put_aside(path: Location, folder: Location, reason: str) -> Refusal:
     """Move a whole file into quarantine, with the reason beside it."""
     make_folder(folder)
-    write_whole(folder / f"{path.name}.reason.txt", f"{reason}\n")
-    move(path, folder / path.name)
-    return Refusal(folder / path.name, reason)
+    aside = folder / f"{_quarantine_stem(path)}.parquet"
+    write_whole(folder / f"{aside.name}.reason.txt", f"{reason}\n")
+    move(path, aside)
+    return Refusal(aside, reason)
+
+
+def _quarantine_stem(path: Location) -> str:
+    """Return the name of a file in quarantine without its suffix: cut where others would be too long with theirs."""
+    name = os.fsencode(path.stem)
+    return path.stem if len(name) <= _LONGEST_STEM else f"{os.fsdecode(name[:_CUT_STEM])}.{crc32(name):08x}"
 
 
 def _first_line(error: Exception) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.domain import Coverage, Inventory, Relation, Source, Window
 from exporter.history import Spool
-from spark_rollups.spool_files import SPOOL_TABLES, sound_rows, spooled
+from spark_rollups.spool_files import SPOOL_TABLES, RefusedFileError, put_aside, sound_rows, spooled
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 AT = NOW.timestamp() - 600.0
@@ -55,3 +55,17 @@ def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monke
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(PermissionError):
         spooled(tmp_path / "spool" / "windows")
+
+
+@pytest.mark.parametrize("name", ["windows", "x" * 247, "ü" * 123, "\udcff" * 247])
+def test_a_foreign_file_goes_to_quarantine_however_long_its_name(tmp_path: Path, name: str) -> None:
+    """The name is cut, so that the reason beside it has room for its suffix; two long ones stay two."""
+    for path in (tmp_path / f"{name}.parquet", tmp_path / f"{name[1:]}.parquet"):
+        path.write_bytes(b"torn")
+        with pytest.raises(RefusedFileError) as refused:
+            sound_rows(path, SPOOL_TABLES[0], tmp_path / "quarantine", NOW)
+        aside = put_aside(path, tmp_path / "quarantine", str(refused.value)).path
+        assert isinstance(aside, Path)
+        assert aside.read_bytes() == b"torn"
+        assert str(refused.value) in aside.with_name(f"{aside.name}.reason.txt").read_text(encoding="utf-8")
+    assert len(list((tmp_path / "quarantine").iterdir())) == 4
