@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
@@ -32,9 +33,11 @@ def write_files(report: Report, folder: Location) -> None:
     if isinstance(folder, ObjectPath):
         _put_files(report, folder)
         return
-    draft = folder / f".liveness.{os.getpid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    # Not by the number of the process: in a container a killed one had the same.
+    draft = Path(tempfile.mkdtemp(prefix=".liveness.", dir=folder))
     try:
-        (draft / OWNERS).mkdir(parents=True)
+        (draft / OWNERS).mkdir()
         names = []
         for name, text in _files(report):
             names.append(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -55,3 +56,10 @@ def test_pages_of_owners_that_have_nothing_more_to_do_go(tmp_path: Path) -> None
     pages = sorted(path.name for path in (tmp_path / "owners").iterdir())
     assert pages == ["team-b.html", "team-b.md"]
     assert (tmp_path / "mine.txt").exists()
+
+
+def test_what_a_killed_report_left_is_in_the_way_of_none(tmp_path: Path) -> None:
+    """In a container the next process has the same number as the one before."""
+    (tmp_path / f".liveness.{os.getpid()}" / "owners").mkdir(parents=True)
+    write_files(build_report(facts(judged(finding(None, "dead")))), tmp_path)
+    assert (tmp_path / "liveness.html").exists()
