@@ -18,6 +18,9 @@ from exporter.storage import Location, ObjectPath, located
 
 _T = TypeVar("_T")
 
+_MOST_DAYS = 36_500
+"""As in the settings; the day that far back must be one of the calendar."""
+
 
 class Folder(click.ParamType[Location]):
     """A folder of this host, or the URI of one in object storage."""
@@ -44,12 +47,12 @@ class Moment(click.ParamType[datetime]):
         """Return it in UTC."""
         try:
             moment = datetime.fromisoformat(str(value))
-        except ValueError:
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except (ValueError, OverflowError):
             self.fail(f"must be an ISO 8601 moment such as 2026-03-03T12:00:00Z, got {value!r}", param, ctx)
-        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         if moment > datetime.now(UTC):
             self.fail(f"must not lie in the future, got {value!r}", param, ctx)
-        return moment.astimezone(UTC)
+        return moment
 
 
 def retention_text() -> str:
@@ -69,9 +72,9 @@ class RetentionOption(click.ParamType[tuple[str, float]]):
             number = float(days)
         except ValueError:
             number = math.nan
-        if table not in RETENTION_DAYS or not number >= 1.0:
+        if table not in RETENTION_DAYS or not 1.0 <= number <= _MOST_DAYS:
             tables = ", ".join(RETENTION_DAYS)
-            self.fail(f"must be TABLE=DAYS with one day or more, of {tables}; got {value!r}", param, ctx)
+            self.fail(f"must be TABLE=DAYS with 1 to {_MOST_DAYS} days, of {tables}; got {value!r}", param, ctx)
         return table, number
 
 
