@@ -64,7 +64,7 @@ def update_drops(tables: Tables, since: date, today: date) -> str:
     # Bits of partitions at different hours are together those of the topic.
     topics = days.groupBy("cluster", "topic", "date").agg(F.bit_count(F.bit_or("active")).alias("hours"))
     make = functools.partial(
-        _drops_of, covered=covered, since=(since - _EPOCH).days, today=(today - _EPOCH).days, schema=arrow_schema(DROPS)
+        drops_of, covered=covered, since=(since - _EPOCH).days, today=(today - _EPOCH).days, schema=arrow_schema(DROPS)
     )
     found = computed_once(in_groups(topics, "cluster", make, DROPS), also_after_writes=True)
     days_found = found.select("date", "judged", F.size("topics").alias("low")).orderBy("date").collect()
@@ -177,13 +177,16 @@ def _covered(tables: Tables, first: date, today: date) -> Mapping[str, Sequence[
     return found
 
 
-def _drops_of(
+def drops_of(
     rows: pa.Table, *, covered: Mapping[str, Sequence[int]], since: int, today: int, schema: pa.Schema
 ) -> pa.Table:
     """Return the drops of one cluster."""
     cluster, day = column(rows, "cluster")[0].as_py(), integers(column(rows, "date"))
     first = int(day.min())
-    names, topic = np.unique(texts(column(rows, "topic")).astype(np.str_), return_inverse=True)
+    # No column of numpy's texts: each of its rows is as wide as the longest name.
+    encoded = column(rows, "topic").dictionary_encode()
+    names, rank = np.unique(texts(encoded.dictionary), return_inverse=True)
+    topic = rank[encoded.indices.to_numpy(zero_copy_only=False)]
     active = np.zeros((len(names), today - first), np.int64)
     active[topic, day - first] = integers(column(rows, "hours"), 0)
     known = np.full(len(names), today)
