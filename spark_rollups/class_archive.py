@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -48,9 +49,14 @@ def java_options(archive: Path) -> str:
     if archive.exists():
         with suppress(OSError):  # in a read-only image
             os.utime(archive)  # so that it counts as used
-        return f" -XX:SharedArchiveFile={archive} {_QUIET}"
+        return f" {_quoted(f'-XX:SharedArchiveFile={archive}')} {_QUIET}"
     writable = os.access(archive.parent, os.W_OK) and shutil.disk_usage(archive.parent).free > _ROOM_BYTES
     return f" {_RECORD} {_QUIET}" if writable else ""
+
+
+def _quoted(option: str) -> str:
+    """Return one option as Spark's launcher reads it, which splits them at spaces."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
 
 
 def is_recorded(spark: SparkSession) -> bool:
@@ -98,7 +104,8 @@ def _dump(spark: SparkSession, to: Path) -> None:
     types = map(java.Class.forName, ("javax.management.ObjectName", "java.lang.String", objects, texts))
     invoke = java.Class.forName("javax.management.MBeanServer").getMethod("invoke", array(java.Class, *types))
     commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-    wanted = array(java.Object, array(java.String, "dynamic_dump", str(to)))
+    # Java splits what it is told at spaces.
+    wanted = array(java.Object, array(java.String, "dynamic_dump", f'"{to}"'))
     # The server's own class is not public, so it is called by reflection.
     server = java.management.ManagementFactory.getPlatformMBeanServer()
     invoke.invoke(server, array(java.Object, commands, "vmCds", wanted, array(java.String, texts)))

@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("spark")]
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """A cache with the jars and nothing else."""
-    jars = tmp_path / "cache" / "ivy-spark" / "jars"
+    """A cache with the jars and nothing else, in a folder whose name Java would take for two."""
+    jars = tmp_path / "a cache" / "ivy-spark" / "jars"
     jars.mkdir(parents=True)
     for name in locked((DELTA,)):
         (jars / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
-    return tmp_path / "cache"
+    return tmp_path / "a cache"
 
 
 def run(verb: str, history: Path, cache: Path, *options: str, **environment: str) -> str:
