@@ -58,7 +58,7 @@ def with_history(
             seen = days_seen.get(key.cluster, set())
             begin = date.max if finding.history_start is None else finding.history_start.date()
             finding = replace(
-                finding, chart=_chart(days[key], {day for day in seen if day >= begin}, usual.get(key), as_of)
+                finding, chart=chart_of(days[key], {day for day in seen if day >= begin}, usual.get(key), as_of)
             )
         charted.append(replace(row, finding=finding))
     return charted
@@ -84,7 +84,7 @@ def _silent_day(row: JudgedStream) -> date:
 
 def _days(daily: DataFrame, keys: set[_Key], since: date) -> Mapping[_Key, _Days]:
     """Return the days of streams since one; the rows of the table by their date."""
-    columns = [F.col(name) for name in ("date", "active", "unknown", "records", "first_ms")]
+    columns = [F.col(name) for name in ("date", "active", "unknown", "counted", "records", "first_ms", "hour_records")]
     rows = _of(daily.where(F.col("date") >= F.lit(since)), keys).select(*_Key._fields, *columns)
     found: dict[_Key, _Days] = defaultdict(dict)
     for row in rows.toArrow().to_pylist():
@@ -126,13 +126,24 @@ def _advances(row: Mapping[str, Any]) -> list[datetime]:
     return [midnight + timedelta(hours=h, milliseconds=ms) for h, ms in zip(hours, row["first_ms"], strict=False)]
 
 
-def _chart(days: _Days, seen: set[date], usual: tuple[float, ...] | None, as_of: datetime) -> Chart:
-    last = as_of.date()
+def _day_until(hour: int, at: date, row: Mapping[str, Any]) -> Day:
+    """Return a day up to the end of one of its hours: later ones may be known, where the report is of the past."""
+    counted = [one for one in range(_DAY_HOURS) if row["counted"] >> one & 1]
+    later = sum(records for one, records in zip(counted, row["hour_records"], strict=False) if one > hour)
+    return Day(at, (row["active"] & (1 << hour + 1) - 1).bit_count(), row["records"] - later)
+
+
+def chart_of(
+    days: Mapping[date, Mapping[str, Any]], seen: set[date], usual: tuple[float, ...] | None, as_of: datetime
+) -> Chart:
+    """Return the chart of a stream as of a moment, from its ``days`` (rows of DAILY) and those that polls covered."""
+    this_hour = as_of.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    last = this_hour.date()
 
     def day(at: date) -> Day:
         row = days.get(at)
         if row is not None:
-            return Day(at, row["active"].bit_count(), row["records"])
+            return _day_until(this_hour.hour if at == last else _DAY_HOURS - 1, at, row)
         return Day(at, 0, 0) if at in seen else Day(at, None, None)
 
     def active(hour: datetime) -> bool | None:
@@ -143,7 +154,6 @@ def _chart(days: _Days, seen: set[date], usual: tuple[float, ...] | None, as_of:
             return True
         return None if row["unknown"] >> hour.hour & 1 else False
 
-    this_hour = as_of.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     week = {}
     for back in range(HOURS):
         hour = this_hour - timedelta(hours=back)
