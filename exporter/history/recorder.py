@@ -138,7 +138,8 @@ class History:
             self._ended = True
             lost_before = self.counts.dropped[Loss.ERROR]
             if self._open is not None:
-                self._close(self._open, min(self._open.end, at))
+                # The clock may have been set back since the last poll.
+                self._close(self._open, min(self._open.end, max(at, self._open.last_poll)))
                 self._open = None
             self._unwritten.write(at)
             if lost := self.counts.dropped[Loss.ERROR] - lost_before:

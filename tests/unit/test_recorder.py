@@ -646,3 +646,15 @@ def test_without_room_for_a_thread_polls_are_counted_and_files_are_written_later
     assert sum(int(str(row["records"])) for row in bench.rows("windows")) == 20, "all but the first poll's"
     assert {row["polls_ok"] == row["polls_total"] for row in bench.rows("coverage")} == {True}
     assert len(bench.rows("coverage")) == 3
+
+
+def test_an_interval_ends_no_earlier_than_its_last_poll_where_the_clock_was_set_back_before_the_end(
+    bench: Bench,
+) -> None:
+    """Rows that ended before they began would go to quarantine, with the advances in them."""
+    bench.poll()
+    bench.poll(gained=3)
+    last = bench.clock.now()
+    bench.history.flush(last - 3600.0)
+    rows = bench.rows("windows") + bench.rows("coverage")
+    assert [row["window_end"].timestamp() for row in rows] == [last, last]  # type: ignore[attr-defined]
