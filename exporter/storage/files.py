@@ -96,7 +96,11 @@ def located(text: str) -> Location:
     """Return what a path or URI names. Raises ValueError."""
     scheme, separator, _ = text.partition("://")
     if not separator:
-        return Path(text).expanduser()
+        try:
+            return Path(text).expanduser()
+        except RuntimeError:  # of a user that is not there
+            home = text.partition("/")[0]
+            raise ValueError(f"must name the whole path: nobody knows the home folder {home!r} on this host") from None
     uri = urlsplit(text)
     if scheme == "file":
         if uri.netloc not in ("", "localhost"):

@@ -50,6 +50,7 @@ def test_a_path_and_a_uri_of_this_host_name_a_folder_of_this_host() -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
+        ("~nobody-of-that-name/a", "must name the whole path: nobody knows the home folder '~nobody-of-that-name'"),
         ("s4://bucket/a", "must be a path, or a URI that begins with s3://, gs://, abfs://, abfss://, hdfs://"),
         ("s3:///a", "must name a bucket: s3://BUCKET/FOLDER"),
         ("s3://bucket/a/../b", "must not hold .."),
