@@ -9,6 +9,7 @@ later tables count it once.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -235,7 +236,9 @@ def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Location) 
         name, storage = for_pyarrow(batch)
         read = tables.spark.createDataFrame(pq.read_table(name, filesystem=storage), table.schema)
     else:
-        read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(spark_uri(batch))
+        reader = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true")
+        # It takes the name for a pattern, also that of the history folder.
+        read = reader.parquet(re.sub(r"([\\\[\]{}*?])", r"\\\1", spark_uri(batch)))
     rows = read.withColumn("date", F.to_date(table.dated_by))
     there = None
     if tables.exists(table.name):

@@ -119,3 +119,15 @@ def test_an_old_file_that_was_moved_back_from_quarantine_is_kept_until_it_is_tak
     assert [file.path for file in finished_files(history / "spool", ["windows"])] == [back]
     take_in()
     assert spool.expire(older_than=2000.0) == 1
+
+
+@pytest.mark.usefixtures("large")
+def test_the_folder_of_a_history_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark takes some characters of what it is to read for a pattern, which then matches nothing."""
+    folder = tmp_path / r"kafka [eu] {a,b} *?\d"
+    world = World(folder)
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.poll(at(0), at(1), every=HOUR)
+    tables = Tables(spark, folder)
+    taken = ingest.ingest_table(tables, folder, WINDOWS)
+    assert taken.rows == tables.count(WINDOWS.name) > 0
