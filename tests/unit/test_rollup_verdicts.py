@@ -246,6 +246,22 @@ def test_every_row_has_the_verdict_that_the_exporter_gives_it(rows: tuple[Stream
     assert "legacy0" not in {topic for topic, _ in seen}
 
 
+@pytest.mark.parametrize(
+    ("override", "suspect_after"),
+    [
+        (TopicOverride("a", max_silence_seconds=40 * HOUR), 30 * HOUR),
+        (TopicOverride("a", muted_until=NOW + 1), np.nan),
+        (TopicOverride("a", retired=True), np.nan),
+    ],
+)
+def test_an_override_decides_from_when_on_a_silence_is_suspect(override: TopicOverride, suspect_after: float) -> None:
+    """What was learned says six hours; a topic that is muted or retired never is."""
+    last = NOW - 20 * HOUR
+    found = judged(streams([("prod", "a")], [0], [last], [NOW]), [override])
+    assert found.suspect_from.tolist() == pytest.approx([last + suspect_after] * 2, nan_ok=True)
+    assert Verdict.SUSPECT not in {VERDICTS[code] for code in found.verdict}
+
+
 def test_the_evidence_says_that_it_is_the_configuration(rows: tuple[Streams, Verdicts]) -> None:
     """Silence as it is, then what the configuration says; nothing of what was learned is left."""
     each, found = rows

@@ -268,6 +268,7 @@ class _Measured:
         for name, value in (
             ("limit", np.full(len(rows), limit)),
             ("suspect_limit", np.full(len(rows), SUSPECT_SHARE * limit)),
+            ("suspect_from", self.streams.last_advance[rows] + SUSPECT_SHARE * limit),
             ("expected_by", self.streams.last_advance[rows] + limit),
             ("score", np.full(len(rows), np.nan)),
         ):
