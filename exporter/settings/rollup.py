@@ -28,8 +28,8 @@ class RetentionSettings(Section):
 
     windows: Annotated[Seconds, at_least("1d")] = _default_retention("windows")
     """1d to 36500d. What polls and backfills saw of partitions."""
-    coverage: Annotated[Seconds, at_least("1w")] = _default_retention("coverage")
-    """1w to 36500d. How well clusters were polled."""
+    coverage: Annotated[Seconds, at_least("12w")] = _default_retention("coverage")
+    """12w to 36500d. How well clusters were polled. The fleet drops on a day by the eight weeks before it."""
     inventory: Annotated[Seconds, at_least("1w")] = _default_retention("inventory")
     """1w to 36500d. Which partitions there are, and their state."""
     relations: Annotated[Seconds, at_least("1w")] = _default_retention("relations")

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from exporter.commands.spark_job import false_alarms, retention
 from exporter.domain import Outage, TopicOverride, TopicOwner
+from exporter.domain.learning.drops import FELL_WITHIN_DAYS, LONGEST_DAYS, REFERENCE_WEEKS
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
 from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
 from exporter.settings.calendars import days_of
@@ -199,6 +200,15 @@ def test_every_setting_is_read() -> None:
     ]
     assert settings.web.listen == "[::1]:9000"
     assert (settings.log.level, settings.log.format) == ("debug", "json")
+
+
+def test_coverage_stays_for_as_long_as_the_drops_of_a_fleet_are_judged_by_it(tmp_path: Path) -> None:
+    """With less than four weeks of it no holiday of the fleet is ever found, and each is a mass death."""
+    needed = REFERENCE_WEEKS * 7 + 1 + LONGEST_DAYS + FELL_WITHIN_DAYS
+    settings = load(tmp_path, SMALLEST + "rollup: {retention: {coverage: 12w}}")
+    assert settings.rollup.retention.coverage >= needed * 86400.0
+    with pytest.raises(SettingsError, match=r"rollup\.retention\.coverage must be at least 12w, got '11w'"):
+        load(tmp_path, SMALLEST + "rollup: {retention: {coverage: 11w}}")
 
 
 def test_a_cluster_takes_what_it_does_not_set_from_the_general_polls(tmp_path: Path) -> None:
