@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from exporter.storage import expanded
+
 MASK = "***"
 
 _SECRET = re.compile(
@@ -69,18 +71,23 @@ class KafkaProperties(Mapping[str, str | Path]):
 
 
 def _file(value: object) -> Path | None:
-    """Return the path in ``{file: PATH}``, None for any other value."""
+    """Return the path in ``{file: PATH}``, None for any other value. Raises ValueError as ``expanded``."""
     if isinstance(value, Mapping) and value.keys() == {"file"} and str(value["file"] or "").strip():
-        return Path(str(value["file"])).expanduser()
+        return expanded(Path(str(value["file"])))
     return None
 
 
 def broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield (property, rule) for each property that cannot work."""
     for name, value in properties.items():
+        try:
+            file = _file(value)
+        except ValueError as error:
+            yield name, str(error)
+            continue
         if value is None:
             yield name, "has no value"
-        elif _file(value):
+        elif file:
             if not is_secret(name):
                 yield name, "must be a single value: {file: PATH} is for passwords and other secrets"
         elif not isinstance(value, str | int | float):

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from exporter.secret_files import check_path
 from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
-from exporter.storage import Location, ObjectPath, located
+from exporter.storage import Location, ObjectPath, expanded, located
 
 BROKEN_RULES = "broken_rules"
 """The type of errors that carry several (key, rule) pairs in their context."""
@@ -192,7 +192,7 @@ def to_folder(value: object) -> Location:
 def to_file(value: object) -> Path:
     """A path, with ``~`` replaced."""
     if isinstance(value, str | Path) and str(value).strip():
-        return check_path(Path(value)).expanduser()
+        return expanded(check_path(Path(value)))
     raise ValueError("must name a file")
 
 

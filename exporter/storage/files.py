@@ -96,11 +96,7 @@ def located(text: str) -> Location:
     """Return what a path or URI names. Raises ValueError."""
     scheme, separator, _ = text.partition("://")
     if not separator:
-        try:
-            return Path(text).expanduser()
-        except RuntimeError:  # of a user that is not there
-            home = text.partition("/")[0]
-            raise ValueError(f"must name the whole path: nobody knows the home folder {home!r} on this host") from None
+        return expanded(Path(text))
     uri = urlsplit(text)
     if scheme == "file":
         if uri.netloc not in ("", "localhost"):
@@ -121,6 +117,16 @@ def located(text: str) -> Location:
     if ".." in path.parts:
         raise ValueError("must not hold ..")
     return ObjectPath(f"{scheme}://{uri.netloc}", path)
+
+
+def expanded(path: Path) -> Path:
+    """Return a path with ``~`` replaced. Raises ValueError for the home of a user that this host does not have."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError(
+            f"must name the whole path: nobody knows the home folder {path.parts[0]!r} on this host"
+        ) from None
 
 
 def s3_endpoint() -> str | None:

@@ -360,6 +360,24 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
     assert caught.value.problems == (f"{path} {rule}",)
 
 
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("history: {folder: ~nobody-of-that-name/a}", "history.folder"),
+        ("web: {config_file: ~nobody-of-that-name/a}", "web.config_file"),
+        (
+            "clusters: [{name: b, kafka: {bootstrap.servers: b:1, sasl.password: {file: ~nobody-of-that-name/a}}}]",
+            "kafka.sasl.password",
+        ),
+    ],
+)
+def test_a_path_below_a_home_that_nobody_knows_is_a_problem(tmp_path: Path, text: str, setting: str) -> None:
+    """It names the setting and what to write; the user may exist on another host."""
+    rule = f"{setting} must name the whole path: nobody knows the home folder '~nobody-of-that-name'"
+    with pytest.raises(SettingsError, match=rule):
+        load(tmp_path, text if "clusters" in text else SMALLEST + text)
+
+
 def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
     """A file saved by a Windows editor is read."""
     path = tmp_path / "prod.yaml"
