@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from spark_rollups import delta_commit
 from spark_rollups.delta_commit import CHECKPOINT_INTERVAL, Change, Where, commit_here
 from spark_rollups.delta_log import read_log, read_whole
 from spark_rollups.frames import IN_OWN_PROCESS, arrow_schema
@@ -90,42 +90,38 @@ def test_a_table_is_the_one_that_delta_would_have_made(
     def told(files: Any) -> dict[str, Any]:
         return {str(file["partitionValues"]): json.loads(file["stats"]) for file in files.values()}
 
+    ranged = set()
     for partition, stats in told(theirs.files).items():
         found = told(log.files)[partition]
         assert found["numRecords"] == stats["numRecords"]
         moments = {column for column in stats["minValues"] if SCHEMAS[name][column].dataType.typeName() == "timestamp"}
         for kind in ("minValues", "maxValues", "nullCount"):
             assert found[kind] == {column: stats[kind][column] for column in moments}, (partition, kind)
-    if name == "windows":
-        assert {"window_start", "window_end"} == moments
+        ranged |= moments
+    assert ranged == {"windows": {"window_start", "window_end"}, "verdicts": {"as_of"}}.get(name, set())
 
 
 def test_days_are_replaced_and_delta_goes_on_from_there(spark: SparkSession, history: Path, tmp_path: Path) -> None:
     """Of all days from one on; then Delta deletes, puts files together and is followed by a commit from here."""
     copied = Path(shutil.copytree(history, tmp_path / "history"))
     table, tables = copied / "tables" / "daily", Tables(spark, copied)
+    since = Where("date", (MONDAY + timedelta(days=10),), ">=")
     rows = tables.read("daily").toArrow()
-    later = rows.filter(pa.compute.greater_equal(rows.column("date"), pa.scalar(MONDAY + timedelta(days=10))))
-    made = spark.createDataFrame(later.slice(0, 2), SCHEMAS["daily"])
-    tables.replace_where("daily", made, Where("date", (MONDAY + timedelta(days=10),), ">="))
-    expected = sorted(
-        map(
-            str,
-            [
-                *(row for row in rows.to_pylist() if row["date"] < MONDAY + timedelta(days=10)),
-                *later.slice(0, 2).to_pylist(),
-            ],
-        )
-    )
+    mask = since.mask(rows)
+    few = rows.filter(mask).slice(0, 2)
+    made = spark.createDataFrame(few, SCHEMAS["daily"])
+    tables.replace_where("daily", made, since)
+    earlier = [*map(str, rows.filter(pc.invert(mask)).to_pylist())]
+    expected = sorted([*earlier, *map(str, few.to_pylist())])
     assert in_delta(spark, table) == sorted(map(str, tables.read("daily").toArrow().to_pylist())) == expected
     by_delta = DeltaTable.forPath(spark, str(table))
     by_delta.delete(f"date = '{MONDAY}'")
     tables.append("daily", made)
     by_delta.optimize().executeCompaction()
     tables.replace_where("daily", made.limit(0), Where("date", (MONDAY + timedelta(days=1),)))
-    left = [row for row in expected if f"'date': {MONDAY!r}" not in row]
-    left = [row for row in left if f"'date': {MONDAY + timedelta(days=1)!r}" not in row]
-    assert in_delta(spark, table) == sorted([*left, *map(str, later.slice(0, 2).to_pylist())])
+    gone = [f"'date': {MONDAY + timedelta(days=number)!r}" for number in range(2)]
+    left = [row for row in expected if not any(day in row for day in gone)]
+    assert in_delta(spark, table) == sorted([*left, *map(str, few.to_pylist())])
     done = [(entry.operation, entry.engineInfo.partition("/")[0]) for entry in by_delta.history().collect()]
     mine, of_delta = ("WRITE", "topic-liveness"), "Apache-Spark"
     assert done[::-1] == [mine, mine, ("DELETE", of_delta), mine, ("OPTIMIZE", of_delta), mine]
@@ -196,7 +192,7 @@ def test_a_commit_of_another_program_is_never_replaced(
         write(*given, **named)
         other.write_text('{"commitInfo":{}}\n')
 
-    monkeypatch.setattr(delta_commit.pq, "write_table", write_while_another_commits)
+    monkeypatch.setattr(pq, "write_table", write_while_another_commits)
     with pytest.raises(FileExistsError):
         commit_here(table, change_of(MONDAY), {})
     assert other.read_text() == '{"commitInfo":{}}\n'
