@@ -22,6 +22,7 @@ import httpx
 from exporter.clock import SystemClock
 from exporter.delivery import bodies
 from exporter.delivery.message import Message
+from exporter.delivery.quoting import quoted, secrets_of
 from exporter.domain.ports import Clock
 from exporter.secret_files import header_in, text_in
 
@@ -30,7 +31,6 @@ _LATER = (408, 425, 429)
 """HTTP answers, beside those from 500 on, after which another try may succeed."""
 
 _ADDRESS = re.compile(r"[^\s@,;:<>()\[\]\\\"]{1,64}@[A-Za-z0-9.-]{1,253}")
-_MAX_QUOTED = 200
 _MAX_READ_BYTES = 2000
 
 _T = TypeVar("_T")
@@ -213,7 +213,7 @@ class Mail:
     def _refused(
         self, what: str, code: int, reply: bytes | str, password: str, *, unreachable: bool = False
     ) -> NotTakenError:
-        answer = _quoted(reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply, password)
+        answer = quoted(reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply, password)
         return NotTakenError(
             f"{self.server} refused {what}: {code} {answer}".rstrip(),
             passing=400 <= code < 500,
@@ -259,15 +259,15 @@ class Post:
         except httpx.HTTPError as error:
             if _untrusted_by(error):
                 raise _untrusted(place, error) from None
-            text = f"{place} cannot be reached: {_cause(error, url, authorization)}"
+            text = f"{place} cannot be reached: {_cause(error, *secrets_of(url), authorization)}"
             raise NotTakenError(text, passing=True, unreachable=True) from None
         if answer.is_success:
             return
         code = answer.status_code
         hint = f"; it leads elsewhere, write that URL into {self.url}" if answer.is_redirect else ""
-        quoted = _quoted(refusal.decode("utf-8", "replace"), url, urlsplit(url).path, authorization)
+        reply = quoted(refusal.decode("utf-8", "replace"), *secrets_of(url), authorization)
         raise NotTakenError(
-            f"{place} answered {code} {quoted}".rstrip() + hint,
+            f"{place} answered {code} {reply}".rstrip() + hint,
             passing=code in _LATER or code >= 500,
             after=_seconds(answer.headers),
         )
@@ -345,7 +345,7 @@ def _cause(error: Exception, *secrets: str) -> str:
     if isinstance(error, socket.gaierror):
         return "the host name does not resolve"
     detail = error.strerror if isinstance(error, OSError) else None
-    return _quoted(detail or str(error) or type(error).__name__, *secrets)
+    return quoted(detail or str(error) or type(error).__name__, *secrets)
 
 
 def _untrusted_by(error: BaseException) -> bool:
@@ -364,14 +364,6 @@ def _untrusted(server: str, error: Exception) -> NotTakenError:
         passing=False,
         unreachable=True,
     )
-
-
-def _quoted(text: str, *secrets: str) -> str:
-    """Return the text of a server as one printable line, without secrets."""
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***") if len(secret) > 1 else text
-    line = "".join(one if one.isprintable() else " " for one in text)
-    return " ".join(line.split())[:_MAX_QUOTED]
 
 
 def _seconds(headers: Mapping[str, str]) -> float:

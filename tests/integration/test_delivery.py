@@ -331,6 +331,28 @@ def test_a_refusal_of_a_hook_is_reported_without_its_secret(folder: Path, hook: 
     assert len(hook.bodies) == 2, "a redirect is not followed"
 
 
+@pytest.mark.parametrize(
+    ("signature", "answer"),
+    [
+        (SECRET, f"no flow at /workflow?version=2016-06-01&sig={SECRET}"),
+        (SECRET, f"{SECRET} is no signature"),
+        (f"a%2Bb%2F{SECRET}%3D", f"signature a+b/{SECRET}= is wrong"),
+    ],
+)
+def test_a_signature_in_the_url_of_a_hook_is_not_shown(
+    folder: Path, hook: Hook, url: Path, signature: str, answer: str
+) -> None:
+    """Workflows of Teams sign in the query; a server may quote path and query, one value, or that decoded."""
+    address = url.read_text().strip().removesuffix(f"/services/{SECRET}")
+    url.write_text(f"{address}/workflow?version=2016-06-01&sig={signature}")
+    hook.answers = [(401, {}, answer)]
+    sent = Sent(folder, [to(Post("teams", url, NOT_TLS))])
+    assert sent.send() == Delivered(0, 0, 1)
+    assert "answered 401" in sent.lines[0]
+    assert "***" in sent.lines[0]
+    assert SECRET not in sent.lines[0] + (folder / "deliveries.json").read_text()
+
+
 def test_servers_that_say_nothing_or_are_not_there_are_given_up(folder: Path, tmp_path: Path) -> None:
     """Within the time limit, once for all messages to the same server in a round, with the next step."""
     with silent_server() as silent:

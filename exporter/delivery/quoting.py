@@ -1,0 +1,24 @@
+"""What a server said, as one line of an error, without the secrets that it may have quoted."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote_plus, urlsplit
+
+_MAX_QUOTED = 200
+_LEAST_VALUE = 8
+"""Characters of a value in a URL from which on it may be a secret; a shorter one would hide words of an error."""
+
+
+def secrets_of(url: str) -> tuple[str, ...]:
+    """Return what of a URL nobody may read: all after the host, and each value of its query, as some sign there."""
+    split = urlsplit(url)
+    values = [value for pair in split.query.split("&") if len(value := pair.partition("=")[2]) >= _LEAST_VALUE]
+    return (url, split.path, split.query, *values, *map(unquote_plus, values))
+
+
+def quoted(text: str, *secrets: str) -> str:
+    """Return the text of a server as one printable line, without secrets."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***") if len(secret) > 1 else text
+    line = "".join(one if one.isprintable() else " " for one in text)
+    return " ".join(line.split())[:_MAX_QUOTED]
