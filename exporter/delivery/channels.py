@@ -153,7 +153,7 @@ class Mail:
                 if given_up.is_set():
                     return
                 if self.by.username is not None:
-                    connection.login(self.by.username, password)
+                    self._log_in(connection, self.by.username, password)
                 sending = True
                 connection.send_message(made, self.by.sender, [self.to])
                 with suppress(OSError, smtplib.SMTPException):  # it was taken, whatever follows
@@ -202,6 +202,13 @@ class Mail:
                 connection.close()
                 raise
         return connection
+
+    def _log_in(self, connection: smtplib.SMTP, username: str, password: str) -> None:
+        try:
+            connection.login(username, password)
+        except UnicodeEncodeError:  # its text has a part of the password
+            text = "the user name or password (delivery.smtp) has characters other than ASCII, which cannot be sent"
+            raise NotTakenError(f"{text} to {self.server}: choose others", passing=False, unreachable=True) from None
 
     def _unsupported(self, error: smtplib.SMTPNotSupportedError, *, sending: bool) -> NotTakenError:
         if sending and not self.to.isascii() and self.by.sender.isascii():

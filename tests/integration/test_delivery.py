@@ -409,6 +409,8 @@ def test_an_encrypted_connection_and_a_password(folder: Path, box: MailBox, tmp_
         refused = delivery_line(address, trusted)
         assert refused.startswith(f"{address} refused user name or password (delivery.smtp): 535")
         assert "wrong-one" not in refused
+        password.write_text("wröng-one", encoding="utf-8")
+        assert "(delivery.smtp) has characters other than ASCII" in delivery_line(address, trusted)
     with mail_server(box) as address:
         assert "STARTTLS" in delivery_line(address, trusted)
         password.unlink()
