@@ -30,15 +30,20 @@ BODY_VERSION = 1
 """Version of what a webhook gets; raised when a field changes its meaning or goes."""
 
 
-def mail(message: Message, sender: str, to: str, message_id: str, sent_at: float) -> EmailMessage:
-    """Return a mail, sent at ``sent_at`` (Unix seconds), with the message as text and HTML, and its page attached."""
+def mail(
+    message: Message, sender: str, to: str, message_id: str, sent_at: float, *, attach: bool = True
+) -> EmailMessage:
+    """Return a mail, sent at ``sent_at`` (Unix seconds), with the message as text and HTML, and its page attached.
+
+    Without ``attach`` the mail says that the page is too large.
+    """
     made = EmailMessage(policy=SMTP)
     made["Subject"], made["From"], made["To"] = message.subject, sender, to
     made["Date"] = datetime.fromtimestamp(sent_at, UTC)
     # The same one when it is sent again, so that mail programs show it once.
     made["Message-ID"] = message_id
     made["Auto-Submitted"] = "auto-generated"
-    page = _attached(message.page)
+    page = _attached(message.page) if attach else None
     too_large = message.page is not None and page is None
     shown = {"message": message, "attached": page is not None, "too_large": too_large, "shown": SHOWN_IN_MAIL}
     made.set_content(_templates(escaped=False).get_template("mail.txt.j2").render(shown))

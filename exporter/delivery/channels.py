@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.policy import SMTPUTF8
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, cast
@@ -145,15 +147,17 @@ class Mail:
         password = _secret(self.by.password)
         domain, sending = self.by.sender.rpartition("@")[2], False
         name = f"<{key(self.name, message)}@{domain}>"
-        made = bodies.mail(message, self.by.sender, self.to, name, self.clock.now())
+        headers = self.by.sender, self.to, name, self.clock.now()
+        made = bodies.mail(message, *headers)
         try:
             connection = self._connected(timeout)
             connections.append(connection)
             try:
                 if given_up.is_set():
                     return
-                if self.by.username is not None:
-                    self._log_in(connection, self.by.username, password)
+                self._log_in(connection, password)
+                if _is_too_large(made, connection):
+                    made = bodies.mail(message, *headers, attach=False)
                 sending = True
                 connection.send_message(made, self.by.sender, [self.to])
                 with suppress(OSError, smtplib.SMTPException):  # it was taken, whatever follows
@@ -203,9 +207,10 @@ class Mail:
                 raise
         return connection
 
-    def _log_in(self, connection: smtplib.SMTP, username: str, password: str) -> None:
+    def _log_in(self, connection: smtplib.SMTP, password: str) -> None:
         try:
-            connection.login(username, password)
+            if self.by.username is not None:
+                connection.login(self.by.username, password)
         except UnicodeEncodeError:  # its text has a part of the password
             text = "the user name or password (delivery.smtp) has characters other than ASCII, which cannot be sent"
             raise NotTakenError(f"{text} to {self.server}: choose others", passing=False, unreachable=True) from None
@@ -278,6 +283,13 @@ class Post:
             passing=code in _LATER or code >= 500,
             after=_seconds(answer.headers),
         )
+
+
+def _is_too_large(mail: EmailMessage, connection: smtplib.SMTP) -> bool:
+    """Return whether the server said that it takes no mail of that size (RFC 1870)."""
+    connection.ehlo_or_helo_if_needed()
+    most = connection.esmtp_features.get("size", "")
+    return most.isdecimal() and 0 < int(most) < len(mail.as_bytes(policy=SMTPUTF8))
 
 
 def _posted(

@@ -147,9 +147,12 @@ class MailBox:
 
 @contextmanager
 def mail_server(
-    box: MailBox, tls: ssl.SSLContext | None = None, *, login: bool = False, utf8: bool = True
+    box: MailBox, tls: ssl.SSLContext | None = None, *, login: bool = False, utf8: bool = True, most: int = 2**25
 ) -> Iterator[str]:
-    """Serve mail; yields ``host:port``. With ``tls`` it offers STARTTLS, with ``utf8`` SMTPUTF8."""
+    """Serve mail; yields ``host:port``. With ``tls`` it offers STARTTLS, with ``utf8`` SMTPUTF8.
+
+    A mail of more than ``most`` bytes is refused.
+    """
     running = Controller(
         box,
         hostname="127.0.0.1",
@@ -160,6 +163,7 @@ def mail_server(
         auth_required=login,
         ready_timeout=60,
         enable_SMTPUTF8=utf8,
+        data_size_limit=most,
     )
     running.start()
     try:

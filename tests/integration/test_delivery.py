@@ -205,6 +205,17 @@ def test_a_page_that_is_too_large_is_not_attached_and_the_mail_says_so(
     assert "The report is too large to be attached." in text_of(mail, "html")
 
 
+def test_a_page_with_which_a_mail_would_be_too_large_for_its_server_is_not_attached(folder: Path, box: MailBox) -> None:
+    """Postfix takes 10,240,000 bytes by default, which is less than 10 MiB, and an attachment takes a third more."""
+    (folder / "liveness.html").write_bytes(b"x" * 9 * 2**20)
+    with mail_server(box, most=10_240_000) as address:
+        server = MailServer(address, "liveness@example.org", "none", NOT_TLS)
+        assert Sent(folder, [to(Mail("boss@example.org", server))]).send() == Delivered(1, 0, 0)
+    [mail] = box.mails
+    assert attached(mail) == {}
+    assert "The report is too large to be attached." in text_of(mail)
+
+
 def test_chats_and_programs_get_what_they_read(folder: Path, hook: Hook, url: Path, tmp_path: Path) -> None:
     """Slack text, a card for Teams and JSON for a webhook, in which no name is a link, a mention or markup."""
     authorization = tmp_path / "authorization"
