@@ -42,7 +42,7 @@ apiVersion: monitoring.coreos.com/v1
 kind: {{ .kind }}
 metadata:
   name: {{ include "liveness.fullname" .root }}
-  namespace: {{ .monitor.namespace | default (include "liveness.namespace" .root) }}
+  namespace: {{ .monitor.namespace | default (include "liveness.namespace" .root) | quote }}
   labels: {{- include "liveness.labels" .root | nindent 4 }}
     {{- with .monitor.labels }}
     {{- toYaml . | nindent 4 }}
@@ -62,7 +62,7 @@ spec:
   {{- end }}
   {{- end }}
   namespaceSelector:
-    matchNames: [{{ include "liveness.namespace" .root }}]
+    matchNames: [{{ include "liveness.namespace" .root | quote }}]
   selector:
     matchLabels: {{- include "liveness.selector" .root | nindent 6 }}
       app.kubernetes.io/component: exporter

@@ -27,8 +27,8 @@ characters of a CronJob, and the Spark operator adds 20 for the time, in a label
 {{- end }}
 
 {{- define "liveness.selector" -}}
-app.kubernetes.io/name: {{ include "liveness.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "liveness.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "liveness.labels" -}}

@@ -1,13 +1,13 @@
 {{- /* What the exporter's pod and those of the jobs share: (dict "root" $ "of" .Values.rollup) */ -}}
 {{- define "liveness.pod" -}}
-serviceAccountName: {{ include "liveness.serviceAccount" .root }}
+serviceAccountName: {{ include "liveness.serviceAccount" .root | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .root.Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .of.nodeSelector | default .root.Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -30,14 +30,14 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- define "liveness.volumes" -}}
 - name: config
   {{- if .Values.existingSecret }}
-  secret: {secretName: {{ .Values.existingSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ .Values.existingSecret | quote }}, defaultMode: 0440}
   {{- else }}
   configMap: {name: {{ include "liveness.fullname" . }}}
   {{- end }}
 {{- if include "liveness.onVolume" . }}
 - name: history
   {{- if .Values.persistence.enabled }}
-  persistentVolumeClaim: {claimName: {{ include "liveness.claim" . }}}
+  persistentVolumeClaim: {claimName: {{ include "liveness.claim" . | quote }}}
   {{- else }}
   emptyDir: {}
   {{- end }}
@@ -57,7 +57,7 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- /* What every process gets: of a configuration that the chart does not see, what it must know is set over it. */ -}}
 {{- define "liveness.env" -}}
 {{- if .Values.existingSecret }}
-- {name: TOPIC_LIVENESS_EXPORTER, value: {{ include "liveness.fullname" . }}}
+- {name: TOPIC_LIVENESS_EXPORTER, value: {{ include "liveness.fullname" . | quote }}}
 - {name: TOPIC_LIVENESS_HISTORY__FOLDER, value: {{ include "liveness.folder" . | quote }}}
 - {name: TOPIC_LIVENESS_WEB__LISTEN, value: "0.0.0.0:9797"}
 {{- end }}
@@ -68,7 +68,7 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 
 {{- define "liveness.envFrom" -}}
 {{- with .Values.objectStorage.existingSecret }}
-- secretRef: {name: {{ . }}}
+- secretRef: {name: {{ . | quote }}}
 {{- end }}
 {{- end }}
 
@@ -102,7 +102,7 @@ apiVersion: batch/v1
 kind: CronJob
 metadata:
   name: {{ include "liveness.jobName" . }}
-  namespace: {{ include "liveness.namespace" $root }}
+  namespace: {{ include "liveness.namespace" $root | quote }}
   labels: {{- include "liveness.labels" $root | nindent 4 }}
     app.kubernetes.io/component: {{ .verb }}
 spec:
@@ -163,7 +163,7 @@ spec:
           volumes: {{- include "liveness.volumes" $root | nindent 12 }}
             {{- if and $deliver $root.Values.delivery.existingSecret }}
             - name: delivery
-              secret: {secretName: {{ $root.Values.delivery.existingSecret }}, defaultMode: 0440}
+              secret: {secretName: {{ $root.Values.delivery.existingSecret | quote }}, defaultMode: 0440}
             {{- end }}
             {{- with .job.extraVolumes }}
             {{- toYaml . | nindent 12 }}
