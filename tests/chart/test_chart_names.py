@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import kubernetes_validate
@@ -40,13 +41,13 @@ persistence: {storageClassName: "39"}
 """
 
 
-def made_of(values: str, folder: Path) -> list[Manifest]:
+def made_of(values: str, folder: Path, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> list[Manifest]:
     """The manifests of a release whose own name and namespace are digits, as they may be."""
     path = folder / "values.yaml"
     path.write_text(values, encoding="utf-8")
     run = helm("template", "1234", CHART, "--namespace", "5678", "--kube-version", KUBERNETES, "--values", path)
     assert run.returncode == 0, run.stderr
-    return [manifest for manifest in yaml.load_all(run.stdout, yaml.CSafeLoader) if manifest]
+    return [manifest for manifest in yaml.load_all(run.stdout, loader) if manifest]
 
 
 @pytest.mark.parametrize("values", [OF_DIGITS, IN_STORAGE, ON_CLAIM], ids=["secret", "storage", "claim"])
@@ -59,3 +60,35 @@ def test_names_of_digits_stay_text(values: str, tmp_path: Path) -> None:
         else:
             kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
         assert isinstance(manifest["metadata"]["namespace"], str)
+
+
+class _Once(yaml.SafeLoader):
+    """Refuses a key that is there twice, as kustomize does."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        made = super().construct_mapping(node, deep)
+        assert len(made) == len(node.value), f"a key is there twice: {[key.value for key, _ in node.value]}"
+        return made
+
+
+TWICE = """
+commonLabels: {team: all, app.kubernetes.io/name: other, app.kubernetes.io/component: other}
+dashboards: {enabled: true, labels: {team: own}}
+networkPolicy: {enabled: true, labels: {team: own}}
+persistence: {labels: {team: own}}
+prometheusRule: {enabled: true, labels: {team: own}}
+service: {labels: {team: own, app.kubernetes.io/component: other}}
+serviceAccount: {labels: {team: own}}
+serviceMonitor: {enabled: true, labels: {team: own}}
+"""
+
+
+def test_a_label_that_is_given_twice_is_there_once(tmp_path: Path) -> None:
+    """A manifest's own goes before that of all; those by which the parts of a release find each other before both."""
+    made = {manifest["kind"]: manifest["metadata"]["labels"] for manifest in made_of(TWICE, tmp_path, _Once)}
+    teams = {kind: labels["team"] for kind, labels in made.items()}
+    common = {"Deployment", "CronJob"}
+    assert teams == {kind: "all" if kind in common else "own" for kind in made}
+    assert made.keys() > common
+    assert made["Service"]["app.kubernetes.io/name"] == "topic-liveness-exporter"
+    assert made["Service"]["app.kubernetes.io/component"] == "exporter"

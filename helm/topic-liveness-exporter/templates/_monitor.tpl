@@ -43,10 +43,7 @@ kind: {{ .kind }}
 metadata:
   name: {{ include "liveness.fullname" .root }}
   namespace: {{ .monitor.namespace | default (include "liveness.namespace" .root) | quote }}
-  labels: {{- include "liveness.labels" .root | nindent 4 }}
-    {{- with .monitor.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+  labels: {{- include "liveness.labels" (dict "root" .root "further" .monitor.labels) | nindent 4 }}
   {{- with .monitor.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}

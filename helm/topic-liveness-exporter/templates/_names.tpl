@@ -31,14 +31,16 @@ app.kubernetes.io/name: {{ include "liveness.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
+{{- /* Labels of a manifest: (dict "root" $ "component" "exporter" "further" .Values.service.labels), the last two as
+needed. A key is written once, however many of them have it: the manifest's own labels go before those of all. */ -}}
 {{- define "liveness.labels" -}}
-{{ include "liveness.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
+{{- $selector := include "liveness.selector" .root | fromYaml }}
+{{- with .component }}
+{{- $_ := set $selector "app.kubernetes.io/component" . }}
 {{- end }}
+{{- $labels := dict "app.kubernetes.io/version" .root.Chart.AppVersion "app.kubernetes.io/managed-by" .root.Release.Service }}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version) }}
+{{- mergeOverwrite $labels .root.Values.commonLabels (.further | default dict) $selector | toYaml }}
 {{- end }}
 
 {{- /* A reference to an image: (dict "root" $ "image" .Values.image) */ -}}

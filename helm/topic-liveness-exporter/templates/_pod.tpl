@@ -103,8 +103,7 @@ kind: CronJob
 metadata:
   name: {{ include "liveness.jobName" . }}
   namespace: {{ include "liveness.namespace" $root | quote }}
-  labels: {{- include "liveness.labels" $root | nindent 4 }}
-    app.kubernetes.io/component: {{ .verb }}
+  labels: {{- include "liveness.labels" (dict "root" $root "component" .verb) | nindent 4 }}
 spec:
   schedule: {{ .job.schedule | quote }}
   timeZone: Etc/UTC
