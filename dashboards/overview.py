@@ -44,8 +44,9 @@ _UNREADABLE = (
 )
 _DEAD_PARTITIONS = (
     f'max by ({TOPIC_KEYS}) (kafka_topic_partitions_by_verdict{{{TOPIC}, verdict="dead"}})'
-    f" unless on ({TOPIC_KEYS}) ({topics('dead')})"
+    f' unless on ({TOPIC_KEYS}) (kafka_topic_verdict{{{TOPIC}, verdict=~"dead|retired|held|muted"}} == 1)'
 )
+"""As in TopicLivenessPartitionsDead."""
 
 
 def _counted(rows: str, of: str = "count") -> str:
@@ -84,7 +85,7 @@ def _figures(made: dashboard.Dashboard) -> None:
         ),
         (
             "Dead partitions",
-            "Dead partitions of topics that live.",
+            "Dead partitions of topics that live: TopicLivenessPartitionsDead fires for these.",
             _counted(_DEAD_PARTITIONS, "sum"),
             "none",
             alarm,

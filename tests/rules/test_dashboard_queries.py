@@ -106,6 +106,19 @@ def test_a_topic_has_one_owner_while_exporters_of_a_pair_differ(tmp_path: Path, 
     )
 
 
+def test_dead_partitions_are_those_of_which_the_alert_tells(tmp_path: Path) -> None:
+    """Those of a topic that is held, retired or muted as a whole need no attention of their own."""
+    [number] = expressions("overview", "Dead partitions")
+    [listed] = expressions("overview", "Living topics with dead partitions")
+    of = 'job="topic-liveness",kafka_cluster="prod"'
+    series = {}
+    for verdict in ("live", "suspect", "dead", "held", "retired", "muted"):
+        series[f'kafka_topic_verdict{{{of},instance="a",topic="{verdict}",verdict="{verdict}"}}'] = "1x60"
+        series[f'kafka_topic_partitions_by_verdict{{{of},instance="a",topic="{verdict}",verdict="dead"}}'] = "2x60"
+    found: dict[str, float] = {f'{of},topic="{verdict}"': 2 for verdict in ("live", "suspect")}
+    hold(tmp_path, series, ("1h", number, {"": 4}), ("1h", listed, found))
+
+
 def test_another_owner_does_not_see_the_topic(tmp_path: Path) -> None:
     """What is known to be somebody else's is left out."""
     [dead] = expressions("overview", "Dead topics", owner="team-search")
