@@ -168,11 +168,14 @@ def _history(made: dashboard.Dashboard) -> None:
         ),
         curves(
             "Age of the last write",
-            "History is written every few minutes; two hours raise an alarm.",
+            "History is written every few minutes, by each exporter; two hours raise an alarm.",
             [
                 query(
-                    "time() - " + newest("topic_liveness_history_last_write_timestamp_seconds", CLUSTER_KEYS, CLUSTER),
-                    "{{kafka_cluster}}",
+                    "time() - "
+                    + newest(
+                        "topic_liveness_history_last_write_timestamp_seconds", f"{CLUSTER_KEYS}, instance", CLUSTER
+                    ),
+                    "{{kafka_cluster}} by {{instance}}",
                 )
             ],
             "s",

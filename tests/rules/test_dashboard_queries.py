@@ -180,3 +180,12 @@ def test_of_several_exporters_the_oldest_expectations_rollup_and_report_count(tm
     }
     series['topic_liveness_expectations_stale{job="topic-liveness",instance="started:9797"}'] = "1x120"
     hold(tmp_path, series, *(("2h", expr, {"": 7200.0}) for expr in of_expectations + ages))
+
+
+def test_an_exporter_that_writes_no_history_is_seen_beside_another_one(tmp_path: Path) -> None:
+    """Each has a history of its own, and the alert looks at each too."""
+    [age] = expressions("exporter", "Age of the last write")
+    of = 'job="topic-liveness",kafka_cluster="prod"'
+    name = "topic_liveness_history_last_write_timestamp_seconds"
+    series = {f'{name}{{{of},instance="a"}}': "0x60", f'{name}{{{of},instance="b"}}': "0+60x60"}
+    hold(tmp_path, series, ("1h", age, {f'{of},instance="a"': 3600, f'{of},instance="b"': 0}))
