@@ -70,6 +70,7 @@ from tests.programs import program
         ("serviceMonitor.attachMetadata.nodes=true", "nodes"),
         ("rollup.ttlSecondsAfterFinished=-1", "ttlSecondsAfterFinished"),
         ("prometheusRule.runbookUrl=docs.example.org/runbook", "runbookUrl"),
+        ("prometheusRule.runbookUrl=https://wiki.example.org/#/runbook", "runbookUrl"),
         ("prometheusRule.severities[0].severity=critical", "match"),
         (
             (
