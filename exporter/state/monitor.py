@@ -91,6 +91,8 @@ class Monitor(Upkeep):
                 cluster.series, cluster.groups = series_of(name, settings.switches)
                 if cluster.snapshot is not None and cluster.assessment is not None:
                     cluster.series.update(cluster.snapshot, cluster.assessment)
+                if cluster.sweep is not None:
+                    self._show_sweep(cluster, cluster.sweep)
         self._replicas.keep(settings.replicas)
         with self._lock:
             self._clusters = known
@@ -197,10 +199,14 @@ class Monitor(Upkeep):
         # The time first: a scrape in between must not withdraw what follows.
         with self._lock:
             cluster.swept_at, cluster.sweep = self._clock.monotonic(), sweep
-        cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
+        self._show_sweep(cluster, sweep)
         self._self_metrics.swept(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
         cluster.log_problem("groups", problem or problems.unswept(sweep))
+
+    @staticmethod
+    def _show_sweep(cluster: Cluster, sweep: GroupSweep) -> None:
+        cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
 
     def take_inspection(self, inspection: Inspection) -> None:
         """Take cost and failures of an inspection of producers and log sizes."""

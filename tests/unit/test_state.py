@@ -254,6 +254,20 @@ def test_a_cluster_that_a_reload_takes_out_while_a_scrape_withdraws_its_series_s
     assert up == ["here"]
 
 
+def test_a_reload_that_shows_other_series_keeps_those_of_the_last_poll_and_sweep() -> None:
+    """Partitions and consumer groups are there before the next poll and the next sweep, which may be long in coming."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    monitor.take_sweep(SWEEP)
+    settings = MonitorSettings(
+        {"prod": Rhythm(30.0)}, partition_switches=["current_offset"], expectations_max_age_seconds=8 * 24 * HOUR
+    )
+    monitor.reconfigure(settings)
+    names = set(re.findall(r"^(kafka_\w+){", monitor.metrics().decode(), re.MULTILINE))
+    assert "kafka_topic_partition_current_offset" in names and "kafka_topic_partition_oldest_offset" not in names
+    assert {"kafka_consumergroup_lag", "kafka_consumergroup_lag_sum", "kafka_topic_consumergroups"} <= names
+
+
 def test_stale_expectations_promise_nothing_and_are_seen() -> None:
     """Past their age limit every verdict is learning and the gauge says why."""
     monitor, poller, _, clock = scene()
