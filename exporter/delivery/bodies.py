@@ -68,7 +68,7 @@ def _attached(page: Location | None) -> bytes | None:
 def slack(message: Message) -> dict[str, Any]:
     """Return a message for an incoming webhook of Slack, which Mattermost and Rocket.Chat take too."""
     lines = [f"*{_slack(message.subject)}*", _slack(message.summary)]
-    lines += [f"Note: {_slack(warning)}" for warning in message.warnings]
+    lines += map(_slack, _notes(message))
     for group in message.groups:
         lines += ["", f"*{_slack(group.title)}* ({len(group.items)})"]
         lines += [f"• `{_slack(item.name)}` {_slack(item.text)}" for item in group.items[:SHOWN_IN_CHAT]]
@@ -97,7 +97,7 @@ def teams(message: Message) -> dict[str, Any]:
 
 def _card(message: Message, shown: int) -> dict[str, Any]:
     body = [_text(message.subject, weight="Bolder", size="Medium"), _text(message.summary)]
-    body += [_text(f"Note: {warning}") for warning in message.warnings]
+    body += map(_text, _notes(message))
     for group in message.groups:
         body.append(_text(f"{group.title} ({len(group.items)})", weight="Bolder"))
         for item in group.items[:shown]:
@@ -117,6 +117,13 @@ def _text(text: str, rest: str = "", *, weight: str = "Default", size: str = "De
     runs = [{"type": "TextRun", "text": text, "weight": "Bolder" if rest else weight, "size": size}]
     runs += [{"type": "TextRun", "text": rest}] if rest else []
     return {"type": "RichTextBlock", "inlines": runs}
+
+
+def _notes(message: Message) -> list[str]:
+    """Return what is to be known of the whole; a fleet of many clusters may have a warning for each."""
+    left = len(message.warnings) - SHOWN_IN_CHAT
+    more = [f"Note: {left:,} more of these are in the report"] if left > 0 else []
+    return [f"Note: {warning}" for warning in message.warnings[:SHOWN_IN_CHAT]] + more
 
 
 def _more(group: Group, shown: int) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from exporter.delivery.bodies import MAX_CARD_BYTES, SHOWN_IN_CHAT, teams
+from exporter.delivery.bodies import MAX_CARD_BYTES, SHOWN_IN_CHAT, slack, teams
 from exporter.delivery.channels import Mail, MailServer, Recipient
 from exporter.delivery.message import Group, Item, Message
 from exporter.delivery.run import Delivered
@@ -115,3 +115,15 @@ def test_a_card_of_a_bad_week_fits_into_teams() -> None:
         assert MAX_CARD_BYTES / 2 < len(json.dumps(made, ensure_ascii=False).encode()) <= MAX_CARD_BYTES
         left_out = [int(count) for count in re.findall(r"and (\d+) more, in the report", str(made))]
         assert len(left_out) == groups and 40 - SHOWN_IN_CHAT <= left_out[0] < 40
+
+
+def test_a_card_about_many_clusters_without_polls_fits_into_teams() -> None:
+    """Each cluster has a warning of its own; a chat shows the first ones, and says how many it leaves out."""
+    warning = "the last good poll was Sun 2026-03-01 22:30 UTC, 2 d before these verdicts; silence is not proved."
+    warnings = tuple(f"cluster-{number:03}: {warning}" for number in range(100))
+    message = Message(datetime(2026, 3, 3, tzinfo=UTC), None, "Subject", "Summary.", warnings, (), (), None)
+    card = json.dumps(teams(message), ensure_ascii=False)
+    assert len(card.encode()) <= MAX_CARD_BYTES
+    for shown in (card, slack(message)["text"]):
+        assert shown.count("the last good poll was") == SHOWN_IN_CHAT
+        assert "Note: 90 more of these are in the report" in shown
