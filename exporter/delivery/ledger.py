@@ -43,6 +43,8 @@ class _File(BaseModel):
     version: int = 1
     as_of: datetime
     deliveries: list[Entry] = []
+    nothing_due_at: float | None = None
+    """When it was found that recipients are all of owners who have nothing to do; None where anybody is to get it."""
 
 
 @dataclass(slots=True)
@@ -56,14 +58,16 @@ class Ledger:
     as_of: datetime
     require: Callable[[], None]
     entries: dict[tuple[str, str | None], Entry] = field(default_factory=dict)
+    nothing_due_at: float | None = None
 
     def delivered(self, to: str, owner: str | None) -> bool:
         """Return whether a message was taken before."""
         entry = self.entries.get((to, owner))
         return entry is not None and entry.delivered_at is not None
 
-    def begin(self, messages: list[tuple[str, str | None]]) -> None:
-        """Record what is to be sent; what was recorded of others goes. Raises LedgerError."""
+    def begin(self, messages: list[tuple[str, str | None]], *, nothing_due_at: float | None = None) -> None:
+        """Record what is to be sent, or since when nothing is; what was recorded of others goes. Raises LedgerError."""
+        self.nothing_due_at = nothing_due_at
         self.entries = {each: self.entries.get(each) or Entry(to=each[0], owner=each[1]) for each in messages}
         self._write()
 
@@ -73,7 +77,8 @@ class Ledger:
         self._write()
 
     def _write(self) -> None:
-        text = _File(as_of=self.as_of, deliveries=list(self.entries.values())).model_dump_json(indent=1) + "\n"
+        record = _File(as_of=self.as_of, deliveries=list(self.entries.values()), nothing_due_at=self.nothing_due_at)
+        text = record.model_dump_json(indent=1) + "\n"
         self.require()
         try:
             put(self.path, lambda file: file.write(text.encode()))
@@ -131,11 +136,11 @@ def _in_use(folder: Location, holder: str) -> LedgerError:
 def outcome(content: bytes) -> tuple[int, float | None]:
     """Return how many messages of a record were not taken, and when the last of the others was (Unix seconds).
 
-    Raises ValueError where it is no record.
+    Where nobody was to get one, that is when this was found. Raises ValueError where it is no record.
     """
-    entries = _File.model_validate_json(content).deliveries
-    times = [one.delivered_at for one in entries if one.delivered_at is not None]
-    return sum(one.delivered_at is None for one in entries), max(times, default=None)
+    record = _File.model_validate_json(content)
+    times = [one.delivered_at for one in record.deliveries if one.delivered_at is not None]
+    return sum(one.delivered_at is None for one in record.deliveries), max(times, default=record.nothing_due_at)
 
 
 def _read(path: Location) -> _File | None:

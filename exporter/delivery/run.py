@@ -50,7 +50,8 @@ class Delivery:
             messages = dict(_addressed(report, folder, self.recipients, self.links))
             left = {each: sent for each, sent in messages.items() if not record.delivered(*each)}
             before = len(messages) - len(left)
-            record.begin(list(messages))
+            idle = not messages and _names_an_owner(self.recipients, report)
+            record.begin(list(messages), nothing_due_at=self.clock.now() if idle else None)
             for attempt in range(1, self.attempts + 1):
                 failures = self._round(left, record, last=attempt == self.attempts)
                 if failures:
@@ -109,6 +110,13 @@ def _addressed(
                 continue
             channel = recipient.channel(match)
             yield (channel.name, message.owner), (channel, message)
+
+
+def _names_an_owner(recipients: Sequence[Recipient], report: Report) -> bool:
+    """Return whether any recipient is of an owner that has topics, and not of none by a slip of the pen."""
+    patterns = [one.owner for one in recipients if one.owner is not None]
+    owners = [part.owner for part in report.owners if part.owner is not None]
+    return any(pattern.fullmatch(owner) for pattern in patterns for owner in owners)
 
 
 def _pause(attempt: int, requested: float) -> float:

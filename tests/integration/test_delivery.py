@@ -272,6 +272,23 @@ def test_what_was_taken_is_not_sent_again(folder: Path, box: MailBox, server: Ma
     assert sent.send() == Delivered(2, 0, 0)
 
 
+def test_a_week_without_anything_for_the_owners_is_no_missing_delivery(folder: Path, server: MailServer) -> None:
+    """A report that is due to nobody counts as sent; a name that no owner has does not."""
+
+    def last_delivery(owner: str) -> float | None:
+        sent = Sent(folder, [mails_to(server, r"\g<0>@example.org", owner)])
+        assert sent.send() == Delivered(0, 0, 0)
+        undelivered, at = outcome((folder / "deliveries.json").read_bytes())
+        assert undelivered == 0
+        return at
+
+    begun = time.time()
+    at = last_delivery("team-c")
+    assert at is not None and begun <= at <= time.time()
+    assert last_delivery("teem-c") is None
+    assert Sent(folder, [to(Mail("boss@example.org", server))]).send() == Delivered(1, 0, 0)
+
+
 def test_a_passing_refusal_is_tried_again_after_longer_and_longer_pauses(
     folder: Path, box: MailBox, server: MailServer
 ) -> None:
