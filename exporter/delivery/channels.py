@@ -17,14 +17,13 @@ from email.policy import SMTPUTF8
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, cast
-from urllib.parse import urlsplit
 
 import httpx
 
 from exporter.clock import SystemClock
 from exporter.delivery import bodies
 from exporter.delivery.message import Message
-from exporter.delivery.quoting import quoted, secrets_of
+from exporter.delivery.quoting import place_of, quoted, secrets_of
 from exporter.domain.ports import Clock
 from exporter.secret_files import header_in, text_in
 
@@ -262,7 +261,7 @@ class Post:
         if authorization:
             headers["Authorization"] = authorization
         try:
-            with httpx.Client(verify=self.tls, timeout=timeout) as client:
+            with _client(self.tls, timeout) as client:
                 answer, refusal = within(timeout, lambda: _posted(client, url, _BODIES[self.kind](message), headers))
         except (TimeoutError, httpx.TimeoutException):
             raise _late(place, timeout) from None
@@ -290,6 +289,14 @@ def _is_too_large(mail: EmailMessage, connection: smtplib.SMTP) -> bool:
     connection.ehlo_or_helo_if_needed()
     most = connection.esmtp_features.get("size", "")
     return most.isdecimal() and 0 < int(most) < len(mail.as_bytes(policy=SMTPUTF8))
+
+
+def _client(tls: ssl.SSLContext, timeout: float) -> httpx.Client:
+    try:
+        return httpx.Client(verify=tls, timeout=timeout)
+    except (ImportError, ValueError, httpx.InvalidURL):  # its text may have the password of the proxy
+        text = "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used: its URL must begin with http:// or https://"
+        raise NotTakenError(text, passing=False) from None
 
 
 def _posted(
@@ -348,16 +355,6 @@ def _secret(path: Path | None, read: Callable[[Path], str] = text_in) -> str:
         return "" if path is None else read(path)
     except ValueError as error:
         raise NotTakenError(str(error), passing=False) from None
-
-
-def place_of(url: str) -> str | None:
-    """Return scheme, host and port of a URL, none of its secrets; None where it is no URL of HTTP."""
-    try:
-        split = urlsplit(url)
-        port = "" if split.port is None else f":{split.port}"
-    except ValueError:
-        return None
-    return f"{split.scheme}://{split.hostname}{port}" if split.scheme in ("http", "https") and split.hostname else None
 
 
 def _cause(error: Exception, *secrets: str) -> str:

@@ -1,4 +1,4 @@
-"""What a server said, as one line of an error, without the secrets that it may have quoted."""
+"""What an error may say of a URL, and of what a server said: without secrets, and in one line."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ def secrets_of(url: str) -> tuple[str, ...]:
     split = urlsplit(url)
     values = [value for pair in split.query.split("&") if len(value := pair.partition("=")[2]) >= _LEAST_VALUE]
     return (url, split.path, split.query, *values, *map(unquote_plus, values))
+
+
+def place_of(url: str) -> str | None:
+    """Return scheme, host and port of a URL, none of its secrets; None where it is no URL of HTTP."""
+    try:
+        split = urlsplit(url)
+        port = "" if split.port is None else f":{split.port}"
+    except ValueError:
+        return None
+    return f"{split.scheme}://{split.hostname}{port}" if split.scheme in ("http", "https") and split.hostname else None
 
 
 def quoted(text: str, *secrets: str) -> str:

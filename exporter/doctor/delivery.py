@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from exporter.delivery.channels import place_of
+from exporter.delivery.quoting import place_of
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain.formatting import plural
 from exporter.domain.ports import Clock

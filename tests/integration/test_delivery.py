@@ -381,6 +381,18 @@ def test_a_signature_in_the_url_of_a_hook_is_not_shown(
     assert SECRET not in sent.lines[0] + (folder / "deliveries.json").read_text()
 
 
+@pytest.mark.parametrize("proxy", ["socks5://proxy:1080", f"socks4://liveness:{SECRET}@proxy:1080", "ftp://proxy"])
+def test_a_proxy_that_cannot_be_used_costs_webhooks_alone(
+    folder: Path, url: Path, server: MailServer, proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named as such, without its password, and mails leave."""
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    sent = Sent(folder, [to(Post("slack", url, NOT_TLS)), to(Mail("boss@example.org", server))])
+    assert sent.send() == Delivered(1, 0, 1)
+    assert "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used" in sent.lines[0]
+    assert SECRET not in "".join(sent.lines) + (folder / "deliveries.json").read_text()
+
+
 def test_servers_that_say_nothing_or_are_not_there_are_given_up(folder: Path, tmp_path: Path) -> None:
     """Within the time limit, once for all messages to the same server in a round, with the next step."""
     with silent_server() as silent:
