@@ -220,6 +220,10 @@ def _fetch_silences(alertmanager: AlertmanagerSettings) -> bytes:
             return within(_LONGEST_SECONDS, lambda: _read(client, place, headers))
     except ValueError as error:
         raise AlertmanagerError(f"rollup.alertmanager: {error}") from None
+    except ImportError:
+        raise AlertmanagerError(
+            f"{place} cannot be asked through a SOCKS proxy; next step: see ALL_PROXY and HTTPS_PROXY"
+        ) from None
     except TimeoutError:
         raise _too_much(place) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:

@@ -64,6 +64,10 @@ class Client:
             )
         except (httpx.InvalidURL, ValueError) as error:
             raise ApiError(f"{self.shown} cannot be asked: {error}") from None
+        except ImportError:
+            raise ApiError(
+                f"{self.shown} cannot be asked through a SOCKS proxy: see ALL_PROXY and HTTPS_PROXY"
+            ) from None
 
     def __enter__(self) -> Self:
         return self

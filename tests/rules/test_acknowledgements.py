@@ -318,3 +318,16 @@ def test_an_alertmanager_that_is_gone_is_named() -> None:
     """With the setting to check."""
     with pytest.raises(AlertmanagerError, match=r"cannot be asked: .*next step: check rollup\.alertmanager\.url"):
         read_acknowledgements(settings(f"http://127.0.0.1:{free_port()}"))
+
+
+@pytest.mark.parametrize("proxy", ["socks5://proxy:1080", "socks4://proxy:1080"])
+def test_a_proxy_that_cannot_be_used_costs_one_line(
+    proxy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rollup goes on: httpx takes the proxy from the environment, and SOCKS needs another package."""
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    monkeypatch.setenv("NO_PROXY", "")
+    assert acknowledged(settings("http://alertmanager.example:9093")) == []
+    line = capsys.readouterr().err
+    assert line.startswith("acknowledged alerts are left for the next rollup: ") and "proxy" in line
+    assert line.count("\n") == 1
