@@ -189,8 +189,10 @@ class Mail:
             ) from None
         except TimeoutError:
             raise _late(self.server, timeout) from None
-        except (OSError, UnicodeError, smtplib.SMTPException) as error:
-            text = f"{self.server} cannot be reached: {_cause(error)}; check delivery.smtp.server and encryption"
+        except (OSError, ValueError, smtplib.SMTPException) as error:
+            text = (
+                f"{self.server} cannot be reached: {_cause(error, password)}; check delivery.smtp.server and encryption"
+            )
             raise NotTakenError(text, passing=True, unreachable=True) from None
 
     def _connected(self, timeout: float) -> smtplib.SMTP:

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 import trustme
+from aiosmtpd.smtp import SMTP, AuthResult
 from click import UsageError
 
 from exporter.clock import SystemClock
@@ -455,6 +456,31 @@ def test_an_encrypted_connection_and_a_password(folder: Path, box: MailBox, tmp_
         assert "STARTTLS" in delivery_line(address, trusted)
         password.unlink()
         assert "does not exist" in delivery_line(address, trusted)
+
+
+class Garbling(MailBox):
+    """A mail server whose challenges nobody can read."""
+
+    async def auth_CRAM__MD5(self, server: SMTP, _arguments: list[str]) -> AuthResult:  # noqa: N802 - as aiosmtpd calls it
+        await server.push("334 this is no base64")
+        return AuthResult(success=False, handled=True)
+
+
+def test_a_mail_server_that_makes_no_sense_keeps_nobody_else_from_the_report(
+    folder: Path, hook: Hook, url: Path, tmp_path: Path
+) -> None:
+    """It is one that cannot be reached; what follows is sent."""
+    authority, password = trustme.CA(), tmp_path / "password"
+    password.write_text(SECRET)
+    offered, trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(offered)
+    authority.configure_trust(trusted)
+    with mail_server(Garbling(), offered, login=True) as address:
+        by = MailServer(address, "liveness@example.org", "starttls", trusted, "liveness", password)
+        sent = Sent(folder, [to(Mail("boss@example.org", by)), to(Post("slack", url, NOT_TLS))], attempts=1)
+        assert sent.send() == Delivered(1, 0, 1)
+    assert f"{address} cannot be reached: " in sent.lines[0] and SECRET not in sent.lines[0]
+    assert len(hook.bodies) == 1
 
 
 def test_a_damaged_record_sends_nothing(folder: Path, box: MailBox, server: MailServer) -> None:
