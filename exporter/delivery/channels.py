@@ -23,7 +23,7 @@ import httpx
 from exporter.clock import SystemClock
 from exporter.delivery import bodies
 from exporter.delivery.message import Message
-from exporter.delivery.quoting import place_of, quoted, secrets_of
+from exporter.delivery.quoting import place_of, quoted, secrets_of, sent_as
 from exporter.domain.ports import Clock
 from exporter.secret_files import header_in, text_in
 
@@ -226,7 +226,8 @@ class Mail:
     def _refused(
         self, what: str, code: int, reply: bytes | str, password: str, *, unreachable: bool = False
     ) -> NotTakenError:
-        answer = quoted(reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply, password)
+        text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
+        answer = quoted(text, *sent_as(self.by.username, password))
         return NotTakenError(
             f"{self.server} refused {what}: {code} {answer}".rstrip(),
             passing=400 <= code < 500,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from urllib.parse import unquote_plus, urlsplit
 
 _MAX_QUOTED = 200
@@ -24,6 +25,14 @@ def place_of(url: str) -> str | None:
     except ValueError:
         return None
     return f"{split.scheme}://{split.hostname}{port}" if split.scheme in ("http", "https") and split.hostname else None
+
+
+def sent_as(username: str | None, password: str) -> tuple[str, ...]:
+    """Return a password as it is, and as AUTH sends it: a server may quote the command that it refuses."""
+    if not password:
+        return ()
+    encoded = (b64encode(text.encode()).decode() for text in (f"\0{username}\0{password}", password))
+    return (password, *encoded)
 
 
 def quoted(text: str, *secrets: str) -> str:

@@ -483,6 +483,35 @@ def test_a_mail_server_that_makes_no_sense_keeps_nobody_else_from_the_report(
     assert len(hook.bodies) == 1
 
 
+class Echoing(MailBox):
+    """A mail server that refuses a password by quoting the commands that had it."""
+
+    async def auth_PLAIN(self, server: SMTP, arguments: list[str]) -> AuthResult:  # noqa: N802 - as aiosmtpd calls it
+        self.users.append(arguments[1])
+        await server.push("535 no")
+        return AuthResult(success=False, handled=True)
+
+    async def auth_LOGIN(self, server: SMTP, _arguments: list[str]) -> AuthResult:  # noqa: N802 - as above
+        await server.push("334 UGFzc3dvcmQ6")
+        line = await server._reader.readline()  # noqa: SLF001 - the hook gets no more than the server
+        await server.push(f"535 unknown: {self.users[0]} and {line.decode().strip()}")
+        return AuthResult(success=False, handled=True)
+
+
+def test_a_mail_server_that_quotes_the_password_is_not_quoted_with_it(folder: Path, tmp_path: Path) -> None:
+    """Neither as it is nor in base64, as AUTH sends it."""
+    authority, password = trustme.CA(), tmp_path / "password"
+    password.write_text(SECRET)
+    offered, trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(offered)
+    authority.configure_trust(trusted)
+    with mail_server(Echoing(), offered, login=True) as address:
+        by = MailServer(address, "liveness@example.org", "starttls", trusted, "liveness", password)
+        sent = Sent(folder, [to(Mail("boss@example.org", by))], attempts=1)
+        assert sent.send() == Delivered(0, 0, 1)
+    assert sent.lines[0].endswith("refused user name or password (delivery.smtp): 535 unknown: *** and ***")
+
+
 def test_a_damaged_record_sends_nothing(folder: Path, box: MailBox, server: MailServer) -> None:
     """Who got the report is not known then; the message says what removes the doubt."""
     (folder / "deliveries.json").write_text("{")
