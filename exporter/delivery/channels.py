@@ -273,13 +273,13 @@ class Post:
         except httpx.HTTPError as error:
             if _untrusted_by(error):
                 raise _untrusted(place, error) from None
-            text = f"{place} cannot be reached: {_cause(error, *secrets_of(url), authorization)}"
+            text = f"{place} cannot be reached: {_cause(error, *secrets_of(url, authorization))}"
             raise NotTakenError(text, passing=True, unreachable=True) from None
         if answer.is_success:
             return
         code = answer.status_code
         hint = f"; it leads elsewhere, write that URL into {self.url}" if answer.is_redirect else ""
-        reply = quoted(refusal.decode("utf-8", "replace"), *secrets_of(url), authorization)
+        reply = quoted(refusal.decode("utf-8", "replace"), *secrets_of(url, authorization))
         raise NotTakenError(
             f"{place} answered {code} {reply}".rstrip() + hint,
             passing=code in _LATER or code >= 500,

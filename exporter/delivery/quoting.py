@@ -10,11 +10,15 @@ _LEAST_VALUE = 8
 """Characters of a value in a URL from which on it may be a secret; a shorter one would hide words of an error."""
 
 
-def secrets_of(url: str) -> tuple[str, ...]:
-    """Return what of a URL nobody may read: all after the host, and each value of its query, as some sign there."""
+def secrets_of(url: str, authorization: str) -> tuple[str, ...]:
+    """Return what of a URL nobody may read: all after the host, and each value of its query, as some sign there.
+
+    And the header Authorization, with its scheme and without.
+    """
     split = urlsplit(url)
     values = [value for pair in split.query.split("&") if len(value := pair.partition("=")[2]) >= _LEAST_VALUE]
-    return (url, split.path, split.query, *values, *map(unquote_plus, values))
+    header = (authorization, authorization.partition(" ")[2])
+    return (url, split.path, split.query, *values, *map(unquote_plus, values), *header)
 
 
 def place_of(url: str) -> str | None:

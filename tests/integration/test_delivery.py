@@ -382,6 +382,18 @@ def test_a_signature_in_the_url_of_a_hook_is_not_shown(
     assert SECRET not in sent.lines[0] + (folder / "deliveries.json").read_text()
 
 
+def test_a_token_that_a_hook_quotes_is_not_shown(folder: Path, hook: Hook, url: Path, tmp_path: Path) -> None:
+    """With the scheme before it and without."""
+    token = "a-token-of-this-test"  # noqa: S105 - that it shows nowhere is tested
+    authorization = tmp_path / "authorization"
+    authorization.write_text(f"Bearer {token}")
+    hook.answers = [(401, {}, f"Bearer {token}: the token {token} is unknown")]
+    sent = Sent(folder, [to(Post("webhook", url, NOT_TLS, authorization))])
+    assert sent.send() == Delivered(0, 0, 1)
+    assert sent.lines[0].endswith("answered 401 ***: the token *** is unknown")
+    assert token not in (folder / "deliveries.json").read_text()
+
+
 @pytest.mark.parametrize("proxy", ["socks5://proxy:1080", f"socks4://liveness:{SECRET}@proxy:1080", "ftp://proxy"])
 def test_a_proxy_that_cannot_be_used_costs_webhooks_alone(
     folder: Path, url: Path, server: MailServer, proxy: str, monkeypatch: pytest.MonkeyPatch
