@@ -139,8 +139,11 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
 def not_read(status: Status, known: Sequence[ClusterFacts], query: Query) -> Mapping[str, str]:
     """Return the clusters of which nothing is known now although the query may be about them, and why."""
     read = {one.cluster for one in known}
-    missing = [one for one in status.clusters if one.name not in read]
-    return {one.name: one.condition for one in missing if not query.clusters or one.name in query.clusters}
+    missing = {one.name: one.condition for one in status.clusters if one.name not in read}
+    if not query.clusters:
+        return missing
+    no_cluster = "no cluster of this name is configured"
+    return {name: missing.get(name, no_cluster) for name in query.clusters if name not in read}
 
 
 def _without_groups(known: Sequence[ClusterFacts], query: Query) -> Mapping[str, str]:
