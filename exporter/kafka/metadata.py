@@ -169,7 +169,7 @@ class MetadataReader:
             for name in names
         }
         return Metadata(
-            brokers={broker.id: f"{broker.host}:{broker.port}" for broker in seen.brokers.values()},
+            brokers={broker.id: _address(str(broker.host), broker.port) for broker in seen.brokers.values()},
             topics=topics,
             unmatched=tuple(pattern for pattern in unmatched if _name_in(pattern) not in held),
             only_internal=only_internal,
@@ -295,6 +295,11 @@ def _name_in(pattern: str) -> str | None:
     """The topic that an include pattern names, None where it may match several."""
     name = re.sub(r"\\([._-])", r"\1", pattern)
     return name if re.fullmatch(r"[A-Za-z0-9._-]+", name) else None
+
+
+def _address(host: str, port: int) -> str:
+    """Return ``host:port`` as clients read it: Kafka advertises an IPv6 address without its brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _reason(topic: TopicMetadata) -> Reason | None:

@@ -25,6 +25,7 @@ class Cluster:
     def __init__(self, hanging: Collection[int], partitions: int = 0) -> None:
         self.partitions = partitions
         self.described: list[str] = []
+        self.brokers: dict[int, SimpleNamespace] = {}
         self.names = [f"t{number:05}" for number in range(CALLS * TOPICS_PER_CALL)]
         self.hanging = hanging
         self.calls: list[int] = []
@@ -40,7 +41,7 @@ class Cluster:
         info = SimpleNamespace(leader=1, replicas=[1], isrs=[1])
         topic = SimpleNamespace(partitions=dict.fromkeys(range(self.partitions), info), error=None)
         return SimpleNamespace(
-            topics=dict.fromkeys(self.names, topic), brokers={}, controller_id=self._named, cluster_id="c"
+            topics=dict.fromkeys(self.names, topic), brokers=self.brokers, controller_id=self._named, cluster_id="c"
         )
 
     def describe_topics(self, topics: TopicCollection, **_: Any) -> Mapping[str, Future[Any]]:
@@ -104,6 +105,18 @@ def test_a_topic_that_fails_as_nobody_foresaw_costs_itself() -> None:
     assert metadata.unidentified == {bad: Reason.OTHER, odd: Reason.OTHER}
     assert {name: metadata.topics[name].topic_id for name in good} == {name: f"id of {name}" for name in good}
     assert cluster.logged[0] is error and len(cluster.logged) == 2
+
+
+def test_an_address_of_ipv6_has_brackets() -> None:
+    """Without them no client could tell its port, and `doctor` would not reach a broker that is well."""
+    cluster = Cluster(hanging=[])
+    cluster.names = []
+    hosts = {1: "::1", 2: "kafka-2.example.org", 3: "10.0.0.3"}
+    cluster.brokers = {each: SimpleNamespace(id=each, host=host, port=9092) for each, host in hosts.items()}
+    reader = MetadataReader(
+        cast("Client", cluster), Scope(), ManualClock(), config_refresh=3600.0, calls_in_flight=IN_FLIGHT
+    )
+    assert reader.read().brokers == {1: "[::1]:9092", 2: "kafka-2.example.org:9092", 3: "10.0.0.3:9092"}
 
 
 def test_a_call_asks_for_few_partitions() -> None:
