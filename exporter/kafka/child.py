@@ -226,15 +226,20 @@ class _Child:
         while True:
             message: Make | Drop | Call = self._connection.recv()
             if isinstance(message, Make):
+                self._close(message.name)
                 calls = self._workers[message.name] = queue.SimpleQueue()
                 threading.Thread(target=self._serve, args=(message, calls), name=message.name, daemon=True).start()
             elif isinstance(message, Drop):
-                if message.name in self._workers:
-                    self._workers.pop(message.name).put(None)
+                self._close(message.name)
             elif message.name in self._workers:
                 self._workers[message.name].put(message)
             else:
                 self._send(Failed(message.number, Reason.CLIENT_FAILED, "the client was closed"))
+
+    def _close(self, name: str) -> None:
+        """Let the client of this name close after the calls that it has got."""
+        if name in self._workers:
+            self._workers.pop(name).put(None)
 
     def _serve(self, make: Make, calls: queue.SimpleQueue[Call | None]) -> None:
         made: list[_Client] = []

@@ -13,7 +13,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -28,7 +27,7 @@ from exporter.domain.formatting import size
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
-from exporter.kafka.spares import Spare
+from exporter.kafka.spares import Spare, started
 from exporter.memory import limit as memory_limit
 from exporter.memory import resident
 
@@ -124,17 +123,24 @@ class ClientProcess:
         except OSError:
             return None
 
-    def add(self, name: str, kind: str, settings: Mapping[str, Any]) -> None:
-        """Create a client of a ``kind`` of ``exporter.kafka.child``, also in later processes."""
+    def add(self, name: str, kind: str, settings: Mapping[str, Any]) -> Make:
+        """Create a client of a ``kind`` of ``exporter.kafka.child``, also in later processes; an earlier one is closed.
+
+        Returns what ``remove`` needs.
+        """
         with self._lock:
             self._clients[name] = make = Make(name, kind, settings)
             if self._running is not None:
                 self._running.send(make)
+            return make
 
-    def remove(self, name: str) -> None:
-        """Close a client."""
+    def remove(self, client: Make) -> None:
+        """Close a client, unless another one has taken its name."""
+        name = client.name
         with self._lock:
-            self._clients.pop(name, None)
+            if self._clients.get(name) is not client:
+                return
+            del self._clients[name]
             del self._failed_in_a_row[name]
             if self._running is not None:
                 self._running.send(Drop(name))
@@ -293,7 +299,7 @@ class _Running:
         """Held while the connection is written to or closed: another file may be open by its number afterwards."""
         self._waiting: dict[int, Future[Answered]] = {}
         self._process: subprocess.Popen[bytes] | Spare
-        self._process, ours = _started() if spare is None else (spare, spare.socket)
+        self._process, ours = started() if spare is None else (spare, spare.socket)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
@@ -382,18 +388,3 @@ class _Running:
 def _growth_bytes() -> int:
     limit = memory_limit()
     return GROWTH_BYTES if limit is None else min(GROWTH_BYTES, limit // 4)
-
-
-def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a process; return it and the exporter's end of its connection."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        # A session of its own: what a terminal sends to the exporter's group is not meant for it.
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "exporter.kafka.child", str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-    return process, ours

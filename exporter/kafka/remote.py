@@ -41,7 +41,7 @@ class Remote:
         self._notes = Notes()
         self._counted: dict[str, Counter[str]] = {}
         """Counts of earlier processes."""
-        process.add(name, self.kind, settings)
+        self._made = process.add(name, self.kind, settings)
 
     @property
     def exposed(self) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class Remote:
 
     def close(self) -> None:
         """Close connections. Further calls are errors."""
-        self._process.remove(self._name)
+        self._process.remove(self._made)
         if self._alone:
             self._process.close()
 

@@ -1,7 +1,7 @@
 """Client processes that are forked when the exporter starts: they share its memory pages, and start while it does.
 
 A process with threads must not fork: a lock that another thread held would stay held in the child for ever. Client
-processes that are needed later are therefore started as new processes.
+processes that are needed later are therefore ``started`` as new processes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import runpy
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import traceback
@@ -75,6 +76,21 @@ def fork_spares(count: int) -> None:
             spares.append(spare)
     except OSError as error:
         log.debug("no spare client process: %s", error)
+
+
+def started() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a process; return it and the exporter's end of its connection."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        # A session of its own: what a terminal sends to the exporter's group is not meant for it.
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "exporter.kafka.child", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    return process, ours
 
 
 def _fork() -> Spare:

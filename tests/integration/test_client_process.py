@@ -315,6 +315,27 @@ def test_a_property_that_librdkafka_refuses_is_named() -> None:
     client.process.close()
 
 
+def test_a_client_outlives_an_earlier_one_of_its_name(client: Client, cluster: FakeCluster) -> None:
+    """One that a reload left under way takes only itself along when it is closed, and leaves no connection behind."""
+
+    def connected() -> int:
+        """Return how many clients of librdkafka the process has."""
+        tasks = Path(f"/proc/{client.process.pid}/task").iterdir()
+        return sum((task / "comm").read_text() == "rdk:main\n" for task in tasks)
+
+    earlier = client.add("beside", cluster.bootstrap)
+    earlier.metadata(fresh=False)
+    clients = connected()
+    later = client.add("beside", cluster.bootstrap)
+    later.metadata(fresh=False)
+    earlier.close()
+    assert len(later.metadata(fresh=True).membership.layout) == 20
+    await_that(lambda: connected() == clients, "the earlier client is gone")
+    later.close()
+    with pytest.raises(SourceError, match="closed"):
+        later.metadata(fresh=True)
+
+
 def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> None:
     """A source beside the polls gives what one in this process would, and counts its requests."""
     process = ClientProcess("beside")
