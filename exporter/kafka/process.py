@@ -304,8 +304,15 @@ class _Running:
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
         self.send(Begin(logging.getLogger("exporter").getEffectiveLevel()))
-        for work in (self._listen, self._hear):
-            threading.Thread(target=work, name=f"{name}, process {self.pid}", daemon=True).start()
+        try:
+            for work in (self._listen, self._hear):
+                threading.Thread(target=work, name=f"{name}, process {self.pid}", daemon=True).start()
+        except RuntimeError:  # no thread more: nobody else would end the process
+            self._process.kill()
+            self._process.wait()
+            if self._process.stderr is not None:
+                self._process.stderr.close()
+            raise
 
     @property
     def waited_for(self) -> bool:

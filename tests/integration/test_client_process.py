@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -334,6 +335,27 @@ def test_a_client_outlives_an_earlier_one_of_its_name(client: Client, cluster: F
     later.close()
     with pytest.raises(SourceError, match="closed"):
         later.metadata(fresh=True)
+
+
+def test_a_process_without_a_thread_to_listen_to_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a limit of threads: processes that stay would use it up for good."""
+    begun: list[int] = []
+    start = threading.Thread.start
+
+    def last_thread(thread: threading.Thread) -> None:
+        name, _, pid = thread.name.partition(", process ")
+        if name == "the client":
+            begun.append(int(pid))
+            if begun.count(int(pid)) == 2:
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", last_thread)
+    process = ClientProcess("the client")
+    with pytest.raises(SourceError, match="can't start new thread; next step: allow this exporter more"):
+        process.start()
+    await_that(lambda: not Path(f"/proc/{begun[0]}").exists(), "the process has ended")
+    process.close()
 
 
 def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> None:
