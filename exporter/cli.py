@@ -24,6 +24,7 @@ from exporter.commands.options import (
     config_option,
     file_option,
     job_settings,
+    print_any_text,
     source_options,
     warn_of_exposed,
     with_web_config,
@@ -99,6 +100,7 @@ def once(config: Path | None, bootstrap_server: str | None) -> int:
     settings = client_settings(config, bootstrap_server)
     from exporter import app
 
+    print_any_text("utf-8")  # as Prometheus reads it
     return app.once(settings, sys.stdout)
 
 
@@ -366,6 +368,7 @@ def run(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
 
     ``program`` is what the person typed.
     """
+    print_any_text()
     try:
         code = topic_liveness.main(args=arguments, prog_name=program, standalone_mode=False)
         sys.stdout.flush()
@@ -379,8 +382,10 @@ def run(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except OSError as error:
-        if error.errno != errno.EPIPE:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
+        if error.errno == errno.ENOSPC:
+            click.echo(f"Error: the output could not be written: {error.strerror}", err=True)
         # The reader of the output is gone (`topic-liveness once | head`). click does the same.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FOUND

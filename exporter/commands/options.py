@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -99,6 +101,12 @@ def check_properties(settings: Settings, config: Path | None) -> list[str]:
     finally:
         for source in sources.values():
             source.close()
+
+
+def print_any_text(encoding: str | None = None) -> None:
+    """Escape what the locale of standard output lacks: names of groups and owners may hold any character."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def with_web_config(settings: Settings, check: Callable[[], Checked]) -> Checked:

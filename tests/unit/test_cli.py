@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 import re
@@ -329,6 +330,44 @@ def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("command", ["once", "check-config"])
+def test_a_full_disk_is_a_message(tmp_path: Path, command: str) -> None:
+    """`topic-liveness once > metrics.prom` says why the file is cut off, without a traceback."""
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*COMMAND, command, "--bootstrap-server", NOWHERE],
+            check=False,
+            cwd=tmp_path,
+            env=environment(TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s"),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("Error: the output could not be written: No space left on device\n")
+    assert "Traceback" not in ended.stderr
+
+
+def test_text_that_the_locale_lacks_is_escaped(tmp_path: Path) -> None:
+    """Findings, groups and owners hold any character, also where a terminal shows few."""
+    (tmp_path / "prod.yaml").write_text("poll: {interval: 5 Stück}", encoding="utf-8")
+    checked = cli(tmp_path, "doctor", "--config", "prod.yaml", PYTHONIOENCODING="ascii")
+    assert checked.returncode == 2
+    assert r"got '5 St\xfcck'" in checked.stdout
+    assert checked.stderr == ""
+
+
+def test_metrics_are_printed_in_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`once` in any locale: an escape that Prometheus does not know would make the file useless."""
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="ascii"))
+    monkeypatch.setattr("exporter.cli.client_settings", lambda *_: None)
+    monkeypatch.setattr("exporter.app.once", lambda _, shown: shown.write('{consumergroup="naïve"}'))
+    run(["once"])
+    assert out.getvalue() == '{consumergroup="naïve"}'.encode()
 
 
 @pytest.mark.parametrize("command", [["once"], ["offsets", "--time", "latest"]], ids=lambda command: command[0])
