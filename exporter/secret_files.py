@@ -77,5 +77,6 @@ def trusting(ca_file: Path | None) -> ssl.SSLContext:
         try:
             context.load_verify_locations(ca_file)
         except OSError as error:  # an SSLError is one
-            raise ValueError(f"{ca_file} cannot be used: {error.strerror}") from None
+            what = f"{ca_file} cannot be used: {error.strerror}"
+            raise ValueError(f"{what}; next step: give the CA as a PEM file") from None
     return context

@@ -10,7 +10,7 @@ from exporter.delivery.quoting import place_of
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain.formatting import plural
 from exporter.domain.ports import Clock
-from exporter.secret_files import text_in
+from exporter.secret_files import header_in, text_in, trusting
 from exporter.settings import Settings
 from exporter.settings.delivery import DeliverySettings
 
@@ -49,9 +49,12 @@ def _secrets(given: DeliverySettings) -> dict[Path, bool]:
 
 def _unusable(given: DeliverySettings) -> Iterator[Finding]:
     files = _secrets(given) | ({} if given.ca_file is None else {given.ca_file: False})
+    headers = {one.authorization.file for one in given.recipients if one.authorization is not None}
     for path, is_url in files.items():
         try:
-            text = text_in(path)
+            text = header_in(path) if path in headers else text_in(path)
+            if path == given.ca_file:
+                trusting(path)
         except ValueError as error:
             yield from_error(_CHECK, Severity.WARNING, str(error), _COSTS)
         else:

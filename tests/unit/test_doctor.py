@@ -332,6 +332,30 @@ delivery:
     assert findings() == [("ok", "2 recipients, 2 secret files can be read")]
 
 
+def test_a_file_that_delivery_would_refuse_is_no_good_one(tmp_path: Path) -> None:
+    """What can be read may be no certificate, or no header: both would keep the report from everybody."""
+    url, header, ca, config = (tmp_path / name for name in ("url", "header", "ca.pem", "config.yaml"))
+    url.write_text("https://hooks.example.org")
+    header.write_text("Bearer hunter2 \n")
+    ca.write_text("a certificate, one day")
+    url.chmod(0o600)
+    header.chmod(0o600)
+    config.write_text(
+        f"""
+clusters: [{{name: c, kafka: {{bootstrap.servers: "127.0.0.1:1"}}}}]
+delivery:
+  ca_file: {ca}
+  recipients: [{{webhook: {{file: {url}}}, authorization: {{file: {header}}}}}]
+"""
+    )
+    [of_header, of_ca] = delivery(load_settings(config, None, {}), At())
+    assert of_header.what.startswith(f"the file {header} must hold one line of printable ASCII characters")
+    assert of_ca.what.startswith(f"{ca} cannot be used: ")
+    assert of_ca.fix == "give the CA as a PEM file"
+    assert {of_header.severity, of_ca.severity} == {Severity.WARNING}
+    assert "hunter2" not in repr([of_header, of_ca])
+
+
 def test_the_alertmanager_of_the_rollup_is_asked(tmp_path: Path) -> None:
     """One that is gone, that refuses or whose silences do not count is a finding; without one nothing is said."""
     assert list(alertmanager(settings(tmp_path), At())) == []
