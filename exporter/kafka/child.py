@@ -232,6 +232,7 @@ class _Child:
             elif isinstance(message, Drop):
                 self._close(message.name)
             elif message.name in self._workers:
+                logging.getLogger("exporter").setLevel(message.level)
                 self._workers[message.name].put(message)
             else:
                 self._send(Failed(message.number, Reason.CLIENT_FAILED, "the client was closed"))

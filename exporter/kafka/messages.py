@@ -41,6 +41,8 @@ class Call:
     name: str
     method: str
     arguments: tuple[Any, ...]
+    level: int
+    """The log level, which a reload may have changed."""
 
 
 class BatchesRefused(StrEnum):

@@ -32,6 +32,7 @@ from exporter.memory import limit as memory_limit
 from exporter.memory import resident
 
 log = logging.getLogger(__name__)
+_EXPORTER = logging.getLogger("exporter")
 
 GROWTH_BYTES = 512 * 1024 * 1024
 """A process that uses this much more memory than after its first calls has a leak, and is replaced.
@@ -168,7 +169,7 @@ class ClientProcess:
             running = self._started()
             number = next(self._numbers)
             future = running.expect(number)
-            running.send(Call(number, name, method, arguments))
+            running.send(Call(number, name, method, arguments, _EXPORTER.getEffectiveLevel()))
         if not running.answered:
             within += _STARTS_WITHIN
         try:
@@ -303,7 +304,7 @@ class _Running:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
-        self.send(Begin(logging.getLogger("exporter").getEffectiveLevel()))
+        self.send(Begin(_EXPORTER.getEffectiveLevel()))
         try:
             for work in (self._listen, self._hear):
                 threading.Thread(target=work, name=f"{name}, process {self.pid}", daemon=True).start()

@@ -306,6 +306,25 @@ def test_its_log_is_the_exporters(caplog: pytest.LogCaptureFixture) -> None:
     client.process.close()
 
 
+@pytest.mark.parametrize(("level", "shown"), [(logging.DEBUG, True), (logging.INFO, False)])
+def test_its_log_follows_a_level_that_a_reload_changes(
+    level: int, shown: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the next call on, without a restart of the process."""
+    caplog.set_level(logging.INFO if shown else logging.DEBUG, "exporter")
+    client = Client(NOBODY)
+    with pytest.raises(SourceError):
+        client.poll()
+    caplog.clear()
+    caplog.set_level(level, "exporter")
+    later = client.add("after a reload", NOBODY)
+    with pytest.raises(SourceError):
+        later.metadata(fresh=True)
+    assert any(each.getMessage().startswith("librdkafka: FAIL") for each in caplog.records) is shown
+    assert client.restarts == []
+    client.process.close()
+
+
 def test_a_property_that_librdkafka_refuses_is_named() -> None:
     """By a ValueError, as where the client is made; and the process is well."""
     client = Client(NOBODY)

@@ -50,7 +50,7 @@ def test_a_spare_holds_its_connection_and_nothing_of_another() -> None:
         held = []
         for spare in spares:
             ours = Connection(spare.socket.detach())
-            ours.send(Begin(20)), ours.send(Call(0, "nobody", "", ()))
+            ours.send(Begin(20)), ours.send(Call(0, "nobody", "", (), 20))
             ours.recv()  # it has begun
             names = os.listdir(f"/proc/{spare.pid}/fd")
             held.append(sum(os.readlink(f"/proc/{spare.pid}/fd/{one}").startswith("socket:") for one in names))
