@@ -51,7 +51,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
         yield from _object_storage(settings, settings.history.folder, clock.now())
         return
     folder = settings.history.folder.absolute()
-    there = next(place for place in (folder, *folder.parents) if place.exists())
+    there = next(place for place in (folder, *folder.parents) if _is_there(place))
     # No trial write: a file of another user could lock out the exporter.
     wrong = next((place for place in _places(folder, there) if not _usable(place)), None)
     if wrong is not None:
@@ -215,6 +215,14 @@ def _places(folder: Path, there: Path) -> Iterator[Path]:
     yield there
     spool = folder / "spool"
     yield from (place for place in (spool, *spool.glob("*")) if place.exists())
+
+
+def _is_there(place: Path) -> bool:
+    """Return whether a place is seen to exist; what lies in a folder of others may not be."""
+    try:
+        return place.exists()
+    except PermissionError:
+        return False
 
 
 def _usable(place: Path) -> bool:
