@@ -260,9 +260,9 @@ def status(
             settings = job_settings(config, history, None)
             max_age, owners = settings.expectations.max_age, Owners([each.as_owner() for each in settings.owners])
             found = listing.from_published(settings.history.folder, cluster, owners, time.time(), max_age)
-    except listing.StatusError as error:
+    except (listing.StatusError, SettingsError) as error:
         if style == "nagios":
-            click.echo(f"UNKNOWN: {error}")
+            click.echo(f"UNKNOWN: {' '.join(str(error).split())}")
             return listing.PlugIn.UNKNOWN
         click.echo(f"Error: {error}", err=True)
         return ExitCode.NOT_STARTED

@@ -220,6 +220,17 @@ def test_what_cannot_be_asked_is_unknown(given: list[str], message: str, capsys:
     assert capsys.readouterr().out.startswith("UNKNOWN: ")
 
 
+def test_a_configuration_that_cannot_be_used_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one line: without one, and with exit code 2, monitoring would take it for a dead topic."""
+    config = str(tmp_path / "prod.yaml")
+    assert run(["status", "--config", config, "--format", "nagios"]) == 3
+    shown = capsys.readouterr()
+    problem = f"{config} cannot be read: No such file or directory"
+    assert shown.out.startswith(f"UNKNOWN: 1 problem in the configuration: - {problem}") and shown.out.count("\n") == 1
+    assert run(["status", "--config", config]) == 2
+    assert problem in capsys.readouterr().err
+
+
 def test_a_cluster_that_is_not_there_is_an_error(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelt name must not look like a cluster in which all is well."""
     assert run(["status", "--url", url, "--cluster", "prdo"]) == 2
