@@ -157,7 +157,7 @@ def list_to(
                 future_after = clock.now() + settings.poll_of(cluster).future_slack
                 with waiting(f"looking up offsets of {cluster.name}"):
                     rows = list_offsets(source, metadata, request.times, future_after=future_after, tier=tier)
-        except SourceError as error:
+        except (SourceError, KafkaPythonError) as error:
             print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
             complete = False
             continue

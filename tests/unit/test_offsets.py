@@ -6,8 +6,10 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import Extents
+from exporter.kafka import KafkaPythonError
 from exporter.settings import Settings
 from tests.times import answered, led
 from tests.unit.readings import TableOffsets
@@ -300,6 +303,23 @@ def test_without_kafka_python_the_other_offsets_are_printed() -> None:
     assert list_to(out, errors, settings.clusters, settings, request, lambda *_: Logs({KEY: (0, 5, NOON)})) == 1
     assert out.getvalue().splitlines()[1:] == ["prod,orders,0,latest,5,,,", "prod,orders,0,latest-tiered,,,,not-asked"]
     assert errors.getvalue().startswith("Error: cluster prod: kafka-python is not installed, ")
+
+
+def test_a_second_client_that_cannot_connect_again_costs_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process ended on the way, and the next one reached no broker: a line, as where the first client fails."""
+
+    def refused(*_: object) -> None:
+        raise KafkaPythonError("kafka-python got no answer from host:9092")
+
+    monkeypatch.setattr(
+        "exporter.commands.offsets.make_tier_client", lambda *_: nullcontext(SimpleNamespace(tier=refused))
+    )
+    settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
+    out, errors = io.StringIO(), io.StringIO()
+    request = Request([Spec.LATEST_TIERED], style="json")
+    assert list_to(out, errors, settings.clusters, settings, request, lambda *_: Logs({KEY: (0, 5, NOON)})) == 1
+    assert out.getvalue() == "[]\n"
+    assert errors.getvalue() == "Error: cluster prod: kafka-python got no answer from host:9092\n"
 
 
 def test_no_broker_ends_with_1_and_an_empty_answer(
