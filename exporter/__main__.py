@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -11,6 +12,7 @@ SPARES = 2
 
 def main(program: str | None = None) -> NoReturn:
     """Run the command line; ``program`` is what the person typed."""
+    _open_closed_streams()
     if sys.argv[1:2] == ["serve"] and not {"-h", "--help"} & set(sys.argv):
         # Before settings and pages are imported: clients need neither, and would hold them too. All need these modules.
         import asyncio  # noqa: F401, PLC0415
@@ -25,6 +27,15 @@ def main(program: str | None = None) -> NoReturn:
     from exporter import cli  # noqa: PLC0415 - as above
 
     cli.main(*([] if program is None else [program]))
+
+
+def _open_closed_streams() -> None:
+    """Open standard streams that the parent closed (``2>&-``): other files would take their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 if __name__ == "__main__":

@@ -332,6 +332,22 @@ def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
+@pytest.mark.parametrize(("closed", "command", "code"), [("2>&-", "once", 1), (">&-", "check-config", 0)])
+def test_a_closed_standard_stream_stops_nothing(tmp_path: Path, closed: str, command: str, code: int) -> None:
+    """What starts a command may have closed its standard output or error: the other one has all the same."""
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, command, "--bootstrap-server", NOWHERE],
+        check=False,
+        cwd=tmp_path,
+        env=environment(TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (code, "")
+    assert ("topic_liveness_cluster_up" in ended.stdout) is (command == "once")
+
+
 @pytest.mark.parametrize("command", ["once", "check-config"])
 def test_a_full_disk_is_a_message(tmp_path: Path, command: str) -> None:
     """`topic-liveness once > metrics.prom` says why the file is cut off, without a traceback."""
