@@ -26,7 +26,10 @@ from exporter.settings import ClusterSettings, Settings, SettingsError
 Source = TypeVar("Source", RemoteSource, RemotePollSource)
 
 _PATIENCE = 300.0
-"""Seconds after which a call besides polls counts as hung; more where calls are paced."""
+"""Seconds after which a call besides polls counts as hung; more where calls are paced, or may wait longer."""
+
+_TIMEOUTS = 6
+"""Request timeouts that a call may take where brokers do not answer: metadata twice, ids and settings of topics."""
 
 
 def make_source(  # noqa: PLR0913 - each may differ from that of polls
@@ -51,7 +54,7 @@ def make_source(  # noqa: PLR0913 - each may differ from that of polls
     source = RemoteSource(
         process or client_process(cluster.name, name),
         name,
-        patience=max(_PATIENCE, 3 * (budget or poll.interval)),
+        patience=max(_PATIENCE, 3 * (budget or poll.interval), _TIMEOUTS * poll.request_timeout),
         alone=process is None,
         lookups_per_second=lookups_per_second,
         times_per_second=times_per_second,
@@ -183,11 +186,12 @@ def make_inspection_client(
 
 def _kafka_python(cluster: ClusterSettings, settings: Settings) -> dict[str, Any]:
     """Return the arguments that the clients of kafka-python of a cluster have in common."""
+    timeout = settings.poll_of(cluster).request_timeout
     return {
-        "patience": _PATIENCE,
+        "patience": max(_PATIENCE, _TIMEOUTS * timeout),
         "properties": dict(cluster.kafka),
         "aws_iam": iam(cluster),
-        "request_timeout": settings.poll_of(cluster).request_timeout,
+        "request_timeout": timeout,
     }
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from exporter.demo.broker import free_port
 from exporter.domain import Metadata, PollFailure, Reason, Snapshot, TopicPartition
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.ports import SourceError
+from exporter.factory.sources import make_inspection_client, make_source, make_tier_client
 from exporter.history import Spool
 from exporter.history.published import Published
 from exporter.settings import Settings, load_settings
@@ -226,3 +228,24 @@ def test_a_backfill_that_cannot_begin_for_one_cluster_goes_on_to_the_next(tmp_pa
     lines = out.getvalue().splitlines()
     assert "a backfill of cluster c-0" in lines[0]
     assert lines[1].startswith("Error: cluster c-1: cluster-unreachable")
+
+
+@pytest.mark.parametrize(("timeout", "least"), [("10s", 300.0), ("10m", 3600.0)])
+def test_a_client_hangs_only_past_what_its_requests_may_wait(
+    timeout: str, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one broker that does not answer would end the process of all other requests too."""
+    given: list[float] = []
+
+    def made(*_: object, patience: float, **__: object) -> nullcontext[None]:
+        given.append(patience)
+        return nullcontext()
+
+    for kind in ("RemoteSource", "RemoteTiers", "RemoteInspections"):
+        monkeypatch.setattr(f"exporter.factory.sources.{kind}", made)
+    settings = load_settings(None, "127.0.0.1:1", {"TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": timeout})
+    [cluster] = settings.clusters
+    make_source(cluster, settings, ManualClock(), at_once=False)
+    make_tier_client(cluster, settings)
+    make_inspection_client(cluster, settings)
+    assert given == [least] * 3
