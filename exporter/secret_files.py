@@ -42,13 +42,16 @@ def check_path(path: Path) -> Path:
 
 
 def text_in(path: Path) -> str:
-    """Return the text in a file, without the end of the line. Raises ValueError with the rule and the next step."""
+    """Return the text in a file, without a byte order mark and the end of the line.
+
+    Raises ValueError with the rule and the next step.
+    """
     if rule := unusable(path):
         raise ValueError(rule)
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"the file {path} is larger than {MAX_BYTES} bytes; next step: check the path")
     try:
-        text = path.read_text(encoding="utf-8").rstrip("\r\n")
+        text = path.read_text(encoding="utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
         raise ValueError(f"the file {path} is not UTF-8 text; next step: check what wrote it") from None
     if not text:

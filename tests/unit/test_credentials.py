@@ -105,6 +105,12 @@ def test_every_file_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None
         Credentials({"sasl.password": tmp_path / "password", "ssl.ca.location": str(tmp_path / "ca.pem")})
 
 
+def test_a_byte_order_mark_is_no_part_of_a_password(secret: Path) -> None:
+    """Editors and PowerShell put one before the text, and no editor shows it: brokers would refuse the password."""
+    secret.write_text(f"{SECRET}\r\n", encoding="utf-8-sig")
+    assert Credentials({"sasl.password": secret}).properties["sasl.password"] == SECRET
+
+
 def test_a_password_is_what_stands_before_the_end_of_the_line(secret: Path) -> None:
     """The line's end that editors add is no part of it, spaces are, and it is redacted under any name."""
     secret.chmod(0o600)
