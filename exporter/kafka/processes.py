@@ -56,13 +56,17 @@ class ClientProcesses:
 
     def end(self, cluster: str) -> None:
         """End the processes of one cluster."""
-        for key in [key for key in self._processes if key[0] == cluster]:
-            self._processes.pop(key).close()
+        with self._lock:  # a job may begin meanwhile
+            ended = [self._processes.pop(key) for key in list(self._processes) if key[0] == cluster]
+        for process in ended:
+            process.close()
 
     def close(self) -> None:
         """End all processes."""
         self.dismiss_spares()
-        for process in self._processes.values():
+        with self._lock:
+            processes = list(self._processes.values())
+        for process in processes:
             process.close()
 
     def _of(self, cluster: str, role: str) -> ClientProcess:

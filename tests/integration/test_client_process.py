@@ -23,7 +23,14 @@ from exporter.domain.groups.consumer_groups import Description
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import SourceError
-from exporter.kafka import ClientProcess, RemoteAddressCheck, RemotePollSource, RemoteSource, Restart
+from exporter.kafka import (
+    ClientProcess,
+    ClientProcesses,
+    RemoteAddressCheck,
+    RemotePollSource,
+    RemoteSource,
+    Restart,
+)
 from exporter.kafka.child import IDLE_SECONDS
 from exporter.kafka.poll_source import WORTH_BATCHING
 from tests.bench.fake_cluster import FakeCluster
@@ -375,6 +382,32 @@ def test_a_process_without_a_thread_to_listen_to_it_is_ended(monkeypatch: pytest
         process.start()
     await_that(lambda: not Path(f"/proc/{begun[0]}").exists(), "the process has ended")
     process.close()
+
+
+def test_a_job_that_begins_while_processes_end_disturbs_nothing() -> None:
+    """A reload that takes out a cluster goes on, and so does a job of another cluster that needs its first process."""
+
+    class Growing(dict[tuple[str, str], ClientProcess]):
+        """While one looks at its keys, a job begins."""
+
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            for key in super().__iter__():
+                jobs.append(threading.Thread(target=processes.other_requests, args=("far",), daemon=True))
+                jobs[-1].start()
+                jobs[-1].join(0.2)
+                yield key
+
+    jobs: list[threading.Thread] = []
+    processes = ClientProcesses()
+    processes.polls("prod")
+    processes.polls("far")
+    processes._processes = Growing(processes._processes)  # noqa: SLF001 - the race is in it
+    processes.end("prod")
+    for job in jobs:
+        job.join()
+    assert processes.memory("far") == {"polls": None, "other-requests": None}
+    assert set(dict.keys(processes._processes)) == {("far", "polls"), ("far", "groups and times")}  # noqa: SLF001
+    processes.close()
 
 
 def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> None:
