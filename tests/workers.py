@@ -13,13 +13,12 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 STARTED = {
-    "spark": (2, re.compile(r"\bspark: SparkSession|usefixtures\(\"spark\"\)")),
+    "spark": (1, re.compile(r"\bspark: SparkSession|usefixtures\(\"spark\"\)")),
     "brokers": (1, re.compile(r"\b(?:kafka: Kafka|brokers: Mapping|secured: Secured)\b")),
 }
 """What tests share that takes long to start: so many workers have one of their own, and a file that says so needs it.
 
-Two sessions of Spark, because one worker would still run its tests when all others are done; one set of the brokers of
-all versions and of the secured one.
+One session of Spark, and one set of the brokers of all versions and of the secured one.
 """
 
 LONG = (
