@@ -126,8 +126,8 @@ def _is_plain(log: Log, change: Change) -> bool:
 def _columns(schema: str) -> list[dict[str, Any]]:
     """Return the columns of a schema in JSON without their comments, which releases may change."""
     columns = json.loads(schema)["fields"]
-    kept = [{key: value for key, value in column["metadata"].items() if key != "comment"} for column in columns]
-    return [column | {"metadata": metadata} for column, metadata in zip(columns, kept, strict=True)]
+    others = [{key: value for key, value in column["metadata"].items() if key != "comment"} for column in columns]
+    return [column | {"metadata": metadata} for column, metadata in zip(columns, others, strict=True)]
 
 
 def _metadata(change: Change, properties: Mapping[str, str]) -> dict[str, Any]:
