@@ -14,6 +14,7 @@ from tests.integration.serving import Exporter, until
 from tests.programs import program
 
 DAY = 86_400
+FILE = "FAKETIME_TIMESTAMP_FILE"
 TOPICS = 2
 SLACK = 10.0
 """Seconds by which two scrapes may differ: both are cached for a second, and this machine may be busy."""
@@ -36,16 +37,18 @@ class SetClock(Exporter):
         self._clock = folder / "clock"
         self._clock.write_text("+0\n")
         # librdkafka waits until a moment of the wall clock in a call that the library does not know. Its first
-        # processes hang when the clock is set, polls are missed, and those that replace them keep the real clock.
-        (folder / "sitecustomize.py").write_text("import os\nos.environ.pop('LD_PRELOAD', None)\n")
+        # processes hang when the clock is set forward, polls are missed, and those that replace them keep the real
+        # clock. Set back they would spin, as none does by a real clock: those keep the real clock from the start.
+        (folder / "real").write_text("+0\n")
+        real = {FILE: str(folder / "real")}
+        keep = f"os.register_at_fork(after_in_child=lambda: os.environ.update({real!r}))\n" if seconds < 0 else ""
+        (folder / "sitecustomize.py").write_text(f"import os\nos.environ.pop('LD_PRELOAD', None)\n{keep}")
         fake = {
             "PYTHONPATH": str(folder),
             "LD_PRELOAD": str(library()),
-            "FAKETIME_TIMESTAMP_FILE": str(self._clock),
+            FILE: str(self._clock),
             "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            # These clients would spin until the end of the test.
-            "TOPIC_LIVENESS_GROUPS__ENABLED": "false",
         }
         super().__init__(folder, bootstrap, **fake)
 
