@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from exporter.storage import put
 from spark_rollups.delta_log import Log, read_log
+from spark_rollups.durable import write_whole
 
 CHECKPOINT_INTERVAL = 10
 """Delta writes a checkpoint with each tenth commit, and removes old commits then."""
@@ -47,9 +48,9 @@ class Where:
     def sql(self) -> str:
         """The condition in SQL."""
         values = [f"timestamp'{at.isoformat()}'" if isinstance(at, datetime) else f"date'{at}'" for at in self.values]
-        return (
-            f"{self.column} in ({', '.join(values)})" if self.side == "in" else f"{self.column} {self.side} {values[0]}"
-        )
+        if self.side == "in":
+            return f"{self.column} in ({', '.join(values)})"
+        return f"{self.column} {self.side} {values[0]}"
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
         """Return for each row whether it is meant."""
@@ -57,12 +58,6 @@ class Where:
         if self.side == "in":
             return pc.is_in(column, pa.array(self.values, column.type))
         return {">=": pc.greater_equal, "<": pc.less}[self.side](column, pa.scalar(self.values[0], column.type))
-
-    def means(self, value: date) -> bool:
-        """Tell whether rows with this value are meant."""
-        if self.side == "in":
-            return value in self.values
-        return value >= self.values[0] if self.side == ">=" else value < self.values[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +74,11 @@ class Change:
     where: Where | None
     note: str
     """What the history of the table says about the commit."""
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """``by`` as the Delta protocol has it."""
+        return [] if self.by is None else [self.by]
 
 
 def commit_here(table: Path, change: Change, properties: Mapping[str, str]) -> bool:
@@ -118,7 +118,7 @@ def _is_plain(log: Log, change: Change) -> bool:
     return (
         log.protocol == _PROTOCOL
         and set(log.metadata["configuration"]) <= set(_STATISTICS)
-        and log.metadata["partitionColumns"] == ([] if change.by is None else [change.by])
+        and log.metadata["partitionColumns"] == change.partition_columns
         and _columns(log.metadata["schemaString"]) == _columns(_nullable(change.schema).json())
     )
 
@@ -135,7 +135,7 @@ def _metadata(change: Change, properties: Mapping[str, str]) -> dict[str, Any]:
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": _nullable(change.schema).json(),
-        "partitionColumns": [] if change.by is None else [change.by],
+        "partitionColumns": change.partition_columns,
         "configuration": dict(properties),
         "createdTime": _now(),
     }
@@ -154,17 +154,21 @@ def _nullable(schema: StructType) -> StructType:
 
 def _removed(log: Log, change: Change) -> Iterator[dict[str, Any]]:
     """Yield the files that are no longer in the table. ``where`` is about the column of its partitions."""
-    for path, file in log.files.items():
-        values = file["partitionValues"]
-        if change.where is None or change.where.means(date.fromisoformat(values[change.where.column])):
-            yield {
-                "path": path,
-                "deletionTimestamp": _now(),
-                "dataChange": True,
-                "extendedFileMetadata": True,
-                "partitionValues": values,
-                "size": file["size"],
-            }
+    removed = list(log.files.values())
+    if change.where is not None:
+        column = change.where.column
+        days = pa.array([date.fromisoformat(file["partitionValues"][column]) for file in removed], pa.date32())
+        meant = change.where.mask(pa.table({column: days})).to_pylist()
+        removed = list(compress(removed, meant))
+    for file in removed:
+        yield {
+            "path": file["path"],
+            "deletionTimestamp": _now(),
+            "dataChange": True,
+            "extendedFileMetadata": True,
+            "partitionValues": file["partitionValues"],
+            "size": file["size"],
+        }
 
 
 def _added(table: Path, change: Change, statistics: list[str]) -> Iterator[dict[str, Any]]:
@@ -220,7 +224,7 @@ def _milliseconds(at: datetime) -> str:
 def _commit_info(change: Change, removed: list[dict[str, Any]], added: list[dict[str, Any]]) -> dict[str, Any]:
     parameters = {
         "mode": "Overwrite" if change.overwrite else "Append",
-        "partitionBy": json.dumps([] if change.by is None else [change.by]),
+        "partitionBy": json.dumps(change.partition_columns),
         **({} if change.where is None else {"predicate": change.where.sql}),
     }
     return {
@@ -245,12 +249,10 @@ def _put_new(path: Path, text: str) -> None:
     """Make a file, whole or not at all. Raises FileExistsError."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    put(draft, lambda file: file.write(text.encode()))
+    write_whole(draft, text)
     try:
         os.link(draft, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
+    except OSError:  # it is there, or the file system has no hard links
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         draft.replace(path)

@@ -186,26 +186,34 @@ class Tables:
     def _write(self, name: str, rows: DataFrame, mode: str, where: Where | None = None) -> None:
         self.guard()
         rows = conform(rows, SCHEMAS[name], name)
-        after = None
-        if in_own_process(self.spark):
-            after = self._with_others(name, rows, mode, where)
+        alone = in_own_process(self.spark)
+        after = self._with_others(name, rows, mode, where) if alone else None
         if first := not self.exists(name):
             self._begin(name)
-        if not (in_own_process(self.spark) and self._commit_here(name, rows, mode, where)):
-            self._commit_by_delta(name, rows, mode, where, first=first)
+        if not (alone and self._commit_here(name, rows, mode, where, first=first)):
+            self._commit_by_delta(name, rows.coalesce(1) if alone else rows, mode, where, first=first)
         if first:
             delete(self._beginning(name))
         newest = self._newest(name)
         if after is not None and newest is not None:
             self._held[name] = _Held(newest, after)
 
-    def _commit_here(self, name: str, rows: DataFrame, mode: str, where: Where | None) -> bool:
+    def _commit_here(self, name: str, rows: DataFrame, mode: str, where: Where | None, *, first: bool) -> bool:
         """Commit rows that this process holds; return whether that was possible."""
         if not isinstance(self.folder, Path):
             return False
         change = Change(
             as_arrow(rows), SCHEMAS[name], _partitioned_by(name), mode == "overwrite", where, f"run {self.run}"
         )
+        try:
+            return commit_here(self.folder / name, change, self._new_properties(name) if first else {})
+        except FileExistsError as error:
+            raise TablesError(
+                f"{error.filename} was written by another program while this run was about to: run it again"
+            ) from error
+
+    def _new_properties(self, name: str) -> dict[str, str]:
+        """Return the properties that Delta gives a new table of this name."""
         properties = {
             f"delta.{key.removeprefix(_DEFAULTS)}": value
             for key, value in self.spark.sparkContext.getConf().getAll()
@@ -213,16 +221,9 @@ class Tables:
         }
         if name in _STATISTICS_COLUMNS:
             properties["delta.dataSkippingStatsColumns"] = _STATISTICS_COLUMNS[name]
-        try:
-            return commit_here(self.folder / name, change, properties)
-        except FileExistsError as error:
-            raise TablesError(
-                f"{error.filename} was written by another program while this run was about to: run it again"
-            ) from error
+        return properties
 
     def _commit_by_delta(self, name: str, rows: DataFrame, mode: str, where: Where | None, *, first: bool) -> None:
-        if in_own_process(self.spark):
-            rows = rows.coalesce(1)
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
         if first and name in _STATISTICS_COLUMNS:
             writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -193,8 +194,9 @@ def test_a_commit_of_another_program_is_never_replaced(
         other.write_text('{"commitInfo":{}}\n')
 
     monkeypatch.setattr(pq, "write_table", write_while_another_commits)
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError) as refused:
         commit_here(table, change_of(MONDAY), {})
+    assert refused.value.filename == str(other)
     assert other.read_text() == '{"commitInfo":{}}\n'
     assert sorted(path.name for path in (table / "_delta_log").iterdir()) == [f"{0:020}.json", f"{1:020}.json"]
 
@@ -220,7 +222,7 @@ def test_a_run_that_another_program_was_faster_than_ends_with_what_to_do(
     [
         lambda: (change_of(MONDAY), {"delta.appendOnly": "true"}),
         lambda: (change_of(MONDAY, where=Where("at", (datetime(2025, 1, 6, tzinfo=UTC),)), overwrite=True), {}),
-        lambda: (Change(**{**_fields(change_of(MONDAY)), "rows": _undated()}), {}),
+        lambda: (replace(change_of(MONDAY), rows=_undated()), {}),
     ],
     ids=["a property", "a condition on another column", "no day"],
 )
@@ -231,10 +233,6 @@ def test_what_it_does_not_know_leaves_no_trace(
     change, properties = left()
     assert not commit_here(tmp_path / "table", change, properties)
     assert not (tmp_path / "table").exists()
-
-
-def _fields(change: Change) -> dict[str, Any]:
-    return {name: getattr(change, name) for name in Change.__slots__}
 
 
 def _undated() -> pa.Table:
