@@ -232,12 +232,15 @@ class Spool:
     def _note_lost_backfills(self, windows: Iterable[Location]) -> None:
         names = sorted(path.name.removesuffix(".parquet").rpartition("-") for path in windows)
         for stem, last in {stem: stamp for stem, _, stamp in names if stem.endswith(_OF_BACKFILLS)}.items():
-            note = self._note_of_loss(stem)
-            try:
-                storage.make_folder(note.parent)
-                storage.put(note, partial(_write_text, last))
-            except OSError as error:  # a full disk must not keep files from being deleted
-                log.error("%s cannot be written (%s): run `topic-liveness backfill --again`", note, error.strerror)
+            self._note_loss(stem, last)
+
+    def _note_loss(self, stem: str, last: str) -> None:
+        note = self._note_of_loss(stem)
+        try:
+            storage.make_folder(note.parent)
+            storage.put(note, lambda file: file.write(last.encode()))
+        except OSError as error:  # a full disk must not keep files from being deleted
+            log.error("%s cannot be written (%s): run `topic-liveness backfill --again`", note, error.strerror)
 
     def _note_of_loss(self, stem: str) -> Location:
         return self.folder.parent / "backfill" / f"{stem}.lost"
@@ -281,10 +284,6 @@ def _coverage_of(windows: AbstractSet[Location], files: Iterable[Stored]) -> set
 def _stamped(at: float) -> str:
     # Rounded as times in rows are: ``fromtimestamp`` rounds some to the next microsecond.
     return (_EPOCH + timedelta(microseconds=round(at * 1_000_000))).strftime(STAMP)
-
-
-def _write_text(text: str, file: IO[bytes]) -> None:
-    file.write(text.encode())
 
 
 def _written_order(path: Location) -> tuple[str, bool]:
