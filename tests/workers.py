@@ -1,4 +1,4 @@
-"""Which worker runs which file of tests: a file stays whole, and what is costly to start is started by few workers."""
+"""Which worker runs which file of tests: a file stays whole, and what is costly to start is started by one worker."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 STARTED = {
-    "spark": (1, re.compile(r"\bspark: SparkSession|usefixtures\(\"spark\"\)")),
-    "brokers": (1, re.compile(r"\b(?:kafka: Kafka|brokers: Mapping|secured: Secured)\b")),
+    "spark": re.compile(r"\bspark: SparkSession|usefixtures\(\"spark\"\)"),
+    "brokers": re.compile(r"\b(?:kafka: Kafka|brokers: Mapping|secured: Secured)\b"),
 }
-"""What tests share that takes long to start: so many workers have one of their own, and a file that says so needs it.
+"""What tests share that takes long to start, and what a file of tests says that needs it.
 
 One session of Spark, and one set of the brokers of all versions and of the secured one.
 """
@@ -49,7 +49,7 @@ LONG = (
 def needs(path: Path) -> str:
     """Return what a file of tests needs of STARTED, or nothing."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return next((name for name, (_, pattern) in STARTED.items() if pattern.search(text)), "")
+    return next((name for name, pattern in STARTED.items() if pattern.search(text)), "")
 
 
 def place(item: pytest.Item) -> tuple[int, int]:
@@ -62,8 +62,8 @@ def place(item: pytest.Item) -> tuple[int, int]:
 class ByFile(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no types
     """Gives files of tests to workers, in the order in which they were collected.
 
-    A worker is given the first file that needs nothing, or what this worker has started already, or what few others
-    have. So a fixture of a file is made once in a run.
+    A worker is given the first file that needs nothing, or what this worker has started already, or what no other
+    has. So a fixture of a file is made once in a run.
     """
 
     def __init__(self, config: pytest.Config, log: Producer | None) -> None:
@@ -84,7 +84,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no t
 
     def _fits(self, node: WorkerController, needed: str) -> bool:
         started = self._started[needed]
-        return not needed or node in started or len(started) < STARTED[needed][0]
+        return not needed or node in started or not started
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Take the tests of a worker that ended back; return the one at which it did, which is not run again."""
