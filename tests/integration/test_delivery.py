@@ -13,8 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import formatdate
@@ -438,36 +438,44 @@ def test_a_server_that_sends_a_byte_now_and_then_is_given_up(folder: Path, tmp_p
     assert len(sent.pauses) == 1, "it is tried again"
 
 
-def test_an_encrypted_connection_and_a_password(folder: Path, box: MailBox, tmp_path: Path) -> None:
-    """Over STARTTLS to a server that is trusted; a wrong password, an unknown CA and no TLS are told apart."""
+@contextmanager
+def server_with_login(box: MailBox, tmp_path: Path) -> Iterator[MailServer]:
+    """A mail server with TLS, as a user with a password that it asks for."""
     authority, password = trustme.CA(), tmp_path / "password"
     password.write_text(f"{SECRET}\n")
     offered, trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("localhost").configure_cert(offered)
     authority.configure_trust(trusted)
+    with mail_server(box, offered, login=True) as address:
+        yield MailServer(address, "liveness@example.org", "starttls", trusted, "liveness", password)
 
-    def delivery_line(address: str, tls: ssl.SSLContext) -> str:
-        by = MailServer(address, "liveness@example.org", "starttls", tls, "liveness", password)
+
+def test_an_encrypted_connection_and_a_password(folder: Path, box: MailBox, tmp_path: Path) -> None:
+    """Over STARTTLS to a server that is trusted; a wrong password, an unknown CA and no TLS are told apart."""
+    password = tmp_path / "password"
+
+    def delivery_line(by: MailServer) -> str:
         sent = Sent(folder, [to(Mail("boss@example.org", by))], attempts=1)
         sent.send()
         (folder / "deliveries.json").unlink()
         return sent.lines[0].removeprefix("not delivered to boss@example.org: ")
 
-    with mail_server(box, offered, login=True) as address:
-        assert delivery_line(address, trusted) == "delivered to boss@example.org"
+    with server_with_login(box, tmp_path) as by:
+        assert delivery_line(by) == "delivered to boss@example.org"
         assert box.users == ["liveness"]
-        untrusted = delivery_line(address, ssl.create_default_context())
-        assert untrusted.startswith(f"the certificate of {address} cannot be trusted: unable to get local issuer")
+        untrusted = delivery_line(replace(by, tls=ssl.create_default_context()))
+        assert untrusted.startswith(f"the certificate of {by.address} cannot be trusted: unable to get local issuer")
         password.write_text("wrong-one")
-        refused = delivery_line(address, trusted)
-        assert refused.startswith(f"{address} refused user name or password (delivery.smtp): 535")
+        refused = delivery_line(by)
+        assert refused.startswith(f"{by.address} refused user name or password (delivery.smtp): 535")
         assert "wrong-one" not in refused
         password.write_text("wröng-one", encoding="utf-8")
-        assert "(delivery.smtp) has characters other than ASCII" in delivery_line(address, trusted)
+        assert "(delivery.smtp) has characters other than ASCII" in delivery_line(by)
     with mail_server(box) as address:
-        assert "STARTTLS" in delivery_line(address, trusted)
+        plain = replace(by, address=address)
+        assert "STARTTLS" in delivery_line(plain)
         password.unlink()
-        assert "does not exist" in delivery_line(address, trusted)
+        assert "does not exist" in delivery_line(plain)
 
 
 class Garbling(MailBox):
@@ -482,16 +490,10 @@ def test_a_mail_server_that_makes_no_sense_keeps_nobody_else_from_the_report(
     folder: Path, hook: Hook, url: Path, tmp_path: Path
 ) -> None:
     """It is one that cannot be reached; what follows is sent."""
-    authority, password = trustme.CA(), tmp_path / "password"
-    password.write_text(SECRET)
-    offered, trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert("localhost").configure_cert(offered)
-    authority.configure_trust(trusted)
-    with mail_server(Garbling(), offered, login=True) as address:
-        by = MailServer(address, "liveness@example.org", "starttls", trusted, "liveness", password)
+    with server_with_login(Garbling(), tmp_path) as by:
         sent = Sent(folder, [to(Mail("boss@example.org", by)), to(Post("slack", url, NOT_TLS))], attempts=1)
         assert sent.send() == Delivered(1, 0, 1)
-    assert f"{address} cannot be reached: " in sent.lines[0] and SECRET not in sent.lines[0]
+    assert f"{by.address} cannot be reached: " in sent.lines[0] and SECRET not in sent.lines[0]
     assert len(hook.bodies) == 1
 
 
@@ -512,13 +514,7 @@ class Echoing(MailBox):
 
 def test_a_mail_server_that_quotes_the_password_is_not_quoted_with_it(folder: Path, tmp_path: Path) -> None:
     """Neither as it is nor in base64, as AUTH sends it."""
-    authority, password = trustme.CA(), tmp_path / "password"
-    password.write_text(SECRET)
-    offered, trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert("localhost").configure_cert(offered)
-    authority.configure_trust(trusted)
-    with mail_server(Echoing(), offered, login=True) as address:
-        by = MailServer(address, "liveness@example.org", "starttls", trusted, "liveness", password)
+    with server_with_login(Echoing(), tmp_path) as by:
         sent = Sent(folder, [to(Mail("boss@example.org", by))], attempts=1)
         assert sent.send() == Delivered(0, 0, 1)
     assert sent.lines[0].endswith("refused user name or password (delivery.smtp): 535 unknown: *** and ***")
