@@ -2,12 +2,15 @@
 
 A commit by Delta runs jobs and plans of its own: half a second with few rows, and ten of them are most of a small first
 rollup (measured, 4.4.0). Left to Delta is where it may do more than these lines: tables with other versions of the
-protocol, properties or columns, and commits with which it writes a checkpoint. In object storage Delta alone commits.
+protocol, properties or columns, and commits with which it writes a checkpoint; and object storage other than S3, where
+it makes a commit only if there is none. In S3 it looks for the commit and then writes it, as is done here: both rely on
+the lease of the rollup.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import time
@@ -24,7 +27,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from spark_rollups.delta_log import Log, read_log
+from exporter.storage import Location, file_info, files_in, make_folder, put
+from spark_rollups.delta_log import LOGGED, Log, read_log
 from spark_rollups.durable import write_whole
 
 CHECKPOINT_INTERVAL = 10
@@ -32,6 +36,9 @@ CHECKPOINT_INTERVAL = 10
 
 _PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 """What Delta gives a table without further features."""
+
+_LOG_STORE = "spark.delta.logStore."
+"""Settings begin so that have Delta write commits in another way, such as through DynamoDB."""
 
 _STATISTICS = ("delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns")
 
@@ -81,13 +88,20 @@ class Change:
         return [] if self.by is None else [self.by]
 
 
-def commit_here(table: Path, change: Change, properties: Mapping[str, str]) -> bool:
+def can_commit(table: Location, settings: Mapping[str, str]) -> bool:
+    """Tell whether tables there can have commits of this kind, by the settings of Spark."""
+    if isinstance(table, Path):
+        return True
+    return table.root.startswith("s3://") and not any(name.startswith(_LOG_STORE) for name in settings)
+
+
+def commit_here(table: Location, change: Change, properties: Mapping[str, str]) -> bool:
     """Commit to a table, which gets these ``properties`` with its first commit; return whether that was possible.
 
     If not, Delta must commit, and nothing was changed. Raises OSError, FileExistsError where another program commits at
     the same time, and as ``read_log`` does. Raises ValueError where rows are not those of ``where``.
     """
-    first = not (table / "_delta_log").is_dir()
+    first = not files_in(table / "_delta_log", LOGGED)
     log = None if first else read_log(table)
     if change.where is not None:
         if change.where.column != change.by:
@@ -171,19 +185,18 @@ def _removed(log: Log, change: Change) -> Iterator[dict[str, Any]]:
         }
 
 
-def _added(table: Path, change: Change, statistics: list[str]) -> Iterator[dict[str, Any]]:
+def _added(table: Location, change: Change, statistics: list[str]) -> Iterator[dict[str, Any]]:
     """Write the rows, those of each partition as a file, and yield what the log says about these."""
     for value, rows in _partitions(change.rows, change.by):
         name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         path = name if value is None else f"{change.by}={value}/{name}"
-        (table / path).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows, table / path, write_page_checksum=True)
-        seen = (table / path).stat()
+        make_folder((table / path).parent)
+        size = put(table / path, functools.partial(pq.write_table, rows, write_page_checksum=True))
         yield {
             "path": path,
             "partitionValues": {} if value is None else {change.by: value},
-            "size": seen.st_size,
-            "modificationTime": int(seen.st_mtime * 1000),
+            "size": size,
+            "modificationTime": _now(),
             "dataChange": True,
             "stats": json.dumps(_statistics(rows, statistics), separators=(",", ":")),
         }
@@ -245,8 +258,13 @@ def _commit_info(change: Change, removed: list[dict[str, Any]], added: list[dict
     }
 
 
-def _put_new(path: Path, text: str) -> None:
+def _put_new(path: Location, text: str) -> None:
     """Make a file, whole or not at all. Raises FileExistsError."""
+    if not isinstance(path, Path):
+        if file_info(path) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        write_whole(path, text)
+        return
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(draft, text)

@@ -22,7 +22,9 @@ from exporter.storage import Location, Stored, files_in, opened
 from spark_rollups.durable import read_text
 from spark_rollups.frames import arrow_schema
 
-_LOGGED = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)")
+LOGGED = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)")
+"""The files of a log that count."""
+
 _PLAIN_READER = 1
 """The version of the protocol without deletion vectors, column mapping and further features."""
 
@@ -94,7 +96,7 @@ def _actions(log: Location) -> tuple[int, Iterator[Mapping[str, Any]]] | None:
 
     None where one is missing.
     """
-    logged = files_in(log, _LOGGED)
+    logged = files_in(log, LOGGED)
     commits = {_version(file): file for file in logged if file.path.name.endswith(".json")}
     checkpoints = {_version(file): file for file in logged if file.path.name.endswith(".parquet")}
     start = max(checkpoints, default=-1)

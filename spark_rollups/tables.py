@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,7 +34,7 @@ from exporter.storage import (
 from spark_rollups import schemas, spool_schemas
 from spark_rollups.column_comments import commented
 from spark_rollups.conform import conform
-from spark_rollups.delta_commit import Change, Where, commit_here
+from spark_rollups.delta_commit import Change, Where, can_commit, commit_here
 from spark_rollups.delta_log import Log, read_log, read_whole
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import as_arrow, computed_once, count, held_here, in_own_process, no_rows
@@ -113,6 +114,11 @@ class Tables:
         """Called before each commit; raises where this run may not write any more."""
         self._whole: set[str] = set()
         self._held: dict[str, _Held] = {}
+
+    @cached_property
+    def _settings(self) -> Mapping[str, str]:
+        """The settings with which Spark was started."""
+        return dict(self.spark.sparkContext.getConf().getAll())
 
     @contextmanager
     def named_commits(self) -> Iterator[None]:
@@ -200,28 +206,17 @@ class Tables:
 
     def _commit_here(self, name: str, rows: DataFrame, mode: str, where: Where | None, *, first: bool) -> bool:
         """Commit rows that this process holds; return whether that was possible."""
-        if not isinstance(self.folder, Path):
+        if not can_commit(self.folder, self._settings):
             return False
         change = Change(
             as_arrow(rows), SCHEMAS[name], _partitioned_by(name), mode == "overwrite", where, f"run {self.run}"
         )
         try:
-            return commit_here(self.folder / name, change, self._new_properties(name) if first else {})
+            return commit_here(self.folder / name, change, _new_properties(name, self._settings) if first else {})
         except FileExistsError as error:
             raise TablesError(
                 f"{error.filename} was written by another program while this run was about to: run it again"
             ) from error
-
-    def _new_properties(self, name: str) -> dict[str, str]:
-        """Return the properties that Delta gives a new table of this name."""
-        properties = {
-            f"delta.{key.removeprefix(_DEFAULTS)}": value
-            for key, value in self.spark.sparkContext.getConf().getAll()
-            if key.startswith(_DEFAULTS)
-        }
-        if name in _STATISTICS_COLUMNS:
-            properties["delta.dataSkippingStatsColumns"] = _STATISTICS_COLUMNS[name]
-        return properties
 
     def _commit_by_delta(self, name: str, rows: DataFrame, mode: str, where: Where | None, *, first: bool) -> None:
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
@@ -379,6 +374,16 @@ class Tables:
             if note.path.stem in there:
                 delete(note.path)  # its run was killed right after the commit
         return there
+
+
+def _new_properties(name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that Delta gives a new table of this name, by the settings of Spark."""
+    properties = {
+        f"delta.{key.removeprefix(_DEFAULTS)}": value for key, value in settings.items() if key.startswith(_DEFAULTS)
+    }
+    if name in _STATISTICS_COLUMNS:
+        properties["delta.dataSkippingStatsColumns"] = _STATISTICS_COLUMNS[name]
+    return properties
 
 
 def _partitioned_by(name: str) -> str | None:

@@ -20,12 +20,14 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from spark_rollups.delta_commit import CHECKPOINT_INTERVAL, Change, Where, commit_here
-from spark_rollups.delta_log import read_log, read_whole
+from exporter.storage import Location, located
+from spark_rollups.delta_commit import CHECKPOINT_INTERVAL, Change, Where, can_commit, commit_here
+from spark_rollups.delta_log import Log, read_log, read_whole
 from spark_rollups.frames import IN_OWN_PROCESS, arrow_schema
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
+from tests.s3 import S3Server
 from tests.spark.story import HOUR, World, at, every, moment
 
 MONDAY = date(2025, 1, 6)
@@ -199,6 +201,53 @@ def test_a_commit_of_another_program_is_never_replaced(
     assert refused.value.filename == str(other)
     assert other.read_text() == '{"commitInfo":{}}\n'
     assert sorted(path.name for path in (table / "_delta_log").iterdir()) == [f"{0:020}.json", f"{1:020}.json"]
+
+
+def test_commits_to_s3_are_those_to_a_folder(spark: SparkSession, server: S3Server, tmp_path: Path) -> None:
+    """Delta reads the same rows, and the commit of another program is not replaced."""
+    table, objects = server.location("commits"), server.folder_of("commits")
+    change, tuesday = change_of(MONDAY, MONDAY + timedelta(days=1)), MONDAY + timedelta(days=1)
+    for each in (table, tmp_path / "table"):
+        assert commit_here(each, change, {"delta.dataSkippingStatsColumns": "at"})
+        assert commit_here(each, change_of(tuesday, overwrite=True, where=Where("date", (tuesday,))), {})
+    assert in_delta(spark, objects) == in_delta(spark, tmp_path / "table") != []
+    shapes = [
+        [[[key, sorted(value)] for action in actions for key, value in action.items()] for actions in commits(made)]
+        for made in (objects, tmp_path / "table")
+    ]
+    assert shapes[0] == shapes[1]
+    assert read_whole(table) is not None
+
+    # Between the look at the log and the commit.
+    def read_while_another_commits(folder: Location) -> Log | None:
+        found = read_log(folder)
+        (objects / "_delta_log" / f"{2:020}.json").write_text('{"commitInfo":{}}\n')
+        return found
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("spark_rollups.delta_commit.read_log", read_while_another_commits)
+        with pytest.raises(FileExistsError) as refused:
+            commit_here(table, change, {})
+    assert refused.value.filename == f"{table}/_delta_log/{2:020}.json"
+    assert (objects / "_delta_log" / f"{2:020}.json").read_text() == '{"commitInfo":{}}\n'
+
+
+@pytest.mark.parametrize(
+    ("folder", "settings", "possible"),
+    [
+        ("s3://bucket/history", {}, True),
+        ("s3://bucket/history", {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"}, False),
+        ("gs://bucket/history", {}, False),
+        ("abfss://container@account.dfs.core.windows.net/history", {}, False),
+        ("hdfs://host:8020/history", {}, False),
+        ("/history", {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"}, True),
+    ],
+)
+def test_delta_commits_where_it_makes_sure_that_it_is_the_first(
+    folder: str, settings: dict[str, str], possible: bool
+) -> None:
+    """As to all object storage but S3, and to S3 with a log store that somebody chose."""
+    assert can_commit(located(folder), settings) == possible
 
 
 def test_a_run_that_another_program_was_faster_than_ends_with_what_to_do(

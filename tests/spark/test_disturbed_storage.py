@@ -26,6 +26,15 @@ from tests.spark.stored import (
     story,
 )
 
+IMPATIENT_JOB = """
+from spark_rollups.job import main
+from spark_rollups.progress import Progress
+
+Progress.__init__.__defaults__ = (8.0,)
+main()
+"""
+"""The job, which prints what it waits for every 8 seconds in place of 30."""
+
 
 def rollup(name: str, held: Path) -> subprocess.Popen[str]:
     """Start a rollup that can be held."""
@@ -98,7 +107,7 @@ def test_a_rollup_on_slow_storage_completes_and_says_what_it_waits_for(
     folder = story(server, "slow")
     with SlowLine(server.url, 0.05) as line:
         monkeypatch.setenv("AWS_ENDPOINT_URL", line.url)
-        with start_rollup("slow", "--as-of", END) as job:
+        with start_rollup("slow", "--as-of", END, job=("-c", IMPATIENT_JOB)) as job:
             until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 280)
             line.seconds, before = 3.0, line.passed
             assert job.stdout is not None and job.stderr is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,7 @@ from tests.bench.rollup_run import table_size
 from tests.integration.serving import until
 from tests.programs import cache_folder
 from tests.s3 import SECRET, S3Server
-from tests.spark.stored import start_rollup, story
+from tests.spark.stored import HELD_JOB, start_rollup, story
 
 IMPATIENT = "--conf=spark.hadoop.fs.s3a.retry.limit=1"
 """So that the job reports storage that is gone within seconds, where it tries again for a while."""
@@ -66,19 +67,22 @@ def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server
     assert not (folder / "published" / "current.json").exists()
 
 
-def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line(server: S3Server) -> None:
+def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line(
+    server: S3Server, tmp_path: Path
+) -> None:
     """The error names at once the rights that are needed, and nothing is published."""
-    folder = story(server, "refused")
-    with start_rollup("refused") as refused:
-        until((folder / "tables" / "windows.begun").exists, "a first write by Spark", 200)
+    folder, held = story(server, "refused"), tmp_path / "held"
+    held.touch()
+    with start_rollup("refused", job=("-c", HELD_JOB, held)) as refused:
+        until(lambda: not held.exists(), "days that are written", 200)
         server.restart("--readonly")
+        held.touch()
         try:
             output, problem = refused.communicate(timeout=280)
         finally:
             server.restart()
     assert refused.returncode == 1, output + problem
-    assert problem.startswith("Error: windows: ") and problem.count("\n") == 1, problem
-    assert " s3a://history/refused/tables/windows/" in problem
+    assert problem.startswith("Error: days: s3://history/refused/tables/streams") and problem.count("\n") == 1, problem
     assert "Give this job the rights to list, read, write and delete there" in problem
     assert SECRET not in output + problem
     assert not (folder / "published" / "current.json").exists()
