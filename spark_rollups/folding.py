@@ -205,12 +205,8 @@ def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None, wh
         mine = mine[np.argsort(start[mine], kind="stable")]
         mine = mine[runs(start[mine])] if len(mine) else mine
         own = mine[vouches[mine]]
-        found[key] = Polls(start[own], last[own], start[mine[starting[mine]]])
-    return Observers(
-        found,
-        {name: np.unique(last[cluster == name]) for name in set(cluster.tolist())},
-        {} if whole is None else _backfilled(whole),
-    )
+        found[key] = Polls(start[own], last[own], start[mine[starting[mine]]], np.unique(last[mine]))
+    return Observers(found, {} if whole is None else _backfilled(whole))
 
 
 def _backfilled(coverage: DataFrame) -> dict[tuple[str, str], tuple[int, int]]:

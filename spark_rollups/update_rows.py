@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Rows
 from exporter.domain.history.days import StreamTotals
 from exporter.domain.history.hourly_activity import BACKFILLED, CARRIED, INVENTORY, POLLED, Moments
-from exporter.domain.history.observation import Failures, Listings, Polls
+from exporter.domain.history.observation import Failures, Listings, Polls, read_before
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from spark_rollups.batches import (
     Names,
@@ -35,8 +35,6 @@ class Observers:
     """Coverage of the exporters, by cluster and exporter; Unix microseconds."""
 
     polls: Mapping[tuple[str, str], Polls]
-    polled: Mapping[str, Integers]
-    """Cluster -> all good polls, in order."""
     backfilled: Mapping[tuple[str, str], tuple[int, int]]
     """The span that each backfill covered."""
 
@@ -67,7 +65,7 @@ def _moments_of(columns: Mapping[str, NDArray[Any]], stream: Rows) -> Moments:
         "resolution": nothing.astype(np.float64),
         "polled": nothing > 0,
         "exporter": nothing.astype(np.int32),
-        **dict.fromkeys(("at", "until", "start_offset", "end_offset", "first", "last", "polled_before"), unknown),
+        **dict.fromkeys(("at", "until", "start_offset", "end_offset", "first", "last", "read_before"), unknown),
         **columns,
     }
     return Moments(stream=stream, **filled)
@@ -116,7 +114,7 @@ class NewRows:
         )
         columns["resolution"] = np.nan_to_num(floats(column(chosen, "resolution")))
         columns["polled"], columns["exporter"] = self.polled[rows], self.exporter[rows].astype(np.int32)
-        columns["polled_before"] = self._polled_before(rows, task.observers)
+        columns["read_before"] = self._read_before(rows, task.observers)
         new_moments = _moments_of(columns, self.stream[rows])
         carried = np.flatnonzero(before.end_offset >= 0)
         then = begin[carried]
@@ -128,15 +126,11 @@ class NewRows:
         }
         return Moments.joined([new_moments, _moments_of(ends, carried)])
 
-    def _polled_before(self, rows: Rows, observers: Observers) -> Integers:
+    def _read_before(self, rows: Rows, observers: Observers) -> Integers:
         found = np.full(len(rows), UNKNOWN, np.int64)
-        is_inventory = self.kind[rows] == INVENTORY
-        for number, name in enumerate(self._clusters):
-            polls = observers.polled.get(name)
-            mine = np.flatnonzero(is_inventory & (self.cluster[rows] == number))
-            if polls is not None and len(polls) and len(mine):
-                place = np.searchsorted(polls, self.at[rows[mine]]) - 1
-                found[mine] = np.where(place >= 0, polls[place], UNKNOWN)
+        mine = np.flatnonzero(self.kind[rows] == INVENTORY)
+        inventory = rows[mine]
+        found[mine] = read_before(self.stream[inventory], self.at[inventory], self.listings(), self.polls(observers))
         return found
 
     def listings(self) -> Listings:
@@ -159,7 +153,7 @@ class NewRows:
     def polls(self, observers: Observers) -> Sequence[Polls]:
         """Return the polls of each observer."""
         nothing = np.zeros(0, np.int64)
-        none = Polls(nothing, nothing, nothing)
+        none = Polls(nothing, nothing, nothing, nothing)
         return [
             observers.polls.get((cluster, exporter), none) for cluster in self._clusters for exporter in self._exporters
         ]

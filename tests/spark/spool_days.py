@@ -201,14 +201,9 @@ def observers(coverage: Rows, inventory: Rows) -> Observers:
         mine = [row for row in good if (row["cluster"], row["exporter"]) == key and row["source"] == Source.POLL]
         mine.sort(key=lambda row: row["window_start"])
         starts = [row for row in mine if (*key, row["window_start"]) in listings]
-        polls[key] = Polls(
-            moments(mine, "window_start"), moments(mine, "last_good_poll"), moments(starts, "window_start")
-        )
-    clusters = {row["cluster"] for row in good}
-    polled = {
-        name: np.unique(moments([row for row in good if row["cluster"] == name], "last_good_poll")) for name in clusters
-    }
-    return Observers(polls, polled, {})
+        last = moments(mine, "last_good_poll")
+        polls[key] = Polls(moments(mine, "window_start"), last, moments(starts, "window_start"), np.unique(last))
+    return Observers(polls, {})
 
 
 def counted(table: pa.Table, name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from exporter.domain import Outage, Verdict
-from exporter.domain.history.observation import Polls
 from exporter.domain.judging.detection import judge
 from exporter.domain.learning.drops import Drop, earlier_drops
 from exporter.domain.learning.rest_days import Rests
@@ -144,7 +143,8 @@ def table_of_judged(
     exclusions = Exclusions((), (RETIRED,), at(day))
     unusual = unusual_from(units(maxima, maxima[:0], exclusions=exclusions, schema=arrow_schema(UNITS)))
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week)}
-    polled = {name: int(polls[-1]) for name, polls in observers(spool.coverage, []).polled.items()}
+    seen = observers(spool.coverage, []).polls
+    polled = {name: max(int(one.good[-1]) for key, one in seen.items() if key[0] == name) for name, _ in seen}
     rests = Rests(drops=drops, today=number(moment(at(day)).date()), earlier=earlier_drops(drops))
     rule = Rule(at(day), thresholds, (RETIRED,), polled, rests, outages)
     days = [one.day for one in drops]
@@ -239,13 +239,15 @@ def in_two(spool: Spool) -> Made:
     seen = observers(coverage, recent)
     begin = number(since) * 86_400 * 10**6
     polls = {
-        key: Polls(
-            one.window_start[one.window_start >= begin], one.last_good_poll[one.window_start >= begin], one.starts
+        key: replace(
+            one,
+            window_start=one.window_start[one.window_start >= begin],
+            last_good_poll=one.last_good_poll[one.window_start >= begin],
         )
         for key, one in seen.polls.items()
     }
     events = [*map(window, spool.since(since)), *map(listing, recent)]
-    task = spool.task(END, since=number(since), observers=Observers(polls, seen.polled, {}))
+    task = spool.task(END, since=number(since), observers=Observers(polls, {}))
     later = run(events, before.state, task)
     earlier = [row for row in before.days.to_pylist() if row["date"] < since]
     return Made(pa.Table.from_pylist([*earlier, *later.days.to_pylist()], schema=later.days.schema), later.streams)

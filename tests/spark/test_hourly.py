@@ -36,6 +36,39 @@ def test_records_written_while_nobody_polled_are_counted_once(tmp_path: Path) ->
     ]
 
 
+def test_polls_of_other_topics_prove_no_silence(tmp_path: Path) -> None:
+    """What was written while only an exporter of other topics polled was written at a moment that is not known."""
+    world = World(tmp_path)
+    for topic in ("orders", "payments"):
+        world.write(topic, 0, every(HOUR, at(0), at(4)))
+    world.poll(at(0), at(4), only=[("payments", 0)])
+    world.poll(at(0), at(1), only=[("orders", 0)], exporter="exporter-b")
+    world.poll(at(3), at(4), only=[("orders", 0)], exporter="exporter-b")
+    found = fold(tmp_path)
+    assert [(hour.hour, hour.records, hour.censored) for hour in found.hours("orders")][24:25] == [(72.0, 49, True)]
+    assert found.largest_silence("orders") == 0
+
+
+def test_topics_that_another_exporter_takes_over_were_not_seen_by_it_before(tmp_path: Path) -> None:
+    """It polled others until its restart: these polls prove no silence of the topics that it polls from then on."""
+    world = World(tmp_path)
+    for topic in ("orders", "payments"):
+        world.write(topic, 0, every(HOUR, at(0), at(4)))
+    world.poll(at(0), at(3), only=[("payments", 0)])
+    world.poll(at(0), at(1), only=[("orders", 0)], exporter="exporter-b")
+    world.poll(at(3), at(4))
+    assert [hour.censored for hour in fold(tmp_path).hours("orders") if 23 < hour.hour < 74] == [True, False]
+
+
+def test_an_exporter_under_a_new_name_goes_on_where_the_one_before_stopped(tmp_path: Path) -> None:
+    """As of a pod with a new name: what was written between the two is an advance, as after a restart."""
+    world = World(tmp_path)
+    world.write("orders", 0, every(HOUR, at(0), at(2)))
+    world.poll(at(0), at(1), exporter="pod-a")
+    world.poll(at(1, 0.2), at(2), exporter="pod-b")
+    assert not any(hour.censored for hour in fold(tmp_path).hours("orders"))
+
+
 def test_lost_windows_make_no_silence(tmp_path: Path) -> None:
     """Where a window's offsets do not follow on, coverage proves nothing: the gap before it is censored."""
     world = World(tmp_path)

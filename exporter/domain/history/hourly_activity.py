@@ -62,8 +62,8 @@ class Moments(ColumnSet):
     """Whether the row is from a poll, not from a backfill."""
     exporter: NDArray[np.int32]
     """A number for each exporter, in the order of their names."""
-    polled_before: Integers
-    """Of an inventory row: the last good poll of its cluster before it."""
+    read_before: Integers
+    """Of an inventory row: when its partition was read last before it."""
 
     def changed(self, **columns: NDArray[Any]) -> Moments:
         """Return the same with other columns."""
@@ -203,7 +203,7 @@ def _in_hours(counted: _Counted) -> Moments:
     """
     rows, moved = counted.rows, counted.unseen
     is_inventory, active = rows.kind == INVENTORY, rows.first >= 0
-    passed = np.where(rows.polled_before >= 0, rows.at - rows.polled_before, np.iinfo(np.int64).max)
+    passed = np.where(rows.read_before >= 0, rows.at - rows.read_before, np.iinfo(np.int64).max)
     within_hour, within_five = passed <= HOUR_MICROS, passed <= FIVE_MICROS
     hidden = (rows.kind == BACKFILLED) & ~active
     found = is_inventory & (moved | (rows.regressions > 0))

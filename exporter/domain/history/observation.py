@@ -27,6 +27,8 @@ class Polls:
     last_good_poll: Integers
     starts: Integers
     """When the exporter started. It then lists every partition, dated at the start of its first interval."""
+    good: Integers
+    """The last good poll of each interval, also of those before the first one here; in order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,6 +143,49 @@ def _unread(stream: Rows, upto: Rows, failures: Failures, observer: int, polls: 
             at -= 1
         steps[row] = upto[row] - at
     return steps, first, why
+
+
+def read_before(stream: Rows, at: Integers, listings: Listings, polls: Sequence[Polls]) -> Integers:
+    """Return when each stream was read last before a moment, else UNKNOWN; ``polls`` are by observer.
+
+    A poll reads what its exporter lists: it says nothing of a topic that only another exporter of the cluster polls.
+    Polls that are more than an hour before the moment may be left out.
+    """
+    found = np.full(len(stream), UNKNOWN, np.int64)
+    was_read = np.flatnonzero(~listings.deleted & (listings.end_offset >= 0))
+    every = np.arange(len(stream))
+    row = _newest_before(stream, at, listings, was_read)
+    found[row >= 0] = listings.at[row[row >= 0]]
+    for observer in np.unique(listings.observer[listings.polled]).tolist():
+        own, one = np.flatnonzero(listings.polled & (listings.observer == observer)), polls[observer]
+        if not len(one.good):
+            continue
+        near = every[(at > listings.at[own].min()) & (at <= one.good[-1] + HOUR_MICROS)]
+        row = _newest_before(stream[near], at[near], listings, own)
+        near, row = near[row >= 0], row[row >= 0]
+        near, row = near[~listings.deleted[row]], row[~listings.deleted[row]]
+        restart = np.searchsorted(one.starts, listings.at[row], side="right")
+        ends = np.append(one.starts, np.iinfo(np.int64).max)[restart]
+        place = np.searchsorted(one.good, np.minimum(at[near], ends)) - 1
+        good = place >= 0
+        found[near[good]] = np.maximum(found[near[good]], one.good[place[good]])
+    return found
+
+
+def _newest_before(stream: Rows, at: Integers, listings: Listings, chosen: Rows) -> Rows:
+    """Return the newest of the ``chosen`` listings of each stream before a moment, UNKNOWN without one."""
+    is_query = np.append(np.zeros(len(chosen), np.bool_), np.ones(len(stream), np.bool_))
+    streams = np.append(listings.stream[chosen], stream)
+    # Of one moment the query comes first: the listing is not before it.
+    order = np.lexsort((~is_query, np.append(listings.at[chosen], at), streams))
+    newest = np.maximum.accumulate(np.where(is_query[order], -1, np.arange(len(order))))
+    there = newest >= 0
+    there[there] = streams[order][newest[there]] == streams[order][there]
+    rows = np.append(chosen, np.full(len(stream), UNKNOWN, np.intp))[order]
+    found = np.full(len(stream), UNKNOWN, np.intp)
+    mine = np.flatnonzero(is_query[order])
+    found[order[mine] - len(chosen)] = np.where(there[mine], rows[newest[mine]], UNKNOWN)
+    return found
 
 
 def existing_streams(
