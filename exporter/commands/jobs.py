@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -63,7 +62,7 @@ def rollup(
         *overrides(settings),
         *outages(settings),
         *acknowledged(settings),
-        *calendars(settings, datetime.now(UTC).year),
+        *calendars(settings, as_of),
         *retention(settings),
         *of_report(settings),
     )

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NoReturn
 
@@ -25,6 +27,9 @@ SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 
 _OURS = {"PYTHONSAFEPATH": "1", "TOPIC_LIVENESS_PROGRAM": "topic-liveness"}
 """Variables of a job: it imports nothing from the working directory, and names the command in its messages."""
+
+_FIRST_YEAR = 1980
+"""No history is older."""
 
 
 def overrides(settings: Settings) -> list[str]:
@@ -74,8 +79,14 @@ def acknowledged(settings: Settings) -> list[str]:
     ]
 
 
-def calendars(settings: Settings, year: int) -> list[str]:
-    """Return the option that passes the holidays around a year. Raises ClickException where no file can be written."""
+def calendars(settings: Settings, as_of: str | None) -> list[str]:
+    """Return the option that passes the holidays around the moment that is judged, which the job checks.
+
+    Raises ClickException where no file can be written.
+    """
+    year = datetime.now(UTC).year
+    with suppress(ValueError):
+        year = min(max(_FIRST_YEAR, datetime.fromisoformat(as_of or "").year), year)
     return _as_file("--calendars", [one.as_calendar(year) for one in settings.calendars])
 
 

@@ -1,13 +1,17 @@
-"""Options of the Spark job that are refused before Spark starts."""
+"""Options of the Spark job: those that are refused before Spark starts, and those that settings give."""
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from click import BadParameter
 
-from spark_rollups.options import Moment, RetentionOption
+from exporter.commands.spark_job import calendars
+from exporter.settings import Settings
+from spark_rollups.options import JsonOption, Moment, RetentionOption
+from spark_rollups.overrides import parse_calendars
 
 
 @pytest.mark.parametrize("days", ["inf", "1e9", "36501", "0.9", "-1", "nan", ""])
@@ -30,3 +34,19 @@ def test_a_moment_that_no_calendar_has_is_refused(text: str) -> None:
     """In UTC the first one lies before the year 1."""
     with pytest.raises(BadParameter, match="must be an ISO 8601 moment"):
         Moment().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("as_of", "year"),
+    [("2015-03-01T12:00:00Z", 2015), ("0001-01-01", 1980), (None, datetime.now(UTC).year)],
+    ids=["years back", "before all history", "now"],
+)
+def test_holidays_are_those_around_the_moment_that_is_judged(as_of: str | None, year: int) -> None:
+    """From two years before it to the year after."""
+    settings = Settings.model_validate({"clusters": [], "calendars": [{"calendar": "FR"}]})
+    _, file = calendars(settings, as_of)
+    try:
+        (calendar,) = JsonOption(parse_calendars).convert(file, None, None)
+    finally:
+        os.close(int(file.rpartition("/")[2]))
+    assert {datetime.fromtimestamp(since, UTC).year for since, _, _ in calendar.days} == set(range(year - 2, year + 2))
