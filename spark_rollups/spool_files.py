@@ -7,6 +7,7 @@ only these rows go there.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
@@ -40,6 +41,8 @@ _STREAM = ("cluster", "topic", "topic_id", "partition")
 _SPOOL_NAME = re.compile(r"[A-Za-z0-9._~-]+")
 _LONGEST_STEM, _CUT_STEM = 200, 180
 """Bytes of a name in quarantine, to which ``.parquet.reason.txt`` and the number of a process come: 255 at most."""
+_LONGEST_VALUE = 100
+"""Characters of a wrong value in a reason."""
 _FINISHED = re.compile(r"[^.].*\.parquet")
 _ARROW = {
     "string": pa.string(),
@@ -299,12 +302,29 @@ def _faults(rows: pa.Table, schema: StructType, now: datetime) -> Iterator[_Faul
             endless = pc.and_(pc.is_inf(values), name != "retention_seconds")  # without end where nothing is deleted
             odd = pc.or_(pc.or_(pc.is_nan(values), endless), pc.less(values, 0.0))
             yield _Fault(f"{name} must be a finite number, 0 or more", name, odd)
+    if "readers" in rows.schema.names:
+        yield _Fault("readers must be a JSON array of names", "readers", _no_names(rows.column("readers")))
     known = pa.array([source.value for source in Source])
     yield _Fault("source must be poll or backfill", "source", pc.invert(pc.is_in(rows.column("source"), known)))
     for early, late in (("window_start", "window_end"), ("first_advance", "last_advance")):
         if early in rows.schema.names and late in rows.schema.names:
             later = pc.greater(rows.column(early), rows.column(late))
             yield _Fault(f"{early} must not be after {late}", early, later)
+
+
+def _no_names(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which texts are not lists of names; null is none."""
+    wrong = [text for text in pc.unique(texts.drop_null()).to_pylist() if not _is_list_of_names(text)]
+    return pc.is_in(texts, pa.array(wrong, pa.string()))
+
+
+def _is_list_of_names(text: str) -> bool:
+    try:
+        names = json.loads(text)
+        "".join(names).encode()  # half a surrogate pair is no text that can be written
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return isinstance(names, list)
 
 
 def _later(moments: pa.ChunkedArray, now: datetime) -> pa.ChunkedArray:
@@ -323,7 +343,7 @@ def _first_value(rows: pa.Table, fault: _Fault) -> str:
     value = rows.column(fault.column).filter(pc.fill_null(fault.rows, False))[0]
     if pa.types.is_timestamp(value.type) and value.is_valid and not 0 <= value.value <= _moment(_END_OF_TIME).value:
         return f"{value.value / 1e6:.0f} s since 1970"  # no calendar of Python's has it
-    return str(value.as_py())
+    return str(value.as_py())[:_LONGEST_VALUE]
 
 
 def _any_of(masks: Sequence[pa.Array]) -> pa.Array:

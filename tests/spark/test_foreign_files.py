@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.domain import FILE_BYTES, FILE_ROWS
+from exporter.domain import FILE_BYTES, FILE_ROWS, Relation
 from exporter.history import Spool, finished_files
 from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
@@ -80,6 +81,24 @@ def test_what_spark_cannot_read_is_taken_in_or_put_aside(spark: SparkSession, hi
     assert f"it must hold at most {FILE_ROWS:,} rows, got {FILE_ROWS + 1:,}" in reasons["windows-many.parquet"]
     counted = {row.cluster: row["count"] for row in tables.read("windows").groupBy("cluster").count().collect()}
     assert counted == {"prod": len(rows), "brotli": len(rows)}
+
+
+def test_readers_that_are_no_list_of_names_cost_only_their_row(history: Path) -> None:
+    """Before, the report ended at them; who no group is known to read has null, and stays."""
+    *_, relations = spool_files.SPOOL_TABLES
+    texts = {"good": '["billing"]', "none": None, "torn": '["bill', "object": '{"a": 1}', "deep": "[" * 100_000}
+    texts |= {"number": "[1]", "half": '["\\ud800"]'}
+    row = Relation("prod", "orders", "id", "exporter-a", "poll", at(0), 1)
+    Spool(history, "exporter-a").write(
+        "prod", at(0), [replace(row, topic=name, readers=readers) for name, readers in texts.items()]
+    )
+    (path,) = (history / "spool" / "relations").glob("*.parquet")
+    sound, refusal = spool_files.sound_rows(path, relations, history / "quarantine", datetime.now(UTC))
+    assert sound.column("topic").to_pylist() == ["good", "none"]
+    assert refusal is not None
+    assert f'5 of 7 rows of {path.name} cannot be true: readers must be a JSON array of names, got ["bill' in (
+        refusal.reason
+    )
 
 
 def test_a_flipped_bit_is_never_taken_for_a_value(history: Path) -> None:
