@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.history.retention import LEAST_DAYS, RETENTION_DAYS
 from exporter.domain.links import Links
 from exporter.storage import Location, ObjectPath, located
 
@@ -72,9 +72,11 @@ class RetentionOption(click.ParamType[tuple[str, float]]):
             number = float(days)
         except ValueError:
             number = math.nan
-        if table not in RETENTION_DAYS or not 1.0 <= number <= _MOST_DAYS:
-            tables = ", ".join(RETENTION_DAYS)
-            self.fail(f"must be TABLE=DAYS with 1 to {_MOST_DAYS} days, of {tables}; got {value!r}", param, ctx)
+        if table not in RETENTION_DAYS:
+            self.fail(f"must be TABLE=DAYS with a table of {', '.join(RETENTION_DAYS)}, got {value!r}", param, ctx)
+        if not LEAST_DAYS[table] <= number <= _MOST_DAYS:
+            allowed = f"{LEAST_DAYS[table]:g} to {_MOST_DAYS}"
+            self.fail(f"must be {table}=DAYS with {allowed} days, got {value!r}", param, ctx)
         return table, number
 
 

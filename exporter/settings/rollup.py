@@ -7,14 +7,18 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from exporter.domain.history.retention import RETENTION_DAYS
-from exporter.domain.learning.pauses import PAUSE_WEEKS
+from exporter.domain.history.retention import LEAST_DAYS, RETENTION_DAYS
 from exporter.settings.delivery import SecretFile, Url
 from exporter.settings.rules import Seconds, Section, at_least, check_not_empty, to_file
 
 
 def _default_retention(table: str) -> float:
     return RETENTION_DAYS[table] * 86400.0
+
+
+def _at_least(table: str) -> AfterValidator:
+    days = LEAST_DAYS[table]
+    return at_least(f"{days:g}d" if days % 7 else f"{days / 7:g}w")
 
 
 def _check_no_query(url: str) -> str:
@@ -26,29 +30,29 @@ def _check_no_query(url: str) -> str:
 class RetentionSettings(Section):
     """For how long the rollup keeps rows of its tables, in seconds."""
 
-    windows: Annotated[Seconds, at_least("1d")] = _default_retention("windows")
+    windows: Annotated[Seconds, _at_least("windows")] = _default_retention("windows")
     """1d to 36500d. What polls and backfills saw of partitions."""
-    coverage: Annotated[Seconds, at_least("12w")] = _default_retention("coverage")
+    coverage: Annotated[Seconds, _at_least("coverage")] = _default_retention("coverage")
     """12w to 36500d. How well clusters were polled. The fleet drops on a day by the eight weeks before it."""
-    inventory: Annotated[Seconds, at_least("1w")] = _default_retention("inventory")
+    inventory: Annotated[Seconds, _at_least("inventory")] = _default_retention("inventory")
     """1w to 36500d. Which partitions there are, and their state."""
-    relations: Annotated[Seconds, at_least("1w")] = _default_retention("relations")
+    relations: Annotated[Seconds, _at_least("relations")] = _default_retention("relations")
     """1w to 36500d. Readers, replicas, producers and sizes of topics."""
-    acknowledgements: Annotated[Seconds, at_least("52w")] = _default_retention("acknowledgements")
+    acknowledgements: Annotated[Seconds, _at_least("acknowledgements")] = _default_retention("acknowledgements")
     """52w to 36500d. Acknowledged alerts, for as long as silences are told apart by them."""
-    daily: Annotated[Seconds, at_least(f"{PAUSE_WEEKS + 1}w")] = _default_retention("daily")
+    daily: Annotated[Seconds, _at_least("daily")] = _default_retention("daily")
     """29w to 36500d. Active hours. Baselines are made of 28 weeks, beside the present one."""
-    drops: Annotated[Seconds, at_least("12w")] = _default_retention("drops")
+    drops: Annotated[Seconds, _at_least("drops")] = _default_retention("drops")
     """12w to 36500d. Days on which the fleet dropped."""
-    contradictions: Annotated[Seconds, at_least("1d")] = _default_retention("contradictions")
+    contradictions: Annotated[Seconds, _at_least("contradictions")] = _default_retention("contradictions")
     """1d to 36500d. Where the configuration contradicted the history."""
-    baselines: Annotated[Seconds, at_least("12w")] = _default_retention("baselines")
+    baselines: Annotated[Seconds, _at_least("baselines")] = _default_retention("baselines")
     """12w to 36500d. Those that dead topics are judged by stay for as long as the topics exist."""
-    maxima: Annotated[Seconds, at_least("52w")] = _default_retention("maxima")
+    maxima: Annotated[Seconds, _at_least("maxima")] = _default_retention("maxima")
     """52w to 36500d. False alarms are counted over 26 weeks, each by thresholds fitted to the 26 weeks before it."""
-    calibration: Annotated[Seconds, at_least("1d")] = _default_retention("calibration")
+    calibration: Annotated[Seconds, _at_least("calibration")] = _default_retention("calibration")
     """1d to 36500d. Thresholds, and the false alarms that they gave."""
-    verdicts: Annotated[Seconds, at_least("1d")] = _default_retention("verdicts")
+    verdicts: Annotated[Seconds, _at_least("verdicts")] = _default_retention("verdicts")
     """1d to 36500d. Verdicts with their evidence."""
 
 

@@ -7,9 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from click import BadParameter
+from pydantic import ValidationError
 
 from exporter.commands.spark_job import calendars
+from exporter.domain.history.retention import LEAST_DAYS
 from exporter.settings import Settings
+from exporter.settings.rollup import RetentionSettings
 from spark_rollups.options import JsonOption, Moment, RetentionOption
 from spark_rollups.overrides import parse_calendars
 
@@ -17,8 +20,26 @@ from spark_rollups.overrides import parse_calendars
 @pytest.mark.parametrize("days", ["inf", "1e9", "36501", "0.9", "-1", "nan", ""])
 def test_days_to_keep_are_some_that_a_calendar_has(days: str) -> None:
     """What was more came to light in the weekly upkeep, after all else was done."""
-    with pytest.raises(BadParameter, match="must be TABLE=DAYS with 1 to 36500 days, of windows, "):
+    with pytest.raises(BadParameter, match="must be verdicts=DAYS with 1 to 36500 days, got 'verdicts="):
         RetentionOption().convert(f"verdicts={days}", None, None)
+
+
+@pytest.mark.parametrize("table", RetentionSettings.model_fields)
+def test_as_few_days_are_kept_as_the_settings_allow_and_no_fewer(table: str) -> None:
+    """With fewer of `coverage` no drop of the fleet would be found, and a holiday be a mass death."""
+    least = LEAST_DAYS[table]
+    assert RetentionSettings.model_validate({table: f"{least:g}d"}) is not None
+    assert RetentionOption().convert(f"{table}={least:g}", None, None) == (table, least)
+    with pytest.raises(ValidationError, match="must be at least"):
+        RetentionSettings.model_validate({table: f"{least * 24 - 1:g}h"})
+    with pytest.raises(BadParameter, match=f"must be {table}=DAYS with {least:g} to 36500 days, got"):
+        RetentionOption().convert(f"{table}={least - 0.01}", None, None)
+
+
+def test_a_table_that_is_not_kept_by_days_is_refused() -> None:
+    """The tables that are, are named."""
+    with pytest.raises(BadParameter, match=r"must be TABLE=DAYS with a table of windows, .*, got 'streams=5'"):
+        RetentionOption().convert("streams=5", None, None)
 
 
 @pytest.mark.parametrize("days", ["1", "1.5", "36500"])
