@@ -293,9 +293,11 @@ def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
     if isinstance(history, Path) and not history.is_dir():
         raise click.UsageError(f"there is no history folder {str(history)!r}: {advice}")
     try:
-        files = files_below(history, _DATA)
+        # Other folders may be there that are not ours, such as lost+found.
+        files = [file for name in ("spool", "tables") for file in files_below(history / name, _DATA)]
     except OSError as error:
-        raise UnreadHistoryError(f"{history} cannot be read: {error.strerror}. Fix that and run it again") from error
+        unread = error.filename if isinstance(history, Path) else history
+        raise UnreadHistoryError(f"{unread} cannot be read: {error.strerror}. Fix that and run it again") from error
     if not files and not (isinstance(history, Path) and (history / "tables").is_dir()):
         raise click.UsageError(f"the history folder {str(history)!r} holds no spool files and no tables: {advice}")
     yield files

@@ -168,9 +168,16 @@ def files_in(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
 def files_below(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
     """Return the same of a folder and all folders in it, at any depth. Raises OSError."""
     if isinstance(folder, Path):
-        found = [file_info(path) for path in folder.rglob("*") if pattern.fullmatch(path.name)]
+        # Not by rglob, which takes a folder that may not be read for an empty one.
+        names = (Path(at, name) for at, _, names in os.walk(folder, onerror=_raise) for name in names)
+        found = [file_info(path) for path in names if pattern.fullmatch(path.name)]
         return [one for one in found if one is not None]
     return _list_objects(folder, pattern, deep=True)
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 def file_info(path: Location) -> Stored | None:

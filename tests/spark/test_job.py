@@ -59,6 +59,17 @@ def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path) ->
         assert "run `topic-liveness serve` or `topic-liveness backfill`" in done.stderr
 
 
+@pytest.mark.parametrize("folder", ["spool", "tables"])
+def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, folder: str) -> None:
+    """It is not taken for one without files: it ends with 2 and one line."""
+    unread = tmp_path / folder
+    unread.symlink_to(unread)
+    done = job("rollup", "--history", tmp_path)
+    assert done.returncode == 2
+    cause = "Too many levels of symbolic links"
+    assert done.stderr == f"Error: {unread} cannot be read: {cause}. Fix that and run it again\n"
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
