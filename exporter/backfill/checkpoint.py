@@ -116,16 +116,16 @@ class Checkpoint:
         part = self.path.with_name(f"{self.path.name}.{self._part_number:08d}")
         put(part, lambda file: file.write(text.encode()))
 
-    def _text(self) -> str:
+    def _content(self) -> bytes:
         try:
             with opened(self.path) as file:
                 texts = [file.read()]
         except FileNotFoundError:
-            return ""
+            return b""
         for part in self._part_files():
             with opened(part) as file:
                 texts.append(file.read())
-        return b"".join(texts).decode()
+        return b"".join(texts)
 
     def _part_files(self) -> list[Location]:
         """Return the lines that were added in object storage, in the order in which they were written."""
@@ -137,10 +137,10 @@ class Checkpoint:
     def _read(self) -> WrittenStreams:
         written = [WrittenStreams.none()]
         announced: tuple[str | None, WrittenStreams] | None = None
-        lines = self._text().split("\n")
+        lines = self._content().split(b"\n")
         for number, text in enumerate(lines[:-1], 1):  # a crash may have cut off the last line
             try:
-                line = json.loads(text)
+                line = json.loads(text.decode())
                 if number == 1:
                     self._require_version(line)
                 elif "told" in line:
@@ -148,7 +148,7 @@ class Checkpoint:
                 elif announced is not None and line["written"] == announced[0]:
                     written.append(announced[1])
                     announced = None
-            except (ValueError, KeyError, TypeError, IndexError) as error:
+            except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
                 raise HistoryError(
                     f"{str(self.path)!r}, line {number}, is not what a backfill wrote there: "
                     "move the file away; the next backfill then writes all of the history again"

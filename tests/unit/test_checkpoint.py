@@ -20,6 +20,7 @@ from exporter.storage import delete
 from tests.backfill_rows import Stream, Written, starts_by_stream, written_by_stream, written_streams
 
 AT = 1_772_500_000.0
+TOO_LARGE = json.dumps({"file": None, "told": [["orders", 10**30, "id", AT, AT, 1, False]]})
 
 
 def stream(number: int) -> Stream:
@@ -127,16 +128,20 @@ def test_a_cluster_has_one_backfill_at_a_time(tmp_path: Path) -> None:
         (['{"schema_version": 99}'], "schema_version must be 1, got 99"),
         (['{"schema_version": 1}', '{"file": null, "told": [[1]]}'], "line 2, is not what a backfill wrote"),
         (['{"schema_version": 1}', "\x00\x00"], "line 2, is not what a backfill wrote"),
+        (['{"schema_version": 1}', "\udcff\udcfe"], "line 2, is not what a backfill wrote"),
+        (["[" * 100_000], "line 1, is not what a backfill wrote"),
+        (['{"schema_version": 1}', TOO_LARGE], "line 2, is not what a backfill wrote"),
     ],
 )
 def test_an_unknown_file_is_refused(tmp_path: Path, lines: list[str], message: str) -> None:
     """The message names file and line, and the next step."""
     path = tmp_path / "backfill" / "prod.jsonl"
     path.parent.mkdir()
-    path.write_text("".join(f"{line}\n" for line in lines))
+    content = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+    path.write_bytes(content)
     with pytest.raises(HistoryError, match=message):
         Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod").__enter__()
-    assert [json.dumps(line) for line in path.read_text().splitlines()] == [json.dumps(line) for line in lines]
+    assert path.read_bytes() == content
 
 
 def polled(number: int, topic_id: str | None, at: float, offset: int | None, source: Source = Source.POLL) -> Inventory:
