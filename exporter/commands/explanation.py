@@ -20,6 +20,7 @@ from exporter.domain import (
 )
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
+from exporter.domain.groups.consumer_groups import groups_of
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import JudgedSubject, evidence_now, falling
@@ -65,7 +66,7 @@ def record(case: ExplainedSubject) -> dict[str, Any]:
         override=case.override,
         owner=case.owner,
         config=case.config,
-        groups=None if groups is None else {name: one for name, one in groups.items() if case.topic in one.topics},
+        groups=None if groups is None else groups_of(groups, case.topic, case.partition),
         all_groups=case.sweep is not None and case.topic in case.sweep.readers([case.topic]),
         partitions=case.siblings,
         weekly_scores=case.further.get("weekly_scores"),
@@ -245,7 +246,7 @@ def _readers(case: ExplainedSubject) -> Iterator[str]:
     sweep = case.sweep
     if sweep is None:
         return
-    groups = {name: group for name, group in sweep.groups.items() if case.topic in group.topics}
+    groups = groups_of(sweep.groups, case.topic, case.partition)
     places = {
         name: [at for key, at in group.partitions.items() if case.partition in (None, key.partition)]
         for name, group in groups.items()
@@ -258,6 +259,8 @@ def _readers(case: ExplainedSubject) -> Iterator[str]:
         details = [] if members == 0 else ["members unknown" if members is None else plural(members, "member")]
         if lags[name]:
             details.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
+        elif case.partition is not None:
+            details.append("nothing committed here")
         if oldest := max((place.time_lag.seconds for place in places[name] if place.time_lag is not None), default=0.0):
             details.append(f"the oldest {duration(oldest)} old")
         # A client may choose any name for its group.

@@ -533,6 +533,16 @@ def test_the_lag_of_a_partition_is_its_own() -> None:
     )
 
 
+def test_a_group_that_left_is_of_the_partitions_in_which_it_committed() -> None:
+    """One with members may read any partition of the topic: where it committed nothing the line says so."""
+    groups = {"left": group(0, 7), "reads": group(1, 7)}
+    case = ExplainedSubject("prod", "orders", 1, NOW, sweep=GroupSweep("prod", NOW, 1.0, groups, all_visible=True))
+    lines = list(explain(case))
+    assert "read by       1 consumer group: reads (1 member, nothing committed here)" in lines
+    assert not any("left" in line for line in lines)
+    assert [one["group"] for one in record(case)["groups"]] == ["reads"]
+
+
 def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
     """It is the largest known time lag of these partitions; a group without lag has none."""
     places = {

@@ -87,6 +87,19 @@ class Group:
     """When its committed offsets were compared with the ends of the logs, Unix seconds."""
 
 
+def groups_of(groups: Mapping[str, Group], topic: str, partition: int | None = None) -> dict[str, Group]:
+    """Return the groups that may read a topic or one partition of it, and those that committed an offset in it.
+
+    Which partitions a member reads is not known: a group with members may read each of the topic's.
+    """
+    return {
+        name: group
+        for name, group in groups.items()
+        if topic in group.topics
+        and (partition is None or group.members != 0 or TopicPartition(topic, partition) in group.partitions)
+    }
+
+
 @dataclass(frozen=True)
 class GroupSweep:
     """The result of one sweep over the consumer groups of one cluster. It has no slots, so that it can cache counts."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, or_none
-from exporter.domain.groups.consumer_groups import GroupSweep
+from exporter.domain.groups.consumer_groups import GroupSweep, groups_of
 from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import SubjectFacts, of_judged
@@ -308,7 +308,7 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: flo
         override=one.override(topic),
         owner=info.owner,
         config=info.config,
-        groups=None if groups is None else {name: each for name, each in groups.items() if topic in each.topics},
+        groups=None if groups is None else groups_of(groups, topic, partition),
         all_groups=one.sweep is not None and topic in one.sweep.readers([topic]),
         partitions={}
         if partition is not None
