@@ -2,7 +2,8 @@
 
 All that is done in object storage is sure without a rename: an object appears whole or not at all, is replaced at
 once, and whoever lists or reads after that sees it (S3, Google Cloud Storage and Azure promise so). Where a name
-appears before its content (HDFS) a file is written under a temporary name and then moved, which is one step there.
+appears before its content (HDFS) a file is written under a temporary name and then moved. That is one step for a new
+file; one that is replaced is deleted just before (by Arrow).
 """
 
 from exporter.storage.files import (
