@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import DEAD_AT_LATEST_SECONDS
+from exporter.domain import DEAD_AT_LATEST_SECONDS, Source
 from exporter.domain.learning.drops import (
     DAY,
     FELL_WITHIN_DAYS,
@@ -54,7 +56,8 @@ _DAY_MICROS = 86_400_000_000
 def update_drops(tables: Tables, since: date, today: date) -> str:
     """Rebuild the table from ``since`` on, for the days before ``today``; return the result in words."""
     first = since - timedelta(weeks=REFERENCE_WEEKS, days=1 + LONGEST_DAYS + FELL_WITHIN_DAYS)
-    covered = _covered(tables, first, today)
+    spans = _polled_spans(tables, first)
+    covered, exporters = _covered(spans, first, today)
     if not covered:
         return "no day is over"
     longest = max(max(days) - min(days) for days in covered.values())
@@ -63,6 +66,10 @@ def update_drops(tables: Tables, since: date, today: date) -> str:
     days = tables.read("daily").where((F.col("date") >= F.lit(first)) & (F.col("date") < F.lit(today)))
     # Bits of partitions at different hours are together those of the topic.
     topics = days.groupBy("cluster", "topic", "date").agg(F.bit_count(F.bit_or("active")).alias("hours"))
+    several = sorted(cluster for cluster, names in exporters.items() if len(names) > 1)
+    if several and (unseen := _unseen(tables, spans, covered, several)) is not None:
+        unseen = unseen.where(F.col("date").between(F.lit(first), F.lit(today - timedelta(days=1))))
+        topics = topics.unionByName(unseen, allowMissingColumns=True)
     make = functools.partial(
         drops_of, covered=covered, since=(since - _EPOCH).days, today=(today - _EPOCH).days, schema=arrow_schema(DROPS)
     )
@@ -152,11 +159,8 @@ def _number(day: date) -> int:
     return (day - _EPOCH).days
 
 
-def _covered(tables: Tables, first: date, today: date) -> Mapping[str, Sequence[int]]:
-    """Return the days of each cluster (since 1970) that polls or backfill covered for the most part.
-
-    Time that several exporters covered, or polls and a backfill, counts once.
-    """
+def _polled_spans(tables: Tables, first: date) -> DataFrame:
+    """Return what exporters covered: cluster, exporter, source, day, and the begin and end of a span of it."""
     coverage = tables.read("coverage").where(F.col("window_end") > F.lit(first).cast("timestamp"))
     day = F.explode(
         F.sequence(F.to_date("window_start"), F.to_date(F.col("window_end") - F.expr("INTERVAL 1 MICROSECOND")))
@@ -164,23 +168,70 @@ def _covered(tables: Tables, first: date, today: date) -> Mapping[str, Sequence[
     seen = coverage.where("polls_ok > 0").withColumn("day", day)
     begin = F.greatest("window_start", F.col("day").cast("timestamp"))
     end = F.least("window_end", F.date_add("day", 1).cast("timestamp"))
-    spans = seen.select("cluster", "day", F.unix_micros(begin).alias("begin"), F.unix_micros(end).alias("end"))
-    before = Window.partitionBy("cluster", "day").orderBy("begin").rowsBetween(Window.unboundedPreceding, -1)
+    moments = F.unix_micros(begin).alias("begin"), F.unix_micros(end).alias("end")
+    return seen.select("cluster", "exporter", "source", "day", *moments)
+
+
+def _share(spans: DataFrame, *of: str) -> DataFrame:
+    """Return the ``share`` of each day that spans cover, and by whom; time that several cover counts once."""
+    before = Window.partitionBy(*of, "day").orderBy("begin").rowsBetween(Window.unboundedPreceding, -1)
     # F.greatest leaves out null: nothing ended before the first one.
     new = F.greatest(F.col("end") - F.greatest("begin", F.max("end").over(before)), F.lit(0))
-    shares = spans.withColumn("new", new).groupBy("cluster", "day").agg((F.sum("new") / _DAY_MICROS).alias("share"))
-    rows = shares.where(F.col("share") >= COVERED).collect()
-    found: dict[str, list[int]] = {}
-    for row in rows:
+    return (
+        spans.withColumn("new", new)
+        .groupBy(*of, "day")
+        .agg((F.sum("new") / _DAY_MICROS).alias("share"), F.collect_set("exporter").alias("exporters"))
+    )
+
+
+def _covered(
+    spans: DataFrame, first: date, today: date
+) -> tuple[Mapping[str, Sequence[int]], Mapping[str, AbstractSet[str]]]:
+    """Return the days of each cluster (since 1970) that polls or backfill covered for the most part, and by whom."""
+    found, exporters = defaultdict[str, list[int]](list), defaultdict[str, set[str]](set)
+    for row in _share(spans, "cluster").where(F.col("share") >= COVERED).collect():
         if first <= row["day"] < today:
-            found.setdefault(row["cluster"], []).append((row["day"] - _EPOCH).days)
-    return found
+            found[row["cluster"]].append(_number(row["day"]))
+            exporters[row["cluster"]].update(row["exporters"])
+    return found, exporters
+
+
+def _unseen(
+    tables: Tables, spans: DataFrame, covered: Mapping[str, Sequence[int]], clusters: Sequence[str]
+) -> DataFrame | None:
+    """Return the days of topics (cluster, topic, date) on which only exporters of other topics polled.
+
+    An exporter sees a topic from the first day on which it lists it. Before anybody does, every poll of the cluster is
+    taken to see it. None where the exporters of each cluster polled on the same days.
+    """
+    polls, enough = F.col("source") == Source.POLL.value, F.col("share") >= COVERED
+    spans = spans.where(F.col("cluster").isin(*clusters))
+    polled = defaultdict[tuple[str, str], set[int]](set)
+    for row in _share(spans.where(polls), "cluster", "exporter").where(enough).collect():
+        polled[row["cluster"], row["exporter"]].add(_number(row["day"]))
+    if all(days.issuperset(covered[cluster]) for (cluster, _), days in polled.items()):
+        return None
+    inventory = tables.read("inventory").where(polls & ~F.col("deleted") & F.col("cluster").isin(*clusters))
+    since = inventory.groupBy("cluster", "topic", "exporter").agg(F.min("date").alias("since"))
+    observers = F.sort_array(F.collect_set(F.struct("since", "exporter"))).alias("observers")
+    by_topic = since.groupBy("cluster", "topic").agg(observers)
+    together = by_topic.select("cluster", "observers").distinct()
+    each = together.withColumn("one", F.explode("observers")).select("cluster", "observers", "one.*")
+    seen = each.join(spans.where(polls), ["cluster", "exporter"]).where("day >= since").drop("since")
+    seen = seen.unionByName(together.join(spans.where(~polls), "cluster"))
+    days = _share(spans, "cluster").where(enough).select("cluster", "day")
+    since_listed = F.col("day") >= F.col("observers")[0]["since"]
+    unseen = together.join(days, "cluster").where(since_listed)
+    unseen = unseen.join(
+        _share(seen, "cluster", "observers").where(enough), ["cluster", "observers", "day"], "left_anti"
+    )
+    return by_topic.join(unseen, ["cluster", "observers"]).select("cluster", "topic", F.col("day").alias("date"))
 
 
 def drops_of(
     rows: pa.Table, *, covered: Mapping[str, Sequence[int]], since: int, today: int, schema: pa.Schema
 ) -> pa.Table:
-    """Return the drops of one cluster."""
+    """Return the drops of one cluster; a topic was not seen on a day whose ``hours`` are null."""
     cluster, day = column(rows, "cluster")[0].as_py(), integers(column(rows, "date"))
     first = int(day.min())
     # No column of numpy's texts: each of its rows is as wide as the longest name.
@@ -188,12 +239,15 @@ def drops_of(
     names, rank = np.unique(texts(encoded.dictionary), return_inverse=True)
     topic = rank[encoded.indices.to_numpy(zero_copy_only=False)]
     active = np.zeros((len(names), today - first), np.int64)
-    active[topic, day - first] = integers(column(rows, "hours"), 0)
+    hours = integers(column(rows, "hours"))
+    wrote, unseen = hours >= 0, hours < 0
+    active[topic[wrote], day[wrote] - first] = hours[wrote]
     known = np.full(len(names), today)
-    np.minimum.at(known, topic, day)
-    there = np.zeros(today - first, np.bool_)
+    np.minimum.at(known, topic[wrote], day[wrote])
+    there = np.zeros(active.shape, np.bool_)
     seen = np.array(covered.get(cluster, ()), np.int64) - first
-    there[seen[(seen >= 0) & (seen < len(there))]] = True
+    there[:, seen[(seen >= 0) & (seen < today - first)]] = True
+    there[topic[unseen], day[unseen] - first] = False
     found = list(drop_days(active, known - first, there, range(max(since - first, 0), today - first)))
     dates = np.array([first + one.day for one in found], np.int32)
     return table_of(

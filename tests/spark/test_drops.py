@@ -18,7 +18,7 @@ from spark_rollups.report.fleet_drop import drop_sentence
 from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import DAILY, DROPS
-from spark_rollups.spool_schemas import COVERAGE
+from spark_rollups.spool_schemas import COVERAGE, INVENTORY
 from spark_rollups.tables import Tables
 from spark_rollups.verdicts import with_rests
 
@@ -111,6 +111,39 @@ def test_hours_that_several_exporters_saw_count_once(
     rows = [*others, *(covered(HOLIDAY, *span) for span in spans), covered(HOLIDAY + timedelta(days=1), 0, 23)]
     found.append("coverage", spark.createDataFrame(rows, COVERAGE))
     assert update_drops(found, HOLIDAY, TODAY) == (f"{HOLIDAY}: 8 of 17 topics" if judged else "none")
+
+
+def listing(topic: str, day: date, exporter: str) -> tuple[object, ...]:
+    """Return the row of an inventory that lists a topic."""
+    values: dict[str, object] = dict.fromkeys(INVENTORY.names) | {"cluster": "prod", "topic": topic, "topic_id": "id"}
+    values |= {"partition": 0, "exporter": exporter, "source": "poll", "state": "observed", "deleted": False}
+    values |= {"observed_at": datetime(day.year, day.month, day.day, tzinfo=UTC), "date": day}
+    return tuple(values[name] for name in INVENTORY.names)
+
+
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [
+        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST)], "none"),
+        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST), ("a", range(8), TODAY - timedelta(days=1))], "none"),
+        ([("a", range(16), FIRST), ("b", range(16), FIRST)], f"{HOLIDAY}: 8 of 17 topics"),
+        ([("a", range(8), FIRST), ("b", range(8, 16), FIRST)], f"{HOLIDAY}: 8 of 9 topics"),
+        ([], f"{HOLIDAY}: 8 of 17 topics"),
+    ],
+    ids=["of one alone", "taken over later", "of both", "others", "not listed"],
+)
+def test_topics_that_nobody_polled_take_no_part_in_a_drop(
+    spark: SparkSession, tables: Tables, tmp_path: Path, listed: list[tuple[str, range, date]], found: str
+) -> None:
+    """On the holiday ``b`` does not poll: of topics that it alone lists nobody knows whether they were silent."""
+    rows = [listing(f"orders.{number:02}", since, name) for name, topics, since in listed for number in topics]
+    days = [FIRST + timedelta(days=n) for n in range((TODAY - FIRST).days)]
+    seen = [covered(day, 0, 23, name) for day in days for name in "ab" if (day, name) != (HOLIDAY, "b")]
+    story = Tables(spark, tmp_path)
+    story.append("daily", tables.read("daily"))
+    story.append("inventory", spark.createDataFrame([*rows, listing("office", FIRST, "a")], INVENTORY))
+    story.append("coverage", spark.createDataFrame(seen, COVERAGE))
+    assert update_drops(story, HOLIDAY, TODAY) == found
 
 
 def names(rows: DataFrame | None) -> list[tuple[str, str]]:

@@ -201,12 +201,13 @@ class _Day:
 def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[int]) -> Iterator[Low]:
     """Yield those of the ``days`` on which the fleet dropped; days count from the first of ``active``.
 
-    ``active`` [topics, days] are active hours, ``first`` is the first known day of each topic, ``covered`` whether a
-    day was observed. Usual activity depends only on earlier days. A drop begins on a day on which enough topics fell.
-    It lasts while enough of these, and of those that fell later, are low. So topics that die one by one are no drop,
-    however many they are. All low topics take part in it. A drop is followed for LONGEST_DAYS and one day more, so that
-    a longer one can be recognized.
+    ``active`` [topics, days] are active hours, ``first`` is the first known day of each topic, ``covered`` [days] or
+    [topics, days] whether a day was observed. Usual activity depends only on earlier days. A drop begins on a day on
+    which enough topics fell. It lasts while enough of these, and of those that fell later, are low. So topics that die
+    one by one are no drop, however many they are. All low topics take part in it. A drop is followed for LONGEST_DAYS
+    and one day more, so that a longer one can be recognized.
     """
+    covered = np.broadcast_to(covered, active.shape)
 
     @lru_cache(None)
     def day_of(day: int) -> _Day | None:
@@ -246,16 +247,16 @@ def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[
 
 def _day(active: Integers, first: Integers, covered: Flags, day: int) -> _Day | None:
     """Return the activity of a day, None where it was not observed or its usual activity is unknown."""
-    if day < 0 or not covered[day]:
+    if day < 0 or not covered[:, day].any():
         return None
     weeks_before = (day - 7 * week for week in range(1, REFERENCE_WEEKS + 1))
-    references = [reference for reference in weeks_before if reference >= 0 and covered[reference]]
+    references = [reference for reference in weeks_before if reference >= 0 and covered[:, reference].any()]
     if len(references) < LEAST_REFERENCES:
         return None
-    known = first[:, None] <= np.array(references)
+    known = (first[:, None] <= np.array(references)) & covered[:, references]
     activity = np.where(known, active[:, references], np.nan)
     usual = np.full(len(active), np.nan)
-    often = known.sum(1) >= LEAST_REFERENCES
+    often = (known.sum(1) >= LEAST_REFERENCES) & covered[:, day]
     usual[often] = np.nanmedian(activity[often], axis=1)
     often &= usual >= 1.0
     still_low = often & (active[:, day] <= LOW * np.nan_to_num(usual))
