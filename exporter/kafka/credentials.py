@@ -12,9 +12,10 @@ from exporter.secret_files import text_in, unusable
 
 Property = str | int | float | bool
 
-_SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|oauthbearer\.config|key\.pem")
+_SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|kinit|oauthbearer\.config|key\.pem")
 _NO_SECRET = re.compile(r".*\.(url|id|file|algorithm)|.*\.assertion\.claim\..*")
-_IN_URL = re.compile(r"://([^/@]+)@")
+_IN_URL = re.compile(r"://(?:([^/?#\s]+)@)?[^?\s]*(?:\?(\S+))?")
+_PLACEHOLDER = re.compile(r"%\{[^}]*\}")
 _PRIVATE = re.compile(r"ssl\.key\.location|ssl\.keystore\.location|sasl\.kerberos\.keytab|.*private\.key\.file")
 _FILE = re.compile(rf"{_PRIVATE.pattern}|ssl\.(ca|certificate|crl)\.location")
 
@@ -53,10 +54,12 @@ class Credentials:
                 problems.append(f"{name}: {error}")
         if problems:
             raise ValueError("; ".join(problems))
-        self.secrets = {
-            str(value) for name, value in self.properties.items() if str(value) and (name in named or _secret(name))
-        }
-        self.secrets.update(login for value in self.properties.values() for login in _IN_URL.findall(str(value)))
+        self.secrets: set[str] = set()
+        for name, value in self.properties.items():
+            if name in named or _secret(name):
+                self.secrets.update(_quoted(name, str(value)))
+            self.secrets.update(part for parts in _IN_URL.findall(str(value)) for part in parts)
+        self.secrets.discard("")
         self.make_token: TokenMaker | None = None
         if aws_iam is not None:
             self.properties = {**_AWS_IAM, **self.properties}
@@ -118,6 +121,15 @@ def security_protocol(given: Mapping[str, Property | Path], aws_iam: AwsIam | No
 
 def _secret(name: str) -> bool:
     return _SECRET.search(name.lower()) is not None and _NO_SECRET.fullmatch(name.lower()) is None
+
+
+def _quoted(name: str, secret: str) -> Iterator[str]:
+    """Yield a secret, and what librdkafka (2.16.1) quotes of it in errors."""
+    yield secret
+    if name == "sasl.kerberos.kinit.cmd":  # with values in place of %{NAME}
+        yield from map(str.strip, _PLACEHOLDER.split(secret))
+    elif name == "sasl.oauthbearer.config":  # from the word on that it does not know
+        yield from (secret[word.start() :] for word in re.finditer(r"\S+", secret))
 
 
 def _seen(path: Path) -> Seen | None:

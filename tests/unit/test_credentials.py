@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.credentials import Credentials, Property
 from exporter.secret_files import MAX_BYTES
@@ -138,8 +139,36 @@ def test_what_only_looks_like_a_secret_by_its_name_is_not_redacted() -> None:
     message = f"broker-60:9093 refused {' '.join(map(str, harmless.values()))}: "
     credentials = Credentials({**harmless, **hidden})
     assert credentials.redact(message + " ".join(hidden.values())) == message + "*** *** ***"
-    proxied = Credentials({f"{oauth}.token.endpoint.url": f"https://me:{SECRET}@idp/token"})
-    assert proxied.redact(f"no answer from https://me:{SECRET}@idp/token") == "no answer from https://***@idp/token"
+
+
+def test_what_an_address_carries_to_log_in_is_redacted() -> None:
+    """Name and password, also one with an @, and the query are hidden; host and path stay readable."""
+    address = f"https://me:{SECRET}@home@idp/token?key={SECRET}"
+    provider = Credentials({"sasl.oauthbearer.token.endpoint.url": address})
+    assert provider.redact(f"no answer from {address}") == "no answer from https://***@idp/token?***"
+
+
+def test_a_command_of_kerberos_is_redacted_with_other_values_in_it() -> None:
+    """librdkafka quotes the command that it ran, with values in place of the names in braces."""
+    command = f"echo {SECRET} | kinit %{{sasl.kerberos.principal}} || kinit -k"
+    credentials = Credentials({"sasl.kerberos.kinit.cmd": command})
+    ran = command.replace("%{sasl.kerberos.principal}", "me@REALM")
+    assert credentials.redact(f"failed: {ran}: exited with code 1") == "failed: *** me@REALM ***: exited with code 1"
+
+
+def test_a_part_of_the_oauthbearer_configuration_is_not_repeated() -> None:
+    """librdkafka quotes it from the first word on that it does not know."""
+    properties: dict[str, Property | Path] = {
+        "bootstrap.servers": NOWHERE,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": f"principal=me secret={SECRET}",
+    }
+    client = Client(properties, request_timeout=1.0)
+    with pytest.raises(SourceError, match=r"sasl\.oauthbearer\.config beginning at: \*\*\*") as refused:
+        client.topics()
+    assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o400, False), (0o440, False), (0o444, True), (0o644, True)])
