@@ -44,12 +44,15 @@ def serve(
 
     woken = threading.Event()
     received: set[int] = set()
+    service: Service | None = None
 
     def receive(number: int, _: FrameType | None) -> None:
         received.add(number)
         woken.set()
         if number != signal.SIGHUP:
             signal.signal(number, signal.SIG_DFL)
+            if service is not None:
+                service.will_stop()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, receive)

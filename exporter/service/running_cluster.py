@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -61,10 +62,28 @@ class RunningCluster:
         """The cluster's name in the configuration."""
         return self.collectors.settings.name
 
+    def poll_hangs(self, begun: float, now: Callable[[], float], stopping: threading.Event) -> bool:
+        """Wait for a poll under way, unless the service is ``stopping``; return whether it took too long.
+
+        The wait has ``begun`` at this time, by the clock that ``now`` reads.
+        """
+        ends = begun + 2 * (self.interval + self.ends_within)
+        while self.polling and not stopping.wait(0.05):
+            if now() >= ends:
+                return True
+        return False
+
     def history_in(self, interval: float, window: float) -> History | None:
         """Return the history if it goes on where polls and windows take so many seconds, else None."""
         same = (self.interval, self.window) == (interval, window)
         return self.history if same and self.history is not None and not self.history.ended else None
+
+    def end(self, at: float) -> None:
+        """Write the open window and, unless a poll is under way, end the collectors. Raises HistoryError."""
+        if self.history is not None:
+            self.history.flush(at)
+        if not self.polling:
+            self.collectors.close()
 
     def close_history(self, at: float) -> None:
         """Write the open window of a cluster that is watched no more, or in other intervals. Logs what fails."""

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 UPKEEP_SECONDS = 30.0
 """How often to read published expectations and to keep the spool within its limits, and as often as polls at least."""
 
+_ENDING = "the exporter is ending"
+
 
 class Service:
     """The running exporter: polls on a schedule, writes history, serves pages."""
@@ -136,7 +138,7 @@ class Service:
         """
         with self._reloading:
             if self._stopping.is_set():
-                return "the exporter is ending"
+                return _ENDING
             try:
                 settings = self._read()
                 check_unchanged(self._settings, settings)
@@ -153,6 +155,8 @@ class Service:
                 log.exception("only a part of the configuration is in force: an internal error. Reload again")
                 problem = f"{type(error).__name__}: {error}"
                 return self._refused(f"only a part is in force: {problem}; the log has more. Reload again")
+            if self._stopping.is_set():
+                return _ENDING
             self._web.config = web_config
             self.monitor.took_web_configuration(good=True)
             set_up_logging(settings.log.level, settings.log.format)
@@ -185,6 +189,8 @@ class Service:
             if pair not in settings.replicas or not {pair.source, pair.target} <= unchanged
         ]
         self._let_go(left, stale)
+        if self._stopping.is_set():
+            return
         configured = {cluster.name for cluster in settings.clusters}
         for one in left:
             if one.name not in configured:
@@ -220,16 +226,19 @@ class Service:
             cluster.gate.close()
             for job in cluster.jobs:
                 self._scheduler.remove(job)
+        begun = self._clock.monotonic()
         for cluster in clusters:
-            # A poll that takes longer hangs, and its result is dropped.
-            ends = self._clock.monotonic() + 2 * (cluster.interval + cluster.ends_within)
-            while cluster.polling and self._clock.monotonic() < ends and not self._stopping.is_set():
-                time.sleep(0.05)
+            if cluster.poll_hangs(begun, self._clock.monotonic, self._stopping):
+                self._processes.end(cluster.name)  # a new client would wait for the process of the hung one
             cluster.collectors.close()
+
+    def will_stop(self) -> None:
+        """Let a reload that is under way wait for no poll: ``stop`` follows. For signal handlers too."""
+        self._stopping.set()
 
     def stop(self) -> None:
         """Let running polls end, write the open windows, stop the server. Raises HistoryError when rows are lost."""
-        self._stopping.set()
+        self.will_stop()
         with self._reloading:
             self._scheduler.stop()
         begun = self._clock.monotonic()
@@ -241,7 +250,7 @@ class Service:
             for cluster in ended:
                 left.remove(cluster)
                 try:
-                    self._end(cluster)
+                    cluster.end(self._clock.now())
                 except HistoryError as error:
                     failures.append(str(error))
                 except Exception as error:
@@ -260,12 +269,6 @@ class Service:
                 log.warning("the next start takes this exporter for one that was killed: %s", error)
         if failures:
             raise HistoryError("; ".join(failures))
-
-    def _end(self, cluster: RunningCluster) -> None:
-        if cluster.history is not None:
-            cluster.history.flush(self._clock.now())
-        if not cluster.polling:
-            cluster.collectors.close()
 
     def _cluster(
         self, cluster: ClusterSettings, before: RunningCluster | None = None, source: RemotePollSource | None = None

@@ -152,6 +152,25 @@ def test_clusters_come_and_go(broker: Broker, bench: Workbench, tmp_path: Path) 
         assert "Traceback" not in exporter.log.read_text()
 
 
+def test_a_reload_that_waits_for_a_hung_poll_does_not_hold_up_the_end(
+    broker: Broker, bench: Workbench, tmp_path: Path
+) -> None:
+    """SIGTERM in the middle of it gives the poll the time that it has at any other end, and no more."""
+    assert bench is not None
+    with Configured(tmp_path, broker.bootstrap) as exporter:
+        [prod] = exporter.settings["clusters"]
+        until(lambda: exporter.value("kafka_topic_partition_current_offset") is not None, "the first poll")
+        for client in exporter.clients():
+            os.kill(client, signal.SIGSTOP)
+        time.sleep(6)  # the next poll begins within 5 s
+        exporter.write(clusters=[{**prod, "topics": {}}])
+        exporter.process.send_signal(signal.SIGHUP)
+        time.sleep(1)
+        begun = time.monotonic()
+        assert exporter.end() == 0
+        assert time.monotonic() - begun < 8, "the reload alone waits for 14 s"
+
+
 def in_process(broker: Broker, folder: Path, *names: str, **more: Any) -> dict[str, Any]:
     """The settings of a service in this process, which polls the shared broker under these names."""
     kafka, topics = {"bootstrap.servers": broker.bootstrap}, {"include": ["reload-.*"]}
