@@ -96,7 +96,7 @@ def _response_to(request: _Request) -> _Response:
         finally:
             code = process.wait()
     if response is None:
-        raise EndedError(errno.ECHILD, f"the process that was to do it {_end_of(code)}")
+        raise EndedError(errno.ECHILD, f"the process that was to do it {end_of(code)}")
     return response
 
 
@@ -115,7 +115,8 @@ def _started(connection: socket.socket) -> subprocess.Popen[bytes]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_of(code: int) -> str:
+def end_of(code: int) -> str:
+    """Return how a process of this exit ``code`` ended, as the end of a sentence."""
     if code >= 0:
         return f"ended with exit code {code}"
     with suppress(ValueError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import signal
 import socket
 import struct
 import subprocess
@@ -30,6 +29,7 @@ from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged,
 from exporter.kafka.spares import Spare, started
 from exporter.memory import limit as memory_limit
 from exporter.memory import resident
+from exporter.subprocess_call import end_of
 
 log = logging.getLogger(__name__)
 _EXPORTER = logging.getLogger("exporter")
@@ -351,10 +351,12 @@ class _Running:
                     self._answer(message)
         except (EOFError, OSError):
             pass
-        code = self._process.wait()
+        except Exception:  # whatever unpickling raises, as where other code was installed meanwhile
+            log.exception("%s%s gave an answer that cannot be read, and is ended", self._owner, self._name)
+            self._process.kill()
+        how = end_of(self._process.wait())
         with self._sending:
             self._connection.close()
-        how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         self._lost(self, how)  # before the calls under way fail: the next call meets the delay
         self._fail(how)
 

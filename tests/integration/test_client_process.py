@@ -86,7 +86,7 @@ class Client:
         except SourceError:
             return False
 
-    def send(self, number: signal.Signals) -> int:
+    def send(self, number: int) -> int:
         """Send the process a signal, and return which it was."""
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
@@ -102,11 +102,13 @@ def client(cluster: FakeCluster) -> Iterator[Client]:
     client.process.close()
 
 
-@pytest.mark.parametrize("how", [signal.SIGABRT, signal.SIGKILL])
-def test_an_abort_costs_one_poll(client: Client, how: signal.Signals, logged_warnings: Callable[[], list[str]]) -> None:
+@pytest.mark.parametrize(
+    ("how", "name"), [(signal.SIGABRT, "SIGABRT"), (signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 1, "signal 35")]
+)
+def test_an_abort_costs_one_poll(client: Client, how: int, name: str, logged_warnings: Callable[[], list[str]]) -> None:
     """It is counted and logged; the next poll is good, by a new process, with the metadata that was known."""
     before, counted, pid = client.source.metadata(fresh=False), client.source.lookups()["latest"], client.send(how)
-    with pytest.raises(SourceError, match="the client ended") as missed:
+    with pytest.raises(SourceError, match="the client was ended by ") as missed:
         client.poll()
     assert missed.value.reason is Reason.CLIENT_FAILED
     assert "next step" in missed.value.detail
@@ -115,7 +117,18 @@ def test_an_abort_costs_one_poll(client: Client, how: signal.Signals, logged_war
     assert client.process.pid != pid
     assert client.source.metadata(fresh=False) is before
     assert client.source.lookups()["latest"] > counted, "counts go on"
-    assert [line for line in logged_warnings() if how.name in line]
+    assert [line for line in logged_warnings() if name in line]
+
+
+def test_an_answer_that_cannot_be_read_costs_one_poll(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is replaced at once, and counted: as where another release was installed under a running exporter."""
+    with monkeypatch.context() as changed:
+        changed.delattr("exporter.kafka.messages.Notes")
+        with pytest.raises(SourceError, match="the client was ended by SIGKILL") as missed:
+            client.poll()
+    assert missed.value.reason is Reason.CLIENT_FAILED
+    await_that(client.polls_again, "a poll is good again")
+    assert client.restarts == [Restart.ENDED]
 
 
 def test_a_crash_of_librdkafka_is_survived(logged_warnings: Callable[[], list[str]]) -> None:
