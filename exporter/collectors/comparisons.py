@@ -32,6 +32,8 @@ class Comparisons:
         try:
             comparison = self._watch.compare(self._stop)
         except SourceError as error:
+            if self._stop():  # its connection is closed
+                return False
             if self._trouble != error.detail:
                 log.error("replicas of %s in %s: %s", self._watch.source, self._watch.target, error.detail)
             self._trouble = error.detail

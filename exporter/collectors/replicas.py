@@ -193,6 +193,7 @@ class ReplicaWatch:
         self._next: tuple[_Side, _Side] | None = None
         self._known: _Results | None = None
         self._connection: tuple[float, ExitStack, ByTime] | None = None
+        self._closed = False
         self.mapped: Collection[str] = ()
         """The topics of the target that topics of the source are mapped to, whether they exist or not."""
         self.rivals: Sequence[ReplicaWatch] = ()
@@ -278,10 +279,15 @@ class ReplicaWatch:
         return _Pairs.of_sides((self.source, self.target), self._naming, source, target, taken)
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection[1].close()
-            self._connection = None
+        """Close the connection. A comparison under way in another thread gets no other one: it is a SourceError."""
+        self._closed = True
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection[1].close()
 
     def _compare_ends(
         self, pairs: _Pairs, mine: Ends, copy: Ends, source_at: float, target_at: float
@@ -350,7 +356,7 @@ class ReplicaWatch:
     def _connected(self) -> ByTime:
         now, before = self._clock.monotonic(), self._connection
         if before is None or now - before[0] > CONNECTED_SECONDS:
-            self.close()
+            self._disconnect()
             try:
                 connection = self._times()
             except ValueError as error:
@@ -358,6 +364,9 @@ class ReplicaWatch:
             stack = ExitStack()
             source = stack.enter_context(connection)
             self._connection = now, stack, source
+            if self._closed:  # meanwhile
+                self._disconnect()
+                raise SourceError(Reason.CLIENT_FAILED, "it is compared no more; next step: none")
             return source
         return before[2]
 

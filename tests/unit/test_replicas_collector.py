@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,21 @@ class Log:
         self.requests: list[float] = []
         self.failing: Reason | None = None
         self.refusing = ""
-        self.connected = 0
+        self.connected = self.open = 0
+        self.while_connecting: Callable[[], None] = lambda: None
 
     def connect(self) -> AbstractContextManager[Log]:
         if self.refusing:
             raise ValueError(self.refusing)
         self.connected += 1
-        return nullcontext(self)
+        self.while_connecting()
+        return self._connection()
+
+    @contextmanager
+    def _connection(self) -> Iterator[Log]:
+        self.open += 1
+        yield self
+        self.open -= 1
 
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         self.requests += (milliseconds / 1000).tolist()
@@ -173,6 +181,16 @@ def test_a_connection_is_made_anew_at_times() -> None:
     pair.clock.time += 601
     pair.reading()
     assert pair.log.connected == 2
+
+
+def test_a_watch_that_is_closed_while_it_connects_leaves_no_connection() -> None:
+    """As where a reload takes out a pair in the middle of a comparison."""
+    pair = Pair([T0 - 9], copied=1)
+    pair.log.while_connecting = pair.watch.close
+    pair.poll()
+    with pytest.raises(SourceError, match="it is compared no more"):
+        pair.watch.compare()
+    assert (pair.log.connected, pair.log.open) == (1, 0)
 
 
 def test_a_replica_falls_behind_stops_and_comes_back() -> None:
