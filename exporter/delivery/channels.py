@@ -12,8 +12,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from email.message import EmailMessage
-from email.policy import SMTPUTF8
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, cast
@@ -22,6 +20,7 @@ import httpx
 
 from exporter.clock import SystemClock
 from exporter.delivery import bodies
+from exporter.delivery.mail_sizes import fits, is_too_large
 from exporter.delivery.message import Message
 from exporter.delivery.quoting import place_of, quoted, secrets_of, sent_as
 from exporter.domain.ports import Clock
@@ -155,10 +154,11 @@ class Mail:
                 if given_up.is_set():
                     return
                 self._log_in(connection, password)
-                if _is_too_large(made, connection):
-                    made = bodies.mail(message, *headers, attach=False)
+                too_large = is_too_large(made, connection)
                 sending = True
-                connection.send_message(made, self.by.sender, [self.to])
+                if too_large or not fits(made, connection, self.by.sender, self.to):
+                    made = bodies.mail(message, *headers, attach=False)
+                    connection.send_message(made, self.by.sender, [self.to])
                 with suppress(OSError, smtplib.SMTPException):  # it was taken, whatever follows
                     connection.quit()
             finally:
@@ -285,13 +285,6 @@ class Post:
             passing=code in _LATER or code >= 500,
             after=_seconds(answer.headers),
         )
-
-
-def _is_too_large(mail: EmailMessage, connection: smtplib.SMTP) -> bool:
-    """Return whether the server said that it takes no mail of that size (RFC 1870)."""
-    connection.ehlo_or_helo_if_needed()
-    most = connection.esmtp_features.get("size", "")
-    return most.isdecimal() and 0 < int(most) < len(mail.as_bytes(policy=SMTPUTF8))
 
 
 def _client(tls: ssl.SSLContext, timeout: float) -> httpx.Client:

@@ -112,7 +112,8 @@ def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF, zone: str =
 class MailBox:
     """What a mail server took. ``answers`` are given to recipients in order, then all is taken.
 
-    ``die`` lets it end so many connections when it has a whole mail.
+    ``die`` lets it end so many connections when it has a whole mail. A mail of more than ``most`` bytes is refused, and
+    no client is told that number.
     """
 
     mails: list[EmailMessage] = field(default_factory=list)
@@ -120,6 +121,7 @@ class MailBox:
     users: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     die: int = 0
+    most: int = 2**25
 
     async def handle_RCPT(  # noqa: N802 - the name that aiosmtpd calls
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
@@ -131,6 +133,8 @@ class MailBox:
 
     async def handle_DATA(self, server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
         assert isinstance(envelope.content, bytes)
+        if len(envelope.content) > self.most:
+            return "552 5.3.4 Message size exceeds fixed maximum message size"
         self.mails.append(message_from_bytes(envelope.content, policy=default))
         self.to.append(envelope.rcpt_tos[0])
         if self.die:

@@ -217,6 +217,18 @@ def test_a_page_with_which_a_mail_would_be_too_large_for_its_server_is_not_attac
     assert "The report is too large to be attached." in text_of(mail)
 
 
+def test_a_page_is_not_attached_for_a_server_that_refuses_the_mail_for_its_size(
+    folder: Path, box: MailBox, server: MailServer
+) -> None:
+    """The size that it takes at most may be unannounced, or that of another server behind it."""
+    box.most = 10_000
+    (folder / "liveness.html").write_bytes(b"x" * 20_000)
+    assert Sent(folder, [to(Mail("boss@example.org", server))]).send() == Delivered(1, 0, 0)
+    [mail] = box.mails
+    assert attached(mail) == {}
+    assert "The report is too large to be attached." in text_of(mail)
+
+
 def test_chats_and_programs_get_what_they_read(folder: Path, hook: Hook, url: Path, tmp_path: Path) -> None:
     """Slack text, a card for Teams and JSON for a webhook, in which no name is a link, a mention or markup."""
     authorization = tmp_path / "authorization"
