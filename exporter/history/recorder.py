@@ -176,7 +176,8 @@ class History:
         if self._open is not None and self._open.last_poll <= at < self._open.end:
             self._open.last_poll = at
             return self._open
-        start = at - at % self._window_seconds
+        length = round(self._window_seconds * 1e6)  # in seconds 7.2 would be a little more, and miss each hour
+        start = min(at, int(at * 1e6) // length * length / 1e6)
         end = start + self._window_seconds
         if self._open is None:
             start = at

@@ -5,6 +5,7 @@ Each rule is a ValueError whose text continues the name of the setting: ``must b
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 from collections.abc import Callable
@@ -105,7 +106,9 @@ def check_listen(address: str) -> str:
 
 def check_window(seconds: float) -> float:
     """Check seconds that divide an hour evenly."""
-    if seconds < 1 or 3600 % seconds:
+    # Not by seconds: as a float 7.2 is a little more, and divides nothing.
+    microseconds = round(seconds * 1e6)
+    if seconds < 1 or 3_600_000_000 % microseconds or not math.isclose(microseconds, seconds * 1e6, rel_tol=1e-12):
         raise ValueError("must divide an hour evenly, such as 1m, 5m or 15m")
     return seconds
 

@@ -109,6 +109,23 @@ def test_windows_are_cut_at_the_wall_clock(bench: Bench) -> None:
     assert all(row["window_start"] <= row["first_advance"] < row["window_end"] for row in windows)  # type: ignore[operator]
 
 
+def test_windows_of_a_fraction_of_a_second_are_cut_at_each_hour(tmp_path: Path) -> None:
+    """500 windows of 7.2 s are an hour, years after 1970 too: none begins in the hour before."""
+    history = History("c", Spool(tmp_path, "e"), exporter="e", window_seconds=7.2, poll_interval_seconds=3.6)
+    begun = 1_772_539_200.0
+    poller = Poller("c", TableSource({ORDERS: (0, 10, 1.0)}), [history], clock := ManualClock(begun - 3.6))
+    for _ in range(3):
+        poller.poll()
+        clock.time += 3.6
+    history.flush(clock.time)
+    starts = [
+        row["window_start"]
+        for path in (tmp_path / "spool" / "coverage").iterdir()
+        for row in pq.read_table(path).to_pylist()
+    ]
+    assert sorted(start.timestamp() for start in starts)[1:] == [begun]
+
+
 def test_each_life_of_a_topic_has_its_own_window(bench: Bench) -> None:
     """Made again between two polls it starts over; partitions that come and go in the same interval change nothing."""
     bench.poll()

@@ -318,6 +318,12 @@ def test_variables_that_are_no_settings_are_left_alone(tmp_path: Path, variable:
     assert load(tmp_path, SMALLEST, **{variable: "tcp://10.0.0.1:9797"}).exporter == default_exporter()
 
 
+@pytest.mark.parametrize("window", ["7.2s", "6.25s", "14.4s", "1h"])
+def test_a_window_that_divides_an_hour_is_taken(tmp_path: Path, window: str) -> None:
+    """Also where no floating-point number is exactly that long."""
+    assert load(tmp_path, SMALLEST + f"poll: {{interval: 5s}}\nhistory: {{window: {window}}}\n").history.window > 5
+
+
 def test_a_section_without_values_has_its_defaults(tmp_path: Path) -> None:
     """``poll:`` with nothing under it, or ``interval:`` with nothing after it, is as if it were not there."""
     assert load(tmp_path, SMALLEST + "poll:\nhistory:\n  window:\n").poll.interval == 30.0
