@@ -178,6 +178,10 @@ class SelfMetrics:
         ):
             self._metrics[f"topic_liveness_{name}"].remove_by_labels({"kafka_cluster": cluster})
 
+    def without_tiers(self, cluster: str) -> None:
+        """Take away when partitions with remote storage were looked up last: there are none any more."""
+        self._remove("tier_last_sweep_timestamp_seconds", cluster)
+
     def swept(self, sweep: GroupSweep) -> None:
         """Take note of a sweep over the consumer groups of a cluster."""
         cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}

@@ -182,6 +182,9 @@ class Monitor(Upkeep):
     def take_tier_sweep(self, sweep: TierSweep) -> None:
         """Take cost and failures of look-ups of partitions with remote storage."""
         if sweep.at is None:
+            snapshot = self._clusters[sweep.cluster].snapshot
+            if snapshot is not None and not snapshot.metadata.tiered.any():
+                self._self_metrics.without_tiers(sweep.cluster)
             return
         labels = {"kafka_cluster": sweep.cluster}
         self._self_metrics.set("tier_last_sweep_timestamp_seconds", sweep.at, **labels)
