@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -206,6 +207,38 @@ def test_a_configuration_from_a_secret_is_mounted_and_made_to_fit(tmp_path: Path
     assert (settings.web.listen, settings.history.folder) == ("0.0.0.0:9797", Path("/var/lib/topic-liveness"))
     assert container["ports"][0]["containerPort"] == 9797
     assert container["image"].startswith("registry.example.org/topic-liveness@sha256:0123")
+
+
+def given_twice(node: yaml.Node | None) -> Iterator[str]:
+    """Every key that stands more than once in one mapping."""
+    if isinstance(node, yaml.MappingNode):
+        keys = [key.value for key, _ in node.value]
+        yield from (key for key in set(keys) if keys.count(key) > 1)
+        node = yaml.SequenceNode("", [value for _, value in node.value])
+    for each in node.value if isinstance(node, yaml.SequenceNode) else ():
+        yield from given_twice(each)
+
+
+def test_a_name_that_user_and_chart_both_give_is_rendered_once() -> None:
+    """Tools refuse a key twice, or take either value. The user may let the claim go, and set no label that selects."""
+    component = r"podLabels.app\.kubernetes\.io/component=mine"
+    settings = [r"persistence.annotations.helm\.sh/resource-policy=delete", "podAnnotations.checksum/config=mine"]
+    settings += [component, f"rollup.{component}", f"report.{component}"]
+    options = [option for setting in settings for option in ("--set", setting)]
+    options += ["--values", str(CHART / "ci" / "common-values.yaml"), "--kube-version", KUBERNETES]
+    run = helm("template", "release", CHART, *options)
+    assert run.returncode == 0, run.stderr
+    assert [key for node in yaml.compose_all(run.stdout, yaml.SafeLoader) for key in given_twice(node)] == []
+    assert "helm.sh/resource-policy: delete" in run.stdout
+    assert "mine" not in run.stdout
+
+
+@pytest.mark.parametrize(("given", "expected"), [("fast", "fast"), ("-", "")])
+def test_a_dash_for_the_storage_class_asks_for_none(given: str, expected: str) -> None:
+    """Without the field the cluster's default class makes a volume; an empty one takes a volume that is there."""
+    claim = one("common", "PersistentVolumeClaim", "", f"persistence.storageClassName={given}")
+    assert claim["spec"]["storageClassName"] == expected
+    assert "storageClassName" not in one("common", "PersistentVolumeClaim")["spec"]
 
 
 def test_the_network_policy_lets_scrapes_in_and_the_broker_out() -> None:

@@ -121,11 +121,8 @@ spec:
       {{- end }}
       template:
         metadata:
-          labels: {{- include "liveness.selector" $root | nindent 12 }}
-            app.kubernetes.io/component: {{ .verb }}
-            {{- with .job.podLabels }}
-            {{- toYaml . | nindent 12 }}
-            {{- end }}
+          {{- $selector := include "liveness.selector" $root | fromYaml }}
+          labels: {{- merge $selector (dict "app.kubernetes.io/component" .verb) (.job.podLabels | default dict) | toYaml | nindent 12 }}
           {{- with .job.podAnnotations }}
           annotations: {{- toYaml . | nindent 12 }}
           {{- end }}
