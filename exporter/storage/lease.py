@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from exporter.clock import SystemClock
 from exporter.storage import Location, ObjectPath, Stored, delete, files_in, opened, put
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Lease:
         """Raise TakenError where another process has it now, and OSError while the storage gives no answer."""
         if self._holder:
             raise TakenError(self._holder)
-        if time.monotonic() - self._renewed > _SURE * self._expiry_seconds:
+        if self._cut_off():
             raise TimeoutError(
                 None, f"its lease was not renewed for {_SURE * self._expiry_seconds:.0f} s", str(self.folder)
             )
@@ -104,9 +105,14 @@ class Lease:
         # Until this process writes a note of its own, that of the one before is not lost.
         self._note = {**self.left, **self._note}
 
-    def _write(self) -> float:
-        """Write the claim; return when that began, by the monotonic clock."""
-        began, note = time.monotonic(), json.dumps(self._note).encode()
+    def _cut_off(self) -> bool:
+        """Return whether the last renewal began too long ago, by either clock."""
+        passed = max(now - before for now, before in zip(_clocks(), self._renewed, strict=True))
+        return passed > _SURE * self._expiry_seconds
+
+    def _write(self) -> tuple[float, float]:
+        """Write the claim; return when that began."""
+        began, note = _clocks(), json.dumps(self._note).encode()
         put(self._claim, lambda file: file.write(note))
         return began
 
@@ -119,7 +125,7 @@ class Lease:
 
     def _keep(self) -> None:
         while not self._over.wait(self._renew_seconds):
-            cut_off = time.monotonic() - self._renewed > _SURE * self._expiry_seconds
+            cut_off = self._cut_off()
             try:
                 began = self._write()
                 alive = self._others()[0] if cut_off else []
@@ -135,6 +141,12 @@ class Lease:
                 return
             # Not before: where it was cut off, another process may hold it, and this one is not sure until then.
             self._renewed = began
+
+
+def _clocks() -> tuple[float, float]:
+    """Return the time by a clock that nobody sets, and by one that is set right after a virtual machine was paused."""
+    clock = SystemClock()
+    return clock.monotonic(), clock.now()
 
 
 def _holder(claim: Stored) -> str:

@@ -107,3 +107,18 @@ def test_a_holder_that_was_cut_off_is_not_sure_before_it_has_looked_for_others(
     assert not sure(lease)
     answer.set()
     until(lambda: holder(lease) == "process 7 on host elsewhere", "the other holder", 20)
+
+
+@pytest.mark.parametrize("clock", ["clock_gettime", "time"])
+def test_a_holder_that_slept_longer_than_its_lease_is_not_sure_before_it_has_looked_for_others(
+    failures: Failures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: str
+) -> None:
+    """A suspended host counts on the clock since boot alone, and a paused virtual machine on the wall clock alone."""
+    assert not failures
+    lease = Lease(FOLDER, renew_seconds=RENEW, expiry_seconds=100.0)
+    assert sure(lease)
+    other = tmp_path / "serve-e.lock" / f"{'f' * 32}.json"
+    other.write_text('{"process": 7, "host": "elsewhere"}')
+    now = getattr(time, clock)
+    monkeypatch.setattr(time, clock, lambda *which: now(*which) + 300.0)
+    until(lambda: holder(lease) == "process 7 on host elsewhere", "the other holder", 20)
