@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.log_sizes import Replicas, SizesOfPartitions
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.producer_answers import OpenTransactions, ProducerAnswers, ProducersRead
-from exporter.domain.polls.readings import BROKER_FAILED
+from exporter.domain.polls.readings import BROKER_FAILED, GONE
 from exporter.domain.ports import Clock
 from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError, RemoteInspections
 from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL, log_ignored_properties
@@ -146,6 +146,8 @@ class Inspector:
         self._log_sizes = log_sizes
         self._client = client
         self._ignored_logged = False
+        self._silent: frozenset[int] = frozenset()
+        """Brokers that gave no answer last time: each costs a whole time limit, so they come after all others."""
         self._lock = threading.Lock()
         """Held while ``_found`` and ``_shown`` change together; no poll waits for more."""
         self._metadata: Metadata | None = None
@@ -195,6 +197,7 @@ class Inspector:
 
         failures: Counter[tuple[str, Reason, int]] = Counter()
         sizes = _SizesRead(metadata.membership, self._clock)
+        gone: dict[int, Reason] = {}
         read = ProducersRead(len(metadata.membership.layout))
         try:
             with self._client() as client:
@@ -202,15 +205,17 @@ class Inspector:
                     log_ignored_properties(self._cluster, "producers and log sizes", client.left_out)
                     self._ignored_logged = True
                 if self._log_sizes:
-                    sizes.ask_all(client, found.sizes_at, enough)
+                    sizes.ask_all(client, found.sizes_at, self._silent, enough)
                     failures.update(sizes.failures())
                 if self._producers:
-                    self._read_producers(client, metadata.membership, found.producers_at, read, enough)
+                    self._silent |= sizes.silent()
+                    self._read_producers(client, metadata.membership, found.producers_at, read, gone, enough)
                     failures.update({(PRODUCERS, *which): count for which, count in read.failures().items()})
                 return replace(inspection, lookups=dict(client.counts), failures=failures)
         except KafkaPythonError as error:
             return replace(inspection, problem=str(error))
         finally:
+            self._silent = sizes.silent().union(broker for broker, why in gone.items() if why in GONE)
             # What brokers answered before the client ended counts as well.
             found = found.with_sizes(sizes.found(), sizes.at).with_producers(read)
             with self._lock:
@@ -222,12 +227,16 @@ class Inspector:
         membership: Membership,
         before: Floats,
         read: ProducersRead,
+        gone: dict[int, Reason],
         enough: Callable[[], bool],
     ) -> None:
-        """Ask the leader of each partition, and the new leader if it has changed in the meantime."""
+        """Ask the leader of each partition, and the new leader if it has changed in the meantime.
+
+        ``gone`` gets the leaders that give no answer, and why.
+        """
         layout = membership.layout
-        gone: dict[int, Reason] = {}
-        self._ask_leaders(client, layout, _calls(np.arange(len(layout)), membership.leader, before), read, gone, enough)
+        calls = _calls(np.arange(len(layout)), membership.leader, before)
+        self._ask_leaders(client, layout, sorted(calls, key=lambda call: call[0] in self._silent), read, gone, enough)
         refused = np.flatnonzero(rows_with(read.reason, [Reason.NOT_LEADER]))
         if len(refused) and not enough():
             now = client.partitions(layout.part(refused))
@@ -245,7 +254,7 @@ class Inspector:
         gone: dict[int, Reason],
         enough: Callable[[], bool],
     ) -> None:
-        """Make these calls; ``gone`` are leaders that give no answer, and why."""
+        """Make these calls; to ``gone``, leaders that give no answer, no more are made."""
         for leader, rows in calls:
             if enough():
                 break
@@ -271,14 +280,20 @@ class _SizesRead:
         """Broker id -> why a replica on it has no size."""
         self._failed: set[int] = set()
 
-    def ask_all(self, client: RemoteInspections, before: Floats, enough: Callable[[], bool]) -> None:
+    def ask_all(
+        self, client: RemoteInspections, before: Floats, silent: Collection[int], enough: Callable[[], bool]
+    ) -> None:
         """Ask each broker for all its replicas at once, and once more for those that moved to it since the last poll.
 
-        Brokers with the oldest results, which are as of ``before`` [n], come first.
+        Brokers with the oldest results, which are as of ``before`` [n], come first, and those that are ``silent`` last.
         """
+
+        def turn(one: tuple[int, Rows]) -> tuple[bool, float]:
+            return one[0] in silent, before[replicas.row[one[1]]].min()
+
         replicas = self._replicas
         answered_places: list[Rows] = []
-        for broker, places in sorted(replicas.by_broker(), key=lambda one: before[replicas.row[one[1]]].min()):
+        for broker, places in sorted(replicas.by_broker(), key=turn):
             if enough():
                 break
             if self._ask(client, broker, places):
@@ -306,6 +321,10 @@ class _SizesRead:
         self._why.setdefault(broker, sizes.missing)
         self._replicas.put(places, sizes)
         return True
+
+    def silent(self) -> frozenset[int]:
+        """Return the brokers that gave no answer."""
+        return frozenset(broker for broker in self._failed if self._why[broker] in GONE)
 
     def found(self) -> SizesOfPartitions:
         """Return the sizes of partitions."""

@@ -175,6 +175,21 @@ def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
     assert inspection.failures == {(LOG_DIRS, Reason.TIMED_OUT, 2): 2, (PRODUCERS, Reason.TIMED_OUT, 2): 1}
 
 
+@pytest.mark.parametrize("producers", [False, True])
+def test_brokers_that_were_silent_are_asked_after_all_others(brokers: Brokers, producers: bool) -> None:
+    """Each costs a whole time limit: with 30 of them in front no time would be left for the others."""
+    silent = range(1, 31)
+    brokers.seconds = 10.0
+    brokers.sizes = dict.fromkeys(silent, Reason.TIMED_OUT)
+    brokers.found = {TopicPartition("orders", number): Reason.TIMED_OUT for number in silent}
+    seen = inspector(brokers, producers=producers, log_sizes=not producers)
+    seen.accept(poll({TopicPartition("orders", number): (number,) for number in range(1, 33)}))
+    seen.inspect()
+    brokers.requests.clear()
+    seen.inspect()
+    assert [broker for _, broker, _ in brokers.requests][:2] == [31, 32]
+
+
 def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
     """A replica that its broker does not list has no size, and is counted."""
     brokers.sizes = {1: {A: 50}}
