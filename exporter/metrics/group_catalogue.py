@@ -77,7 +77,8 @@ GROUP_METRICS = (
     Metric(
         "kafka_consumergroup_lag_sum",
         "gauge",
-        "Sum of the lag of a topic's partitions; absent while one is unknown." + SWEPT,
+        "Sum of the lag of those partitions of a topic in which the group has committed; absent while one of these is "
+        "unknown." + SWEPT,
         GROUP_TOPIC,
     ),
     Metric("kafka_consumergroup_members", "gauge", "Number of members of the group." + SWEPT, GROUP),
