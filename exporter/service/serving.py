@@ -19,6 +19,7 @@ from exporter.factory import (
     build_cluster,
     link_rival_watches,
     make_monitor,
+    make_naming,
     make_replica_watches,
     monitor_settings,
     unchanged_offsets,
@@ -42,8 +43,6 @@ log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 30.0
 """How often to read published expectations and to keep the spool within its limits, and as often as polls at least."""
-
-_ENDING = "the exporter is ending"
 
 
 class Service:
@@ -138,7 +137,7 @@ class Service:
         """
         with self._reloading:
             if self._stopping.is_set():
-                return _ENDING
+                return "the exporter is ending"
             try:
                 settings = self._read()
                 check_unchanged(self._settings, settings)
@@ -156,7 +155,7 @@ class Service:
                 problem = f"{type(error).__name__}: {error}"
                 return self._refused(f"only a part is in force: {problem}; the log has more. Reload again")
             if self._stopping.is_set():
-                return _ENDING
+                return "the exporter is ending"
             self._web.config = web_config
             self.monitor.took_web_configuration(good=True)
             set_up_logging(settings.log.level, settings.log.format)
@@ -186,7 +185,9 @@ class Service:
         stale = [
             pair
             for pair in self._watches
-            if pair not in settings.replicas or not {pair.source, pair.target} <= unchanged
+            if pair not in settings.replicas
+            or not {pair.source, pair.target} <= unchanged
+            or make_naming(pair, settings) != make_naming(pair, before)
         ]
         self._let_go(left, stale)
         if self._stopping.is_set():
@@ -201,7 +202,6 @@ class Service:
         self._settings = self._upkeep.settings = settings
         self.monitor.reconfigure(monitor_settings(settings))
         made = dict(zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True))
-        fresh = [pair for pair in made if pair not in self._gates]
         self._watches = {pair: self._watches.get(pair, watch) for pair, watch in made.items()}
         link_rival_watches(list(self._watches.values()))
         self._clusters = [
@@ -211,7 +211,7 @@ class Service:
         for one in self._clusters:
             if one.name not in unchanged:
                 self._schedule(one)
-        for pair in fresh:
+        for pair in made.keys() - self._gates.keys():
             self._compare(pair)
 
     def _let_go(self, clusters: Sequence[RunningCluster], pairs: Sequence[ReplicaSettings]) -> None:

@@ -40,6 +40,20 @@ def test_each_policy_names_replicas(tmp_path: Path, pair: str, topic: str, name:
     assert load_settings(path) == settings
 
 
+def test_what_came_from_a_cluster_is_not_expected_back_there(tmp_path: Path) -> None:
+    """MirrorMaker copies no topic in a circle: replicas of a pair are no topics without a replica of the way back."""
+    path = tmp_path / "prod.yaml"
+    path.write_text(
+        f"{CLUSTERS}replicas:\n  - {{source: east, target: west, alias: e+}}\n  - {{source: west, target: east}}\n"
+        "  - {source: west, target: dr.1}\n"
+    )
+    settings = load_settings(path)
+    there, back, on = (make_naming(pair, settings) for pair in settings.replicas)
+    assert (there.replica_of("orders"), there.replica_of("west.bills")) == ("e+.orders", None)
+    assert (back.replica_of("bills"), back.replica_of("e+.orders")) == ("west.bills", None)
+    assert on.replica_of("e+.orders") == "west.e+.orders"
+
+
 def test_pairs_can_be_given_in_the_environment() -> None:
     """As YAML, like other lists."""
     environ = {

@@ -17,10 +17,12 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.demo.broker import free_port
 from exporter.doctor.replicas import replicas as examined
 from exporter.domain import (
+    Activity,
     Answer,
     Comparison,
     NotCompared,
     PartitionInfo,
+    Reading,
     Reason,
     Replica,
     ReplicaReading,
@@ -42,6 +44,7 @@ from exporter.metrics.replicas import Replicas, ReplicaSeries
 from exporter.service import Service
 from exporter.settings import Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from tests.snapshots import snapshot_of
 from tests.times import answered
 from tests.unit.readings import Collected, ManualClock, TableSource, replica_table
 
@@ -532,6 +535,36 @@ def test_a_reading_without_an_answer_is_unknown_on_its_side() -> None:
     assert found.readings[REPLICA].state is ReplicaState.IN_STEP
     assert found.readings[Replica("orders", "east.orders", 1)].reason is NotCompared.SOURCE_UNREADABLE
     assert State.UNREADABLE in {reading.state for reading in pair.seen.snapshots[0].readings.values()}
+
+
+def test_a_reload_that_adds_a_pair_tells_the_others_of_its_names(tmp_path: Path) -> None:
+    """Heartbeats of other clusters are copied on: a pair whose own clusters stay as they are knows them too."""
+    pairs = [{"source": "east", "target": "west"}, {"source": "north", "target": "south"}]
+    read = [
+        Settings.model_validate(
+            {
+                "clusters": [
+                    {"name": name, "kafka": {"bootstrap.servers": "127.0.0.1:1"}}
+                    for name in ("east", "north", "south", "west")
+                ],
+                "replicas": pairs[:count],
+                "poll": {"interval": "5s", "request_timeout": "1s"},
+                "history": {"folder": str(tmp_path)},
+                "web": {"listen": "127.0.0.1:0"},
+            }
+        )
+        for count in (1, 2)
+    ]
+    service = Service(read[0], lambda: read[1])
+    service.start()
+    try:
+        assert service.reload() is None
+        watch = service._watches[read[1].replicas[0]]  # noqa: SLF001 - a real copy would be two brokers and MirrorMaker
+        copied = TopicPartition("north.heartbeats", 0)
+        watch.accept(snapshot_of({copied: Reading(State.OBSERVED, Activity(), 1, 0, 5)}, cluster="east"))
+        assert watch.mapped == frozenset()
+    finally:
+        service.stop()
 
 
 def test_a_served_comparison_that_can_no_longer_be_made_says_so_once_and_shows_no_old_numbers(
