@@ -108,7 +108,7 @@ class Monitoring:
             for group in rules["groups"]:
                 for rule in group["rules"]:
                     rule.pop("for", None)
-                    rule["expr"] = re.sub(r"(last_over_time\([^][]*\[\d+)m\]", r"\1s]", rule["expr"])
+                    rule["expr"] = re.sub(r"(last_over_time\([^][]*\[\d+)m\](?! offset)", r"\1s]", rule["expr"])
                     if rule.get("alert") != BRIDGED:
                         rule.pop("keep_firing_for", None)
             (folder / f"{name}.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
