@@ -26,6 +26,9 @@ SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs")
 CONNECT_SECONDS = 10.0
 """So long a storage may take to take a connection."""
 
+S3_ANSWER_SECONDS = 5.0
+"""So long S3 may take to begin an answer, or to go on with it; then pyarrow asks again, three times in all."""
+
 GOOGLE_RETRY_SECONDS = 30.0
 """For so long a request to Google Cloud Storage is repeated; pyarrow's own limit is a quarter of an hour."""
 
@@ -346,6 +349,7 @@ def _storage(root: str, endpoint: str | None) -> tuple[FileSystem, str]:
         client = fs.S3FileSystem(
             endpoint_override=endpoint,
             connect_timeout=CONNECT_SECONDS,
+            request_timeout=S3_ANSWER_SECONDS,
             background_writes=False,
             allow_delayed_open=True,
         )

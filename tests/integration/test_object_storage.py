@@ -360,8 +360,8 @@ def test_serve_on_object_storage_is_one_of_its_name_and_reports_what_a_killed_on
             assert second.process.wait(100) == 2
         assert f"(process {first.process.pid} on host " in second.log.read_text()
         assert first.end() == 0
-    (coverage,) = s3.folder_of("serve/spool/coverage").glob("*.parquet")
-    assert pq.read_table(coverage).num_rows == 1
+    written = [pq.read_table(file).num_rows for file in s3.folder_of("serve/spool/coverage").glob("*.parquet")]
+    assert written in ([1], [1, 1]), "two where an hour ended meanwhile"
     assert list(claim.parent.glob("*")) == []
 
 
