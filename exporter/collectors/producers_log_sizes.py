@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -146,8 +146,8 @@ class Inspector:
         self._log_sizes = log_sizes
         self._client = client
         self._ignored_logged = False
-        self._silent: frozenset[int] = frozenset()
-        """Brokers that gave no answer last time: each costs a whole time limit, so they come after all others."""
+        self._silent: set[int] = set()
+        """Brokers that gave no answer when asked last: each costs a whole time limit, so they come after all others."""
         self._lock = threading.Lock()
         """Held while ``_found`` and ``_shown`` change together; no poll waits for more."""
         self._metadata: Metadata | None = None
@@ -197,7 +197,7 @@ class Inspector:
 
         failures: Counter[tuple[str, Reason, int]] = Counter()
         sizes = _SizesRead(metadata.membership, self._clock)
-        gone: dict[int, Reason] = {}
+        silent = frozenset(self._silent)
         read = ProducersRead(len(metadata.membership.layout))
         try:
             with self._client() as client:
@@ -205,17 +205,19 @@ class Inspector:
                     log_ignored_properties(self._cluster, "producers and log sizes", client.left_out)
                     self._ignored_logged = True
                 if self._log_sizes:
-                    sizes.ask_all(client, found.sizes_at, self._silent, enough)
-                    failures.update(sizes.failures())
+                    sizes.ask(client, found.sizes_at, lambda broker: broker not in silent, enough)
+                    self._note(sizes.failure_by_broker())
                 if self._producers:
-                    self._silent |= sizes.silent()
-                    self._read_producers(client, metadata.membership, found.producers_at, read, gone, enough)
+                    self._read_producers(client, metadata.membership, found.producers_at, read, enough)
                     failures.update({(PRODUCERS, *which): count for which, count in read.failures().items()})
+                if self._log_sizes:
+                    sizes.ask(client, found.sizes_at, silent.__contains__, enough)
+                    failures.update(sizes.failures())
                 return replace(inspection, lookups=dict(client.counts), failures=failures)
         except KafkaPythonError as error:
             return replace(inspection, problem=str(error))
         finally:
-            self._silent = sizes.silent().union(broker for broker, why in gone.items() if why in GONE)
+            self._note(sizes.failure_by_broker())
             # What brokers answered before the client ended counts as well.
             found = found.with_sizes(sizes.found(), sizes.at).with_producers(read)
             with self._lock:
@@ -227,14 +229,11 @@ class Inspector:
         membership: Membership,
         before: Floats,
         read: ProducersRead,
-        gone: dict[int, Reason],
         enough: Callable[[], bool],
     ) -> None:
-        """Ask the leader of each partition, and the new leader if it has changed in the meantime.
-
-        ``gone`` gets the leaders that give no answer, and why.
-        """
+        """Ask the leader of each partition, and the new leader if it has changed in the meantime."""
         layout = membership.layout
+        gone: dict[int, Reason] = {}
         calls = _calls(np.arange(len(layout)), membership.leader, before)
         self._ask_leaders(client, layout, sorted(calls, key=lambda call: call[0] in self._silent), read, gone, enough)
         refused = np.flatnonzero(rows_with(read.reason, [Reason.NOT_LEADER]))
@@ -262,9 +261,18 @@ class Inspector:
                 answers = ProducerAnswers.failed(len(rows), gone[leader])
             else:
                 answers = client.producers(layout.part(rows), leader)
+                self._note({leader: answers.failure})
                 if (reason := answers.failure) is not None and reason in BROKER_FAILED:
                     gone[leader] = reason
             read.put(rows, leader, answers, self._clock.monotonic(), self._clock.now())
+
+    def _note(self, failure_by_broker: Mapping[int, Reason | None]) -> None:
+        """Note which of these brokers gave no answer; the value is why, None where one did."""
+        for broker, failure in failure_by_broker.items():
+            if failure in GONE:
+                self._silent.add(broker)
+            else:
+                self._silent.discard(broker)
 
 
 class _SizesRead:
@@ -280,23 +288,23 @@ class _SizesRead:
         """Broker id -> why a replica on it has no size."""
         self._failed: set[int] = set()
 
-    def ask_all(
-        self, client: RemoteInspections, before: Floats, silent: Collection[int], enough: Callable[[], bool]
+    def ask(
+        self,
+        client: RemoteInspections,
+        before: Floats,
+        chosen: Callable[[int], bool],
+        enough: Callable[[], bool],
     ) -> None:
-        """Ask each broker for all its replicas at once, and once more for those that moved to it since the last poll.
+        """Ask each ``chosen`` broker for all its replicas at once, and once more for those that moved to it meanwhile.
 
-        Brokers with the oldest results, which are as of ``before`` [n], come first, and those that are ``silent`` last.
+        Brokers with the oldest results, which are as of ``before`` [n], come first.
         """
-
-        def turn(one: tuple[int, Rows]) -> tuple[bool, float]:
-            return one[0] in silent, before[replicas.row[one[1]]].min()
-
         replicas = self._replicas
         answered_places: list[Rows] = []
-        for broker, places in sorted(replicas.by_broker(), key=turn):
+        for broker, places in sorted(replicas.by_broker(), key=lambda one: before[replicas.row[one[1]]].min()):
             if enough():
                 break
-            if self._ask(client, broker, places):
+            if chosen(broker) and self._ask(client, broker, places):
                 answered_places.append(places)
         missing = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *map(replicas.lacking, answered_places)]))
         if not len(missing) or enough():
@@ -307,7 +315,7 @@ class _SizesRead:
         self._replicas, self._leader = replicas.replaced(moved, present), self._leader.copy()
         self._leader[rows] = np.where(np.isin(rows, moved), now.leader, self._leader[rows])
         for broker, places in self._replicas.by_broker(moved):
-            if broker not in self._failed:
+            if broker not in self._failed and chosen(broker):
                 self._ask(client, broker, places)
 
     def _ask(self, client: RemoteInspections, broker: int, places: Rows) -> bool:
@@ -322,9 +330,9 @@ class _SizesRead:
         self._replicas.put(places, sizes)
         return True
 
-    def silent(self) -> frozenset[int]:
-        """Return the brokers that gave no answer."""
-        return frozenset(broker for broker in self._failed if self._why[broker] in GONE)
+    def failure_by_broker(self) -> Mapping[int, Reason | None]:
+        """Return the brokers that were asked, and why they gave no answer, None where one did."""
+        return {broker: why if broker in self._failed else None for broker, why in self._why.items()}
 
     def found(self) -> SizesOfPartitions:
         """Return the sizes of partitions."""
