@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -68,9 +69,10 @@ class RunningCluster:
         The wait has ``begun`` at this time, by the clock that ``now`` reads.
         """
         ends = begun + 2 * (self.interval + self.ends_within)
-        while self.polling and not stopping.wait(0.05):
+        while self.polling and not stopping.is_set():  # not wait: a signal that comes then would wait for this thread
             if now() >= ends:
                 return True
+            time.sleep(0.05)
         return False
 
     def history_in(self, interval: float, window: float) -> History | None:

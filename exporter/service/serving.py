@@ -230,7 +230,8 @@ class Service:
         for cluster in clusters:
             if cluster.poll_hangs(begun, self._clock.monotonic, self._stopping):
                 self._processes.end(cluster.name)  # a new client would wait for the process of the hung one
-            cluster.collectors.close()
+            if not self._stopping.is_set():  # else ``stop`` lets the poll end first
+                cluster.collectors.close()
 
     def will_stop(self) -> None:
         """Let a reload that is under way wait for no poll: ``stop`` follows. For signal handlers too."""
@@ -242,8 +243,7 @@ class Service:
         with self._reloading:
             self._scheduler.stop()
         begun = self._clock.monotonic()
-        failures = []
-        left = list(self._clusters)
+        failures, left = list[str](), list(self._clusters)
         while left:
             passed = self._clock.monotonic() - begun
             ended = [cluster for cluster in left if not cluster.polling or passed >= cluster.ends_within]
