@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from exporter.kafka.msk_iam import AwsIam, TokenMaker
@@ -15,6 +15,7 @@ Property = str | int | float | bool
 _SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|kinit|oauthbearer\.config|key\.pem")
 _NO_SECRET = re.compile(r".*\.(url|id|file|algorithm)|.*\.assertion\.claim\..*")
 _IN_URL = re.compile(r"://(?:([^/?#\s]+)@)?[^?\s]*(?:\?(\S+))?")
+_WORD = re.compile(r"\w{3}")
 _PLACEHOLDER = re.compile(r"%\{[^}]*\}")
 _PRIVATE = re.compile(r"ssl\.key\.location|ssl\.keystore\.location|sasl\.kerberos\.keytab|.*private\.key\.file")
 _FILE = re.compile(rf"{_PRIVATE.pattern}|ssl\.(ca|certificate|crl)\.location")
@@ -58,7 +59,8 @@ class Credentials:
         for name, value in self.properties.items():
             if name in named or _secret(name):
                 self.secrets.update(_quoted(name, str(value)))
-            self.secrets.update(part for parts in _IN_URL.findall(str(value)) for part in parts)
+            for login, query in _IN_URL.findall(str(value)):
+                self.secrets.update((login, *filter(_WORD.search, [query])))
         self.secrets.discard("")
         self.make_token: TokenMaker | None = None
         if aws_iam is not None:
@@ -124,12 +126,13 @@ def _secret(name: str) -> bool:
 
 
 def _quoted(name: str, secret: str) -> Iterator[str]:
-    """Yield a secret, and what librdkafka (2.16.1) quotes of it in errors."""
-    yield secret
+    """Yield a secret, and what librdkafka (2.16.1) quotes of it in errors, but for parts that are no word."""
+    parts: Iterable[str] = ()
     if name == "sasl.kerberos.kinit.cmd":  # with values in place of %{NAME}
-        yield from map(str.strip, _PLACEHOLDER.split(secret))
+        parts = map(str.strip, _PLACEHOLDER.split(secret))
     elif name == "sasl.oauthbearer.config":  # from the word on that it does not know
-        yield from (secret[word.start() :] for word in re.finditer(r"\S+", secret))
+        parts = (secret[word.start() :] for word in re.finditer(r"\S+", secret))
+    yield from (secret, *filter(_WORD.search, parts))
 
 
 def _seen(path: Path) -> Seen | None:

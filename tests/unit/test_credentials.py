@@ -156,6 +156,20 @@ def test_a_command_of_kerberos_is_redacted_with_other_values_in_it() -> None:
     assert credentials.redact(f"failed: {ran}: exited with code 1") == "failed: *** me@REALM ***: exited with code 1"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.kerberos.kinit.cmd", 'kinit -kt "%{sasl.kerberos.keytab}" %{sasl.kerberos.service.name}/%{broker.name}'),
+        ("sasl.oauthbearer.config", "principal = a"),
+        ("sasl.oauthbearer.token.endpoint.url", "https://host/token?x"),
+    ],
+)
+def test_what_is_no_word_is_not_redacted(name: str, value: str) -> None:
+    """Else each slash, quotation mark or letter of a message would be."""
+    message = "https://host/a/path is 'unreachable'"
+    assert Credentials({name: value}).redact(message) == message
+
+
 def test_a_part_of_the_oauthbearer_configuration_is_not_repeated() -> None:
     """librdkafka quotes it from the first word on that it does not know."""
     properties: dict[str, Property | Path] = {
