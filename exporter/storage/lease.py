@@ -42,7 +42,8 @@ class Lease:
 
     Whoever writes a claim and then sees none of another holds it. Of two at once each is seen by one of them at
     least, since what was written is listed at once; both then draw back and try again. So it needs no step that
-    only some storages have, and no clock but that of the storage.
+    only some storages have. Claims expire by the clock of the storage; by those of its host a holder sees that it was
+    suspended.
     """
 
     def __init__(
@@ -72,10 +73,9 @@ class Lease:
         """Raise TakenError where another process has it now, and OSError while the storage gives no answer."""
         if self._holder:
             raise TakenError(self._holder)
-        if self._cut_off():
-            raise TimeoutError(
-                None, f"its lease was not renewed for {_SURE * self._expiry_seconds:.0f} s", str(self.folder)
-            )
+        if self._cut_off(_clocks()):
+            cause = f"its lease was not renewed for {_SURE * self._expiry_seconds:.0f} s, or the clock was set"
+            raise TimeoutError(None, cause, str(self.folder))
 
     def release(self, *, clean: bool) -> None:
         """Release it; where not ``clean``, the note is left to the next."""
@@ -105,9 +105,9 @@ class Lease:
         # Until this process writes a note of its own, that of the one before is not lost.
         self._note = {**self.left, **self._note}
 
-    def _cut_off(self) -> bool:
-        """Return whether the last renewal began too long ago, by either clock."""
-        passed = max(now - before for now, before in zip(_clocks(), self._renewed, strict=True))
+    def _cut_off(self, at: tuple[float, float]) -> bool:
+        """Return whether the last renewal began too long before this time, by either clock."""
+        passed = max(now - before for now, before in zip(at, self._renewed, strict=True))
         return passed > _SURE * self._expiry_seconds
 
     def _write(self) -> tuple[float, float]:
@@ -124,17 +124,19 @@ class Lease:
         return alive, [other for other in claims.values() if other.written <= since]
 
     def _keep(self) -> None:
-        while not self._over.wait(self._renew_seconds):
-            cut_off = self._cut_off()
+        pause = self._renew_seconds
+        while not self._over.wait(pause):
+            pause = self._renew_seconds
             try:
                 began = self._write()
-                alive = self._others()[0] if cut_off else []
+                alive = self._others()[0] if self._cut_off(began) else []
                 if alive:
                     delete(self._claim)
             except Exception as error:  # noqa: BLE001 - without this thread nothing could be written any more
                 # Its text may quote anything, also a secret.
                 cause = getattr(error, "strerror", None) or f"an internal error ({type(error).__name__})"
                 log.warning("the lease %s cannot be renewed: %s", self.folder, cause)
+                pause = self._renew_seconds / 10  # it took long enough to fail
                 continue
             if alive:
                 self._holder = _holder(alive[0])
