@@ -207,8 +207,10 @@ def _unseen(
     polls, enough = F.col("source") == Source.POLL.value, F.col("share") >= COVERED
     spans = spans.where(F.col("cluster").isin(*clusters))
     polled = defaultdict[tuple[str, str], set[int]](set)
-    for row in _share(spans.where(polls), "cluster", "exporter").where(enough).collect():
-        polled[row["cluster"], row["exporter"]].add(_number(row["day"]))
+    for row in _share(spans.where(polls), "cluster", "exporter").withColumn("enough", enough).collect():
+        enough_of = polled[row["cluster"], row["exporter"]]  # none, of an exporter that covers no day for the most part
+        if row["enough"]:
+            enough_of.add(_number(row["day"]))
     if all(days.issuperset(covered[cluster]) for (cluster, _), days in polled.items()):
         return None
     inventory = tables.read("inventory").where(polls & ~F.col("deleted") & F.col("cluster").isin(*clusters))

@@ -122,23 +122,28 @@ def listing(topic: str, day: date, exporter: str) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(
-    ("listed", "found"),
+    ("listed", "until", "found"),
     [
-        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST)], "none"),
-        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST), ("a", range(8), TODAY - timedelta(days=1))], "none"),
-        ([("a", range(16), FIRST), ("b", range(16), FIRST)], f"{HOLIDAY}: 8 of 17 topics"),
-        ([("a", range(8), FIRST), ("b", range(8, 16), FIRST)], f"{HOLIDAY}: 8 of 9 topics"),
-        ([], f"{HOLIDAY}: 8 of 17 topics"),
+        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST)], 23, "none"),
+        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST)], 17, "none"),
+        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST), ("a", range(8), TODAY - timedelta(days=1))], 23, "none"),
+        ([("a", range(16), FIRST), ("b", range(16), FIRST)], 23, f"{HOLIDAY}: 8 of 17 topics"),
+        ([("a", range(8), FIRST), ("b", range(8, 16), FIRST)], 23, f"{HOLIDAY}: 8 of 9 topics"),
+        ([], 23, f"{HOLIDAY}: 8 of 17 topics"),
     ],
-    ids=["of one alone", "taken over later", "of both", "others", "not listed"],
+    ids=["of one alone", "of one that never polls all day", "taken over later", "of both", "others", "not listed"],
 )
 def test_topics_that_nobody_polled_take_no_part_in_a_drop(
-    spark: SparkSession, tables: Tables, tmp_path: Path, listed: list[tuple[str, range, date]], found: str
+    spark: SparkSession, tables: Tables, tmp_path: Path, listed: list[tuple[str, range, date]], until: float, found: str
 ) -> None:
-    """On the holiday ``b`` does not poll: of topics that it alone lists nobody knows whether they were silent."""
+    """On other days ``b`` polls until some hour, on the holiday not at all.
+
+    Of topics that it alone lists nobody knows whether they were silent then.
+    """
     rows = [listing(f"orders.{number:02}", since, name) for name, topics, since in listed for number in topics]
     days = [FIRST + timedelta(days=n) for n in range((TODAY - FIRST).days)]
-    seen = [covered(day, 0, 23, name) for day in days for name in "ab" if (day, name) != (HOLIDAY, "b")]
+    hours = {"a": 23, "b": until}
+    seen = [covered(day, 0, hours[name], name) for day in days for name in "ab" if (day, name) != (HOLIDAY, "b")]
     story = Tables(spark, tmp_path)
     story.append("daily", tables.read("daily"))
     story.append("inventory", spark.createDataFrame([*rows, listing("office", FIRST, "a")], INVENTORY))
