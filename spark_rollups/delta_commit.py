@@ -101,8 +101,8 @@ def commit_here(table: Location, change: Change, properties: Mapping[str, str]) 
     If not, Delta must commit, and nothing was changed. Raises OSError, FileExistsError where another program commits at
     the same time, and as ``read_log`` does. Raises ValueError where rows are not those of ``where``.
     """
-    first = not files_in(table / "_delta_log", LOGGED)
-    log = None if first else read_log(table)
+    log = read_log(table)
+    first = log is None and not files_in(table / "_delta_log", LOGGED)
     if change.where is not None:
         if change.where.column != change.by:
             return False

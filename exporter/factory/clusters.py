@@ -156,9 +156,12 @@ def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
     # MirrorMaker copies heartbeats from cluster to cluster like other topics.
     heartbeats = sorted({re.escape(f"{one.alias or one.source}{one.separator}heartbeats") for one in settings.replicas})
     # Nor does it copy back to a cluster what came from there.
-    there_and_back = (pair.target, pair.source, pair.policy)
-    back = [one for one in settings.replicas if (one.source, one.target, one.policy) == there_and_back]
-    came = [f"{re.escape((one.alias or one.source) + one.separator)}.*" for one in back if one.policy == "default"]
+    back = (pair.target, pair.source, "default", "default")
+    came = [
+        f"{re.escape((one.alias or one.source) + one.separator)}.*"
+        for one in settings.replicas
+        if (one.source, one.target, one.policy, pair.policy) == back
+    ]
     return Naming.of(*pair.naming, pair.include, [*pair.exclude, *heartbeats, *came])
 
 
