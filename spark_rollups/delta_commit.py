@@ -260,19 +260,20 @@ def _commit_info(change: Change, removed: list[dict[str, Any]], added: list[dict
 
 def _put_new(path: Location, text: str) -> None:
     """Make a file, whole or not at all. Raises FileExistsError."""
+    taken = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     if not isinstance(path, Path):
         if file_info(path) is not None:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            raise taken
         write_whole(path, text)
         return
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_whole(draft, text)
     try:
         os.link(draft, path)
     except OSError:  # it is there, or the file system has no hard links
         if path.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+            raise taken from None
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -24,12 +24,13 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Source
+from exporter.domain.history.rows import FIRST_YEAR
 from exporter.storage import Location, ObjectPath, file_info, files_in, make_folder, move, opened, put
 from spark_rollups.durable import write_whole
 from spark_rollups.spool_schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
 
 VERSION_KEY = b"topic_liveness.schema_version"
-EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
+EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 """Earliest plausible time of a poll. An exporter with an earlier one has a clock that nobody set."""
 
 AHEAD = timedelta(days=1)

@@ -211,7 +211,8 @@ class Inspector:
                     self._read_producers(client, metadata.membership, found.producers_at, read, enough)
                     failures.update({(PRODUCERS, *which): count for which, count in read.failures().items()})
                 if self._log_sizes:
-                    sizes.ask(client, found.sizes_at, silent.__contains__, enough)
+                    if silent:
+                        sizes.ask(client, found.sizes_at, silent.__contains__, enough)
                     failures.update(sizes.failures())
                 return replace(inspection, lookups=dict(client.counts), failures=failures)
         except KafkaPythonError as error:

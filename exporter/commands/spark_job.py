@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from exporter.domain.history.rows import FIRST_YEAR
+
 if TYPE_CHECKING:
     from exporter.domain import Acknowledgement, Outage, TopicOverride
     from exporter.domain.learning.rest_days import Calendar
@@ -27,9 +29,6 @@ SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 
 _OURS = {"PYTHONSAFEPATH": "1", "TOPIC_LIVENESS_PROGRAM": "topic-liveness"}
 """Variables of a job: it imports nothing from the working directory, and names the command in its messages."""
-
-_FIRST_YEAR = 1980
-"""No history is older."""
 
 
 def overrides(settings: Settings) -> list[str]:
@@ -86,7 +85,7 @@ def calendars(settings: Settings, as_of: str | None) -> list[str]:
     """
     year = datetime.now(UTC).year
     with suppress(ValueError):
-        year = min(max(_FIRST_YEAR, datetime.fromisoformat(as_of or "").year), year)
+        year = min(max(FIRST_YEAR, datetime.fromisoformat(as_of or "").year), year)
     return _as_file("--calendars", [one.as_calendar(year) for one in settings.calendars])
 
 

@@ -36,4 +36,4 @@ LEAST_DAYS: Mapping[str, float] = {
     "calibration": 1.0,
     "verdicts": 1.0,
 }
-"""The fewest days that may be configured, by table: with fewer, verdicts would be others."""
+"""The fewest days that may be configured, by table."""

@@ -15,6 +15,9 @@ SCHEMA_VERSION = 1
 FILE_ROWS = 2_000_000
 """Limit of rows of a spool file. A reader refuses a larger file before it uses memory."""
 
+FIRST_YEAR = 1980
+"""No row is from before: an exporter that says so has a clock that nobody set."""
+
 FILE_BYTES = 512 * 2**20
 """Limit of bytes of a spool file, uncompressed and with each text written out."""
 
