@@ -31,6 +31,9 @@ from exporter.waiting import waiting
 
 log = logging.getLogger(__name__)
 
+_LOOK_SECONDS = 1.0
+"""The longest time for which a signal may wait for Python to handle it."""
+
 
 def serve(
     settings: Settings,
@@ -65,7 +68,8 @@ def serve(
         print(f"Error: {error}", file=sys.stderr)
         return ExitCode.NOT_STARTED
     while not received - {signal.SIGHUP}:
-        woken.wait()
+        # Without a time limit a signal that another thread gets, or that comes right before the wait, is never handled.
+        woken.wait(_LOOK_SECONDS)
         woken.clear()
         if signal.SIGHUP in received:
             received.discard(signal.SIGHUP)

@@ -374,15 +374,6 @@ def _nowhere(name: str) -> dict[str, Any]:
     return {"name": name, "kafka": {"bootstrap.servers": f"127.0.0.1:{free_port()}"}}
 
 
-def test_an_exporter_without_a_file_reads_its_environment_again(tmp_path: Path) -> None:
-    """SIGHUP ends nothing: it was the end of the exporter, and the open windows were not written."""
-    with Exporter(tmp_path, f"127.0.0.1:{free_port()}") as exporter:
-        until(lambda: exporter.metrics() != "", "the first scrape")
-        os.kill(exporter.process.pid, signal.SIGHUP)
-        until(lambda: "the configuration was read again" in exporter.log.read_text(), "the word in the log")
-        assert exporter.end() == 0
-
-
 def test_a_web_configuration_that_turns_bad_is_reported_until_it_is_mended(tmp_path: Path) -> None:
     """The file before it stays in force, a metric is 0 from the next scrape on, and 1 again once it can be used."""
     web, name = tmp_path / "web.yml", "topic_liveness_web_config_last_reload_successful"
