@@ -26,9 +26,9 @@ from exporter.domain import SCHEMA_VERSION
 from exporter.storage import Location, delete, for_pyarrow, make_folder, spark_uri
 from spark_rollups import spool_schemas
 from spark_rollups.durable import read_text, sync_tree, write_whole
-from spark_rollups.frames import from_rows, in_own_process, spread
+from spark_rollups.frames import arrow_schema, as_arrow, from_rows, held_here, in_own_process, spread
 from spark_rollups.spool_files import Refusal, RefusedFileError, SpoolTable, put_aside, sound_rows, spooled
-from spark_rollups.tables import Tables, TablesError
+from spark_rollups.tables import SCHEMAS, Tables, TablesError
 
 RENAME_MARGIN = timedelta(minutes=10)
 """A file may get its final name this long after its last write; the watermark stays behind by as much."""
@@ -232,18 +232,20 @@ class _Batch:
 def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Location) -> None:
     """Add the rows of a batch, each once, but for those that the table has: by copies, or by a run that was killed."""
     spread(tables.spark, rows=done.rows)
+    there = tables.read(table.name) if tables.exists(table.name) else None
     if in_own_process(tables.spark):
         name, storage = for_pyarrow(batch)
-        read = tables.spark.createDataFrame(pq.read_table(name, filesystem=storage), table.schema)
-    else:
-        reader = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true")
-        # It takes the name for a pattern, also that of the history folder.
-        read = reader.parquet(re.sub(r"([\\\[\]{}*?])", r"\\\1", spark_uri(batch)))
+        held = None if there is None else as_arrow(there)
+        new = once_each_here(pq.read_table(name, filesystem=storage), held, table)
+        tables.append(table.name, held_here(tables.spark, new, SCHEMAS[table.name]))
+        return
+    reader = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true")
+    # It takes the name for a pattern, also that of the history folder.
+    read = reader.parquet(re.sub(r"([\\\[\]{}*?])", r"\\\1", spark_uri(batch)))
     rows = read.withColumn("date", F.to_date(table.dated_by))
-    there = None
-    if tables.exists(table.name):
+    if there is not None:
         # Delta reads the days that this batch touches, and no others.
-        there = tables.read(table.name).where(F.col("date").between(F.lit(done.first), F.lit(done.last)))
+        there = there.where(F.col("date").between(F.lit(done.first), F.lit(done.last)))
     tables.append(table.name, once_each(rows, there, table, few=done.rows < _BATCH_ROWS))
 
 
@@ -263,3 +265,25 @@ def once_each(rows: DataFrame, there: DataFrame | None, table: SpoolTable, *, fe
     return (
         candidates.withColumn("place", F.row_number().over(order)).where("place = 1 and not old").drop("place", "old")
     )
+
+
+def once_each_here(rows: pa.Table, there: pa.Table | None, table: SpoolTable) -> pa.Table:
+    """Do the same in this process: with few rows a query of Spark takes longer than the work itself."""
+    kinds = arrow_schema(SCHEMAS[table.name])
+    rows = rows.append_column("date", rows.column(table.dated_by).cast(pa.date32())).select(kinds.names).cast(kinds)
+    if there is not None:
+        numbered = _keys(rows, table).append_column("row", pa.array(range(len(rows)), pa.int64()))
+        rows = rows.take(numbered.join(_keys(there, table), table.key, join_type="left anti").column("row"))
+    others = [(name, "descending") for name in rows.column_names if name not in table.key]
+    rows = rows.take(pc.sort_indices(rows, [*((name, "ascending") for name in table.key), *others]))
+    numbered = _keys(rows, table).append_column("row", pa.array(range(len(rows)), pa.int64()))
+    first = numbered.group_by(table.key).aggregate([("row", "min")]).column("row_min")
+    return rows.take(first.sort())
+
+
+def _keys(rows: pa.Table, table: SpoolTable) -> pa.Table:
+    """Return what identifies rows. A topic without an id has an empty one: to Arrow no null equals another."""
+    kinds = arrow_schema(SCHEMAS[table.name])
+    columns = {name: rows.column(name).cast(kinds.field(name).type) for name in table.key}
+    texts = {name: pc.fill_null(column, "") for name, column in columns.items() if pa.types.is_string(column.type)}
+    return pa.table(columns | texts)

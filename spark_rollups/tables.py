@@ -33,7 +33,7 @@ from exporter.storage import (
 )
 from spark_rollups import schemas, spool_schemas
 from spark_rollups.column_comments import commented
-from spark_rollups.conform import conform
+from spark_rollups.conform import conform, conform_here
 from spark_rollups.delta_commit import Change, Where, can_commit, commit_here
 from spark_rollups.delta_log import Log, read_log, read_whole
 from spark_rollups.durable import read_text, write_whole
@@ -92,12 +92,14 @@ class TablesError(Exception):
     """The tables cannot be used; the text names the folder, what is wrong with it and the next step."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Held:
-    """All rows of a table as of its newest commit."""
+    """All rows of a table as of its newest commit, or of one without any."""
 
-    newest: Stored
-    rows: DataFrame
+    newest: Stored | None
+    rows: pa.Table
+    frame: DataFrame | None = None
+    """The rows for Spark, made when they are first read: it takes longer than most other work on few rows."""
 
 
 class Tables:
@@ -132,13 +134,15 @@ class Tables:
     def read(self, name: str) -> DataFrame:
         """Return the present table; one that was never written is empty."""
         newest = self._newest(name)
-        if newest is None:
-            return no_rows(self.spark, SCHEMAS[name])
         held = self._held.get(name)
         if held is not None and held.newest == newest:
-            return held.rows
+            if held.frame is None:
+                held.frame = held_here(self.spark, held.rows, SCHEMAS[name])
+            return held.frame
         alone = in_own_process(self.spark)
-        rows = self._by_log(name) if alone else None
+        rows = no_rows(self.spark, SCHEMAS[name]) if newest is None else None
+        if rows is None and alone:
+            rows = self._by_log(name)
         if rows is None:
             rows = self._by_delta(name)
         # A table that an earlier version made may lack columns that may be null.
@@ -147,7 +151,7 @@ class Tables:
             rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
         if alone:
             rows = computed_once(rows)
-            self._held[name] = _Held(newest, rows)
+            self._held[name] = _Held(newest, as_arrow(rows), rows)
         return rows
 
     def _by_delta(self, name: str) -> DataFrame:
@@ -191,26 +195,30 @@ class Tables:
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: Where | None = None) -> None:
         self.guard()
-        rows = conform(rows, SCHEMAS[name], name)
-        alone = in_own_process(self.spark)
-        after = self._with_others(name, rows, mode, where) if alone else None
+        here = conform_here(rows, SCHEMAS[name], name) if in_own_process(self.spark) else None
+        after = None if here is None else self._with_others(name, here, mode, where)
         if first := not self.exists(name):
             self._begin(name)
-        if not (alone and self._commit_here(name, rows, mode, where, first=first)):
-            self._commit_by_delta(name, rows.coalesce(1) if alone else rows, mode, where, first=first)
+        if here is None:
+            self._commit_by_delta(name, conform(rows, SCHEMAS[name], name), mode, where, first=first)
+        elif not self._commit_here(name, here, mode, where, after, first=first):
+            in_one_file = held_here(self.spark, here, SCHEMAS[name]).coalesce(1)
+            self._commit_by_delta(name, in_one_file, mode, where, first=first)
         if first:
             delete(self._beginning(name))
         newest = self._newest(name)
         if after is not None and newest is not None:
             self._held[name] = _Held(newest, after)
 
-    def _commit_here(self, name: str, rows: DataFrame, mode: str, where: Where | None, *, first: bool) -> bool:
+    def _commit_here(
+        self, name: str, rows: pa.Table, mode: str, where: Where | None, after: pa.Table | None, *, first: bool
+    ) -> bool:
         """Commit rows that this process holds; return whether that was possible."""
         if not can_commit(self.folder, self._settings):
             return False
-        change = Change(
-            as_arrow(rows), SCHEMAS[name], _partitioned_by(name), mode == "overwrite", where, f"run {self.run}"
-        )
+        if after is not None and where is not None and where.column != _partitioned_by(name):
+            rows, mode, where = after, "overwrite", None  # the rows that go share files with others
+        change = Change(rows, SCHEMAS[name], _partitioned_by(name), mode == "overwrite", where, f"run {self.run}")
         try:
             return commit_here(self.folder / name, change, _new_properties(name, self._settings) if first else {})
         except FileExistsError as error:
@@ -228,18 +236,17 @@ class Tables:
             writer = writer.partitionBy(by)
         writer.save(self.path(name))
 
-    def _with_others(self, name: str, rows: DataFrame, mode: str, where: Where | None) -> DataFrame | None:
+    def _with_others(self, name: str, rows: pa.Table, mode: str, where: Where | None) -> pa.Table | None:
         """Return all that the table holds once ``rows`` are written; None where its other rows are not held here."""
         newest, held = self._newest(name), self._held.get(name)
         if newest is None or (mode == "overwrite" and where is None):
             return rows
         if held is None or held.newest != newest:
             return None
-        others = as_arrow(held.rows)
+        others = held.rows
         if where is not None:
             others = others.filter(pc.invert(pc.fill_null(where.mask(others), False)))
-        both = [others.select(rows.columns), as_arrow(rows)]
-        return held_here(self.spark, pa.concat_tables([both[0].cast(both[1].schema), both[1]]), rows.schema)
+        return pa.concat_tables([others.select(rows.column_names).cast(rows.schema), rows])
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Replace the rows with the same ``as_of``, which are few or none, by ``rows``."""

@@ -130,6 +130,36 @@ def test_days_are_replaced_and_delta_goes_on_from_there(spark: SparkSession, his
     assert done[::-1] == [mine, mine, ("DELETE", of_delta), mine, ("OPTIMIZE", of_delta), mine]
 
 
+@pytest.mark.parametrize("name", ["verdicts", "calibration"])
+def test_rows_of_a_moment_are_replaced(spark: SparkSession, history: Path, tmp_path: Path, name: str) -> None:
+    """Rows of other moments, in the same files too, stay; a column of somebody else keeps its values, by Delta."""
+    copied = Path(shutil.copytree(history, tmp_path / "history"))
+    tables, path = Tables(spark, copied), Tables(spark, copied).path(name)
+    before = tables.read(name).toArrow()
+    assert len(before)
+    earlier = moment(at(13))
+    number = before.schema.get_field_index("as_of")
+    older = before.set_column(number, before.field(number), pa.repeat(pa.scalar(earlier), len(before)))
+    both = pa.concat_tables([before, older.cast(before.schema)])
+    tables.replace(name, spark.createDataFrame(both, SCHEMAS[name]))
+    tables.put_as_of(name, spark.createDataFrame(before.slice(0, 1), SCHEMAS[name]), moment(at(14)))
+    left = sorted(map(str, [*older.to_pylist(), *before.slice(0, 1).to_pylist()]))
+    assert (
+        in_delta(spark, copied / "tables" / name) == left == sorted(map(str, tables.read(name).toArrow().to_pylist()))
+    )
+    assert set(engines(copied / "tables" / name)) == {"topic-liveness"}
+
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (note STRING)")
+    DeltaTable.forPath(spark, path).update(set={"note": "'ours'"})
+    tables.put_as_of(name, spark.createDataFrame(before.slice(0, 1), SCHEMAS[name]), moment(at(14)))
+    assert engines(copied / "tables" / name)[-1] == "Apache-Spark"
+    notes = spark.read.format("delta").load(path).groupBy("as_of", "note").count().collect()
+    assert {(row.as_of.astimezone(UTC), row.note): row["count"] for row in notes} == {
+        (earlier, "ours"): len(older),
+        (moment(at(14)), None): 1,
+    }
+
+
 def test_each_tenth_commit_is_that_of_delta_which_writes_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     """So its log stays short, for whoever reads it."""
     tables, table = Tables(spark, tmp_path), tmp_path / "tables" / "ingested_files"
