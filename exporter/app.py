@@ -27,12 +27,10 @@ from exporter.history import HistoryError
 from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
 from exporter.settings import ClusterSettings, Settings
+from exporter.signals import SignalQueue
 from exporter.waiting import waiting
 
 log = logging.getLogger(__name__)
-
-_LOOK_SECONDS = 1.0
-"""The longest time for which a signal may wait for Python to handle it."""
 
 
 def serve(
@@ -40,25 +38,25 @@ def serve(
     read: Callable[[], Settings],
     processes: ClientProcesses,
     sources: Mapping[str, RemotePollSource],
+    signals: SignalQueue,
 ) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code. At SIGHUP the settings are ``read`` again, and taken over."""
+    """Run until SIGTERM or SIGINT; return the exit code. At SIGHUP the settings are ``read`` again, and taken over.
+
+    ``signals`` has a SIGHUP that came earlier.
+    """
     from exporter.service import Service  # noqa: PLC0415 - pages and a scheduler, which `once` does not need
     from exporter.web import WebConfigError, WebError  # noqa: PLC0415 - likewise
 
-    woken = threading.Event()
-    received: set[int] = set()
     service: Service | None = None
 
-    def receive(number: int, _: FrameType | None) -> None:
-        received.add(number)
-        woken.set()
-        if number != signal.SIGHUP:
-            signal.signal(number, signal.SIG_DFL)
-            if service is not None:
-                service.will_stop()
+    def end(number: int, _: FrameType | None) -> None:
+        signals.receive(number)
+        signal.signal(number, signal.SIG_DFL)
+        if service is not None:
+            service.will_stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, receive)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
     if settings.history.enabled:
         log.info("reading the history in %s", settings.history.folder)
     try:
@@ -67,13 +65,8 @@ def serve(
     except (HistoryError, WebError, WebConfigError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return ExitCode.NOT_STARTED
-    while not received - {signal.SIGHUP}:
-        # Without a time limit a signal that another thread gets, or that comes right before the wait, is never handled.
-        woken.wait(_LOOK_SECONDS)
-        woken.clear()
-        if signal.SIGHUP in received:
-            received.discard(signal.SIGHUP)
-            service.reload()
+    while signals.wait() == signal.SIGHUP:
+        service.reload()
     log.info("stopping: writing the open windows")
     try:
         service.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -65,7 +66,10 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     from exporter.kafka.spares import spares
     from exporter.memory import share_one_arena, share_the_heap
     from exporter.settings import load_settings
+    from exporter.signals import SignalQueue
 
+    signals = SignalQueue()
+    signal.signal(signal.SIGHUP, signals.receive)  # else one that comes while this starts ends it
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
     leave_out("pandas")
@@ -82,7 +86,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         if not (settings.groups.enabled or inspection.producers or inspection.log_sizes):
             processes.dismiss_spares()
         warn_of_exposed(config, sources)
-        return run_exporter(settings, lambda: checked_settings(config, bootstrap_server), processes, sources)
+        return run_exporter(settings, lambda: checked_settings(config, bootstrap_server), processes, sources, signals)
 
 
 @topic_liveness.command()

@@ -291,7 +291,7 @@ def _next(calls: queue.SimpleQueue[Call | None], made: Sequence[_Client]) -> Cal
 def main() -> None:
     """Serve the exporter at the other end of the socket whose descriptor is the argument."""
     # A terminal and a service manager send signals to all processes of a group: the exporter must end first.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     share_one_arena()
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,13 +62,13 @@ class RunningCluster:
         """The cluster's name in the configuration."""
         return self.collectors.settings.name
 
-    def poll_hangs(self, begun: float, now: Callable[[], float], stopping: threading.Event) -> bool:
+    def poll_hangs(self, begun: float, now: Callable[[], float], stopping: Callable[[], bool]) -> bool:
         """Wait for a poll under way, unless the service is ``stopping``; return whether it took too long.
 
         The wait has ``begun`` at this time, by the clock that ``now`` reads.
         """
         ends = begun + 2 * (self.interval + self.ends_within)
-        while self.polling and not stopping.is_set():  # not wait: a signal that comes then would wait for this thread
+        while self.polling and not stopping():  # not wait: a signal that comes then would wait for this thread
             if now() >= ends:
                 return True
             time.sleep(0.05)

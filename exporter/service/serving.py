@@ -90,7 +90,7 @@ class Service:
             settings.web.listen, self.monitor, web_config, reload=self.reload, report=self._expectations.report
         )
         self._giving_back = MemoryTrimmer()
-        self._stopping = threading.Event()
+        self._stopping = False  # no Event: `will_stop` may interrupt any call of one
         self._reloading = threading.Lock()
         self._scheduler = Scheduler(self._clock.monotonic)
 
@@ -136,7 +136,7 @@ class Service:
         goes on with its silences and its open window, through new connections.
         """
         with self._reloading:
-            if self._stopping.is_set():
+            if self._stopping:
                 return "the exporter is ending"
             try:
                 settings = self._read()
@@ -154,7 +154,7 @@ class Service:
                 log.exception("only a part of the configuration is in force: an internal error. Reload again")
                 problem = f"{type(error).__name__}: {error}"
                 return self._refused(f"only a part is in force: {problem}; the log has more. Reload again")
-            if self._stopping.is_set():
+            if self._stopping:
                 return "the exporter is ending"
             self._web.config = web_config
             self.monitor.took_web_configuration(good=True)
@@ -190,7 +190,7 @@ class Service:
             or make_naming(pair, settings) != make_naming(pair, before)
         ]
         self._let_go(left, stale)
-        if self._stopping.is_set():
+        if self._stopping:
             return
         configured = {cluster.name for cluster in settings.clusters}
         for one in left:
@@ -228,14 +228,14 @@ class Service:
                 self._scheduler.remove(job)
         begun = self._clock.monotonic()
         for cluster in clusters:
-            if cluster.poll_hangs(begun, self._clock.monotonic, self._stopping):
+            if cluster.poll_hangs(begun, self._clock.monotonic, lambda: self._stopping):
                 self._processes.end(cluster.name)  # a new client would wait for the process of the hung one
-            if not self._stopping.is_set():  # else ``stop`` lets the poll end first
+            if not self._stopping:  # else ``stop`` lets the poll end first
                 cluster.collectors.close()
 
     def will_stop(self) -> None:
         """Let a reload that is under way wait for no poll: ``stop`` follows. For signal handlers too."""
-        self._stopping.set()
+        self._stopping = True
 
     def stop(self) -> None:
         """Let running polls end, write the open windows, stop the server. Raises HistoryError when rows are lost."""
@@ -340,10 +340,10 @@ class Service:
             yield CollectorJob("groups", groups.interval, groups, groups.sweep, take)
 
     def _poll(self, cluster: RunningCluster) -> None:
-        cluster.polling = not cluster.gate.closed
-        if cluster.gate.closed:
-            return
+        cluster.polling = True
         try:
+            if cluster.gate.closed:
+                return
             cluster.collectors.poller.poll()
         finally:
             cluster.polling = False
@@ -366,7 +366,7 @@ class Service:
 
     def _collect(self, cluster: RunningCluster, job: CollectorJob[Any]) -> bool:
         """Run a collector once; return False where it has nothing to do yet."""
-        if job.collector.waiting:
+        if job.collector.waiting or cluster.gate.closed:
             return False
         result = job.collect(self._unwanted(cluster.gate))
         cluster.gate.deliver(partial(job.take, result))
@@ -379,7 +379,7 @@ class Service:
 
     def _unwanted(self, gate: ResultGate) -> Callable[[], bool]:
         """Return a check for long jobs: whether nobody waits for the result any more."""
-        return lambda: self._stopping.is_set() or gate.closed
+        return lambda: self._stopping or gate.closed
 
     def _take_comparison(self, pair: ReplicaSettings, comparison: Comparison) -> None:
         self._comparison_times.note(pair)

@@ -35,3 +35,19 @@ def test_a_signal_that_another_thread_gets_is_handled(tmp_path: Path) -> None:
         time.sleep(1.0)
         assert send(pid, other, signal.SIGTERM) == 0
         assert exporter.process.wait(60) == 0
+
+
+def test_a_reload_that_comes_while_the_exporter_starts_ends_nothing(tmp_path: Path) -> None:
+    """A service manager may send SIGHUP at any time: it ended an exporter that was still connecting its clients."""
+    with Exporter(tmp_path, f"127.0.0.1:{free_port()}") as exporter:
+        status = Path("/proc", str(exporter.process.pid), "status")
+
+        def catches_hangups() -> bool:
+            caught = next(line for line in status.read_text().splitlines() if line.startswith("SigCgt"))
+            return bool(int(caught.split()[1], 16) >> signal.SIGHUP - 1 & 1)
+
+        until(catches_hangups, "the handler")
+        exporter.process.send_signal(signal.SIGHUP)
+        until(lambda: "the configuration was read again" in exporter.log.read_text(), "the word in the log")
+        assert exporter.log.read_text().index("serving") < exporter.log.read_text().index("read again")
+        assert exporter.end() == 0

@@ -1,0 +1,36 @@
+"""The queue of signals that ``serve`` waits for."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+WAITS = """
+import signal
+from exporter.signals import SignalQueue
+
+signals = SignalQueue()
+for number in (signal.SIGHUP, signal.SIGTERM):
+    signal.signal(number, signals.receive)
+print("waiting", flush=True)
+received = 0
+while signals.wait() == signal.SIGHUP:
+    received += 1
+print(received, flush=True)
+"""
+
+
+def test_signals_at_any_moment_hold_up_no_other() -> None:
+    """Also those that interrupt the wait while it has a lock: as many come as can be sent in two seconds."""
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        end = time.monotonic() + 2.0
+        while time.monotonic() < end:
+            process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        answer, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert int(answer) > 0
