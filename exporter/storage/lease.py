@@ -129,7 +129,8 @@ class Lease:
             pause = self._renew_seconds
             try:
                 began = self._write()
-                alive = self._others()[0] if self._cut_off(began) else []
+                # By when it was written: a claim that was void until then may have given way to another.
+                alive = self._others()[0] if self._cut_off(_clocks()) else []
                 if alive:
                     delete(self._claim)
             except Exception as error:  # noqa: BLE001 - without this thread nothing could be written any more
