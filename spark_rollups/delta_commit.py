@@ -81,6 +81,8 @@ class Change:
     where: Where | None
     note: str
     """What the history of the table says about the commit."""
+    follows: int | None = None
+    """The number of the commit that it must follow, as the rows are made of the whole table then; None: any."""
 
     @property
     def partition_columns(self) -> list[str]:
@@ -114,7 +116,12 @@ def commit_here(table: Location, change: Change, properties: Mapping[str, str]) 
     version = 0
     if first and set(properties) <= set(_STATISTICS):
         actions = [{"metaData": _metadata(change, properties)}, {"protocol": _PROTOCOL}]
-    elif log is not None and _is_plain(log, change) and (log.version + 1) % CHECKPOINT_INTERVAL:
+    elif (
+        log is not None
+        and change.follows in (None, log.version)
+        and _is_plain(log, change)
+        and (log.version + 1) % CHECKPOINT_INTERVAL
+    ):
         version, properties = log.version + 1, log.metadata["configuration"]
     else:
         return False

@@ -97,8 +97,8 @@ def _actions(log: Location) -> tuple[int, Iterator[Mapping[str, Any]]] | None:
     None where one is missing.
     """
     logged = files_in(log, LOGGED)
-    commits = {_version(file): file for file in logged if file.path.name.endswith(".json")}
-    checkpoints = {_version(file): file for file in logged if file.path.name.endswith(".parquet")}
+    commits = {version_of(file): file for file in logged if file.path.name.endswith(".json")}
+    checkpoints = {version_of(file): file for file in logged if file.path.name.endswith(".parquet")}
     start = max(checkpoints, default=-1)
     newest = max(start, *commits, -1)
     later = range(start + 1, newest + 1)
@@ -115,8 +115,9 @@ def _in_order(checkpoint: Stored | None, commits: list[Stored]) -> Iterator[Mapp
         yield from map(json.loads, read_text(commit.path).splitlines())
 
 
-def _version(file: Stored) -> int:
-    return int(file.path.name.partition(".")[0])
+def version_of(file: Stored | None) -> int:
+    """Return the number of the commit that a file of a log is of, -1 where there is none."""
+    return -1 if file is None else int(file.path.name.partition(".")[0])
 
 
 def _rows(table: Location, file: Mapping[str, Any], columns: pa.Schema) -> pa.Table:

@@ -282,8 +282,8 @@ def once_each_here(rows: pa.Table, there: pa.Table | None, table: SpoolTable) ->
 
 
 def _keys(rows: pa.Table, table: SpoolTable) -> pa.Table:
-    """Return what identifies rows. A topic without an id has an empty one: to Arrow no null equals another."""
+    """Return what identifies rows, with a text in place of a missing id: to Arrow no null equals another."""
     kinds = arrow_schema(SCHEMAS[table.name])
     columns = {name: rows.column(name).cast(kinds.field(name).type) for name in table.key}
-    texts = {name: pc.fill_null(column, "") for name, column in columns.items() if pa.types.is_string(column.type)}
+    texts = {name: pc.fill_null(column, "\0") for name, column in columns.items() if pa.types.is_string(column.type)}
     return pa.table(columns | texts)

@@ -35,7 +35,7 @@ from spark_rollups import schemas, spool_schemas
 from spark_rollups.column_comments import commented
 from spark_rollups.conform import conform, conform_here
 from spark_rollups.delta_commit import Change, Where, can_commit, commit_here
-from spark_rollups.delta_log import Log, read_log, read_whole
+from spark_rollups.delta_log import Log, read_log, read_whole, version_of
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import as_arrow, computed_once, count, held_here, in_own_process, no_rows
 
@@ -78,9 +78,7 @@ _COMMIT = re.compile(r"[0-9].*\.json")
 _BEGUN = re.compile(r".*\.begun")
 _DATA = re.compile(r".*\.parquet")
 
-
 _COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
-
 
 _AGAIN = "all tables are then made again of what is in the spool, and acknowledgements of what Alertmanager still tells"
 
@@ -197,7 +195,8 @@ class Tables:
         self.guard()
         here = conform_here(rows, SCHEMAS[name], name) if in_own_process(self.spark) else None
         after = None if here is None else self._with_others(name, here, mode, where)
-        if first := not self.exists(name):
+        before = version_of(self._newest(name))
+        if first := before < 0:
             self._begin(name)
         if here is None:
             self._commit_by_delta(name, conform(rows, SCHEMAS[name], name), mode, where, first=first)
@@ -207,7 +206,7 @@ class Tables:
         if first:
             delete(self._beginning(name))
         newest = self._newest(name)
-        if after is not None and newest is not None:
+        if after is not None and version_of(newest) == before + 1:  # else another program wrote too
             self._held[name] = _Held(newest, after)
 
     def _commit_here(
@@ -216,9 +215,10 @@ class Tables:
         """Commit rows that this process holds; return whether that was possible."""
         if not can_commit(self.folder, self._settings):
             return False
-        if after is not None and where is not None and where.column != _partitioned_by(name):
-            rows, mode, where = after, "overwrite", None  # the rows that go share files with others
-        change = Change(rows, SCHEMAS[name], _partitioned_by(name), mode == "overwrite", where, f"run {self.run}")
+        by, note, follows = _partitioned_by(name), f"run {self.run}", None
+        if after is not None and where is not None and where.column != by:  # the rows that go share files with others
+            rows, mode, where, follows = after, "overwrite", None, version_of(self._held[name].newest)
+        change = Change(rows, SCHEMAS[name], by, mode == "overwrite", where, note, follows)
         try:
             return commit_here(self.folder / name, change, _new_properties(name, self._settings) if first else {})
         except FileExistsError as error:

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -158,6 +158,29 @@ def test_rows_of_a_moment_are_replaced(spark: SparkSession, history: Path, tmp_p
         (earlier, "ours"): len(older),
         (moment(at(14)), None): 1,
     }
+
+
+def test_rows_that_another_program_adds_meanwhile_stay(
+    spark: SparkSession, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a commit after the look at the table all rows stay, and a later read finds them."""
+    copied = Path(shutil.copytree(history, tmp_path / "history"))
+    tables, table = Tables(spark, copied), copied / "tables" / "calibration"
+    mine = tables.read("calibration").toArrow()
+    number = mine.schema.get_field_index("as_of")
+    theirs = mine.set_column(number, mine.field(number), pa.repeat(pa.scalar(moment(at(13))), len(mine)))
+    theirs = theirs.cast(mine.schema)
+
+    def write_while_another_commits(folder: Location, change: Change, properties: Mapping[str, str]) -> bool:
+        assert commit_here(folder, replace(change, rows=theirs, overwrite=False, where=None, follows=None), {})
+        return commit_here(folder, change, properties)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("spark_rollups.tables.commit_here", write_while_another_commits)
+        tables.put_as_of("calibration", spark.createDataFrame(mine, SCHEMAS["calibration"]), moment(at(14)))
+    both = sorted(map(str, [*mine.to_pylist(), *theirs.to_pylist()]))
+    assert in_delta(spark, table) == both == sorted(map(str, tables.read("calibration").toArrow().to_pylist()))
+    assert engines(table)[-1] == "Apache-Spark"
 
 
 def test_each_tenth_commit_is_that_of_delta_which_writes_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
