@@ -1,7 +1,7 @@
 """Calls in a process of their own that ends with the call.
 
 What a library takes of memory goes with the process that imports it. The exporter needs Arrow for a moment every few
-minutes, and would hold it all the time. A call that ends its process or fills the memory costs itself alone.
+minutes, and would hold it all the time. A call that ends its process, fills the memory or hangs costs itself alone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,18 @@ from typing import Any, NamedTuple
 
 from exporter.memory import leave_out
 
+ANSWER_SECONDS = 300.0
+"""So long a call may take by default: several times the longest that object storage takes for a request and its
+repetitions, which is under a minute. A file system that hangs gives no answer at all."""
+
+_END_SECONDS = 1.0
+"""A process that is killed ends within this time, unless a file system keeps it from ending."""
+
 _ONE_AT_A_TIME = threading.Lock()
 """Several at once would need the memory of several."""
 
+_leftovers: list[subprocess.Popen[bytes]] = []
+"""Processes that were killed and have not ended yet. While there is one, no other meets the same file system."""
 
 _PROGRAM = "from exporter.subprocess_call import main; main()"
 """Not ``-m exporter.subprocess_call``: the classes of answers would be those of ``__main__``."""
@@ -53,22 +62,30 @@ class _Response(NamedTuple):
     logged: Sequence[tuple[str, int, str]]
 
 
-def with_library(library: str, function: str, *arguments: Any) -> Any:
+def with_library(library: str, function: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
     """Call a function that needs a library: here where this process has it already, else as ``call`` does."""
     if library in sys.modules:
         return resolve_name(function)(*arguments)
-    return call(function, *arguments)
+    return call(function, *arguments, seconds=seconds)
 
 
-def call(function: str, *arguments: Any) -> Any:
+def call(function: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
     """Call ``package.module:function`` with arguments that can be pickled in a new process; return its result.
 
     The log gets what it logs there. Its errors are raised here; those whose class is not Python's or this package's
-    are a ForeignError. Raises OSError where there can be no process, and EndedError.
+    are a ForeignError. Raises OSError where there can be no process, EndedError, and TimeoutError (ETIMEDOUT) where
+    another call does not end within ``seconds``, or this one after that.
     """
     level = logging.getLogger("exporter").getEffectiveLevel()
-    with _ONE_AT_A_TIME:
-        response = _response_to(_Request(function, arguments, level))
+    if not _ONE_AT_A_TIME.acquire(timeout=seconds):
+        raise _no_answer(seconds)
+    try:
+        _leftovers[:] = [process for process in _leftovers if process.poll() is None]
+        if _leftovers:
+            raise _no_answer(seconds)
+        response = _response_to(_Request(function, arguments, level), seconds)
+    finally:
+        _ONE_AT_A_TIME.release()
     for name, number, text in response.logged:
         logging.getLogger(name).log(number, "%s", text)
     if response.error is not None:
@@ -76,11 +93,16 @@ def call(function: str, *arguments: Any) -> Any:
     return response.result
 
 
-def _response_to(request: _Request) -> _Response:
+def _no_answer(seconds: float) -> OSError:
+    return OSError(errno.ETIMEDOUT, f"the storage gave no answer within {seconds:g} s")
+
+
+def _response_to(request: _Request, seconds: float) -> _Response:
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
             process = _started(theirs)
+        ours.settimeout(seconds)
         response: _Response | None = None
         try:
             # A process that ended takes no more, and says nothing.
@@ -90,14 +112,23 @@ def _response_to(request: _Request) -> _Response:
                 ours.shutdown(socket.SHUT_WR)
                 with ours.makefile("rb") as file:
                     response = pickle.load(file)  # noqa: S301 - from a process of our own
-        except BaseException:
-            process.kill()
+        except BaseException as error:
+            _kill(process)
+            if isinstance(error, TimeoutError):
+                raise _no_answer(seconds) from None
             raise
-        finally:
-            code = process.wait()
+        code = process.wait()
     if response is None:
         raise EndedError(errno.ECHILD, f"the process that was to do it {end_of(code)}")
     return response
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        _leftovers.append(process)
 
 
 def _started(connection: socket.socket) -> subprocess.Popen[bytes]:

@@ -15,6 +15,9 @@ from exporter.history.spool import with_arrow
 from exporter.settings import ClusterSettings, Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
 
+_SPOOL_SECONDS = 3600.0
+"""So long a start may read the spool: 16,384 files in object storage, one after the other."""
+
 
 def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectations) -> Monitor:
     """Return the monitor of all configured clusters, with published expectations and later advances."""
@@ -54,7 +57,9 @@ def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:
     if as_of is None and all(override.max_silence is None for override in settings.overrides):
         return LastAdvances({})
     since = 0.0 if as_of is None else as_of
-    found: LastAdvances = with_arrow("exporter.history.last_advances:last_advances", settings.history.folder, since)
+    found: LastAdvances = with_arrow(
+        "exporter.history.last_advances:last_advances", settings.history.folder, since, seconds=_SPOOL_SECONDS
+    )
     return found
 
 
@@ -64,7 +69,10 @@ def unchanged_offsets(settings: Settings) -> Mapping[str, UnchangedOffsets]:
     if all(one.max_silence is None for one in settings.overrides):
         return {}
     found: Mapping[str, UnchangedOffsets] = with_arrow(
-        "exporter.history.unchanged_offsets:unchanged_since", settings.history.folder, limits.ever
+        "exporter.history.unchanged_offsets:unchanged_since",
+        settings.history.folder,
+        limits.ever,
+        seconds=_SPOOL_SECONDS,
     )
     return found
 

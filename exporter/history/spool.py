@@ -23,7 +23,7 @@ from exporter import storage
 from exporter.domain import Coverage, Inventory, Relation, Source, Window
 from exporter.history.columns import METADATA, Columns, Row, columns_of
 from exporter.storage import Location, Stored
-from exporter.subprocess_call import with_library
+from exporter.subprocess_call import ANSWER_SECONDS, with_library
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class Spool:
         ingested = self._ingested() if surplus else None
         not_ingested = [file.path for file in surplus if ingested is not None and file.name not in ingested]
         windows = [path for path in not_ingested if path.parent.name == TABLES[Window]]
-        lost: Counter[str] = with_arrow("exporter.history.tables:windows_in", windows) if windows else Counter()
+        lost = _windows_in(windows) if windows else Counter[str]()
         self._note_lost_backfills(surplus_windows if ingested is None else windows)
         # Coverage first: whenever this ends, none is left without its windows.
         for file in sorted(surplus, key=lambda file: file.path.parent.name != TABLES[Coverage]):
@@ -263,6 +263,12 @@ def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> 
     """
     files = (file for table in tables for file in storage.files_in(spool / table, _FINISHED))
     return sorted(files, key=lambda file: (file.written, file.path.name))
+
+
+def _windows_in(paths: Sequence[Location]) -> Counter[str]:
+    """Return how many windows of each cluster are in files, of which there may be thousands."""
+    found: Counter[str] = with_arrow("exporter.history.tables:windows_in", paths, seconds=ANSWER_SECONDS + len(paths))
+    return found
 
 
 def _coverage_of(windows: AbstractSet[Location], files: Iterable[Stored]) -> set[Location]:

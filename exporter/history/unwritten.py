@@ -104,9 +104,10 @@ class Unwritten:
                 try:
                     sizes = self._spool.write_files(self._cluster, files)
                 except OSError as error:
-                    if len(files) == 1 or isinstance(error, EndedError):
+                    hangs = isinstance(error, TimeoutError)  # and would for each of them
+                    if len(files) == 1 or hangs or isinstance(error, EndedError):
                         self._failed(error)
-                    if len(files) == 1:
+                    if len(files) == 1 or hangs:
                         break
                     most = 0  # which one cannot be written is found out one by one
                 except Exception:

@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import threading
+from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
@@ -642,6 +643,25 @@ def test_readers_that_nothing_observes_any_more_are_unknown_with_the_next_daily_
     bench.poll(after=300.0)
     readers = [(row["consumer_groups"], row["readers"]) for row in bench.rows("relations") if row["topic"] == "orders"]
     assert readers == [(1, '["billing"]'), (None, None)]
+
+
+def test_a_storage_that_hangs_is_tried_once_for_all_files(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try keeps the polls waiting for minutes; the files are written later, and no advance is lost."""
+    bench.poll()
+    bench.poll(gained=1)
+    tries = list[int]()
+
+    def hang(_: Spool, _cluster: str, files: Sequence[object]) -> list[int]:
+        tries.append(len(files))
+        raise OSError(errno.ETIMEDOUT, "the storage gave no answer")
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(Spool, "write_files", hang)
+        bench.poll(after=300.0, gained=1)
+    assert tries == [2], "windows and their coverage"
+    assert bench.history.counts.failed_writes == {"the storage gave no answer": 1}
+    bench.history.flush(bench.clock.time)
+    assert len(bench.rows("coverage")) == 2
 
 
 def test_without_room_for_a_thread_polls_are_counted_and_files_are_written_later(

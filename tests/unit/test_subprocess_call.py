@@ -8,10 +8,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from exporter.subprocess_call import EndedError, ForeignError, call, with_library
+from tests.integration.serving import until
 
 
 def test_a_call_runs_elsewhere_and_its_result_comes_back() -> None:
@@ -64,6 +69,48 @@ def test_a_process_that_exits_is_reported_by_its_code() -> None:
     """As one that cannot import what it needs."""
     with pytest.raises(EndedError, match="ended with exit code 3"):
         call("os:_exit", 3)
+
+
+HANGS = partial(call, "time:sleep", 600, seconds=1)
+NO_ANSWER = r"^\[Errno 110\] the storage gave no answer within 1 s$"
+
+
+def test_a_call_that_hangs_is_an_error_that_is_tried_again() -> None:
+    """Its process is killed, and the next call is made."""
+    with pytest.raises(TimeoutError, match=NO_ANSWER):
+        HANGS()
+    assert call("os:getpid") != os.getpid()
+
+
+def test_a_call_waits_for_another_one_no_longer_than_for_its_own_answer(tmp_path: Path) -> None:
+    """Or the calls of many clusters would wait one after the other."""
+    began = tmp_path / "began"
+    other = threading.Thread(target=call, args=("os:system", f"touch {began}; sleep 3"))
+    other.start()
+    until(began.exists, "the other call")
+    with pytest.raises(TimeoutError, match=NO_ANSWER):
+        call("os:getpid", seconds=1)
+    other.join()
+
+
+def test_a_process_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And gets no second one beside it: the next call fails at once, until the first process has ended."""
+    alive = list[subprocess.Popen[bytes]]()
+
+    def survive(process: subprocess.Popen[bytes]) -> None:
+        alive.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", survive)
+    with pytest.raises(TimeoutError, match=NO_ANSWER):
+        HANGS()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        call("os:getpid")
+    assert time.monotonic() - began < 1
+    [stuck] = alive
+    os.kill(stuck.pid, signal.SIGKILL)
+    until(lambda: stuck.poll() is not None, "the end of the process")
+    assert call("os:getpid") != os.getpid()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
