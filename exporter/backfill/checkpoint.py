@@ -186,7 +186,8 @@ class Checkpoint:
 
     def _close(self) -> None:
         if self._log is not None:
-            self._log.close()
+            with suppress(OSError):  # raised already when the line was written
+                self._log.close()
         if isinstance(self._lock, Lease):
             with suppress(OSError):  # it then expires
                 self._lock.release(clean=True)

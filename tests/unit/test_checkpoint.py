@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
+import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -73,6 +75,24 @@ def test_a_failed_write_leaves_no_claim(tmp_path: Path) -> None:
             checkpoint.keep(AT + 1, [columns_of([window(1)])], written_streams({stream(1): span()}))
     with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as checkpoint:
         assert set(written_by_stream(checkpoint.written)) == {stream(0)}
+
+
+def test_a_full_disk_is_met_once(tmp_path: Path) -> None:
+    """To close the checkpoint meets it again: the caller handled it, and goes on with other clusters."""
+    before, limits = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    spool = Spool(tmp_path, "here")
+    try:
+        with Checkpoint(tmp_path, spool, "prod") as checkpoint:
+            resource.setrlimit(
+                resource.RLIMIT_FSIZE, ((tmp_path / "backfill" / "prod.jsonl").stat().st_size + 10, limits[1])
+            )
+            with pytest.raises(OSError, match="File too large"):
+                checkpoint.keep(AT, [columns_of([window(0)])], written_streams({stream(0): span()}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    with Checkpoint(tmp_path, spool, "prod") as checkpoint:
+        assert written_by_stream(checkpoint.written) == {}
 
 
 @given(st.data())
