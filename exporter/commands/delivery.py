@@ -108,6 +108,7 @@ def finish(folder: Location, settings: Settings, *, show: bool, send: bool, exit
 def deliver(folder: Location, settings: Settings) -> ExitCode:
     """Send the report in a folder; return FOUND where somebody did not get it."""
     given = settings.delivery
+    end = _End()
     sending = Delivery(
         recipients=[_recipient(one, given) for one in given.recipients],
         links=settings.links.as_links(),
@@ -117,9 +118,10 @@ def deliver(folder: Location, settings: Settings) -> ExitCode:
         attempts=given.attempts,
         timeout=given.timeout,
         during=waiting,
+        recording=end.postponed,
     )
     report = _read(folder)
-    with _ended_by_sigterm():
+    with end.by_signals():
         try:
             done = sending.send(report, folder)
         except (LedgerError, ReportFileError) as error:
@@ -170,14 +172,47 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
         raise click.ClickException(f"delivery.ca_file: {error}") from None
 
 
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    def terminated(_number: int, _frame: FrameType | None) -> None:
-        click.echo("terminated: run it again, what was delivered is not sent again", err=True)
-        raise SystemExit(ExitCode.TERMINATED)
+class _End:
+    """The end of a delivery by SIGTERM or Ctrl-C: never after a message was taken and before that is recorded.
 
-    before: Callable[..., object] | int | None = signal.signal(signal.SIGTERM, terminated)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    Handlers wait for that, and no mask of signals: another thread would get those that the main one does not take.
+    """
+
+    def __init__(self) -> None:
+        self._is_postponed = False
+        self._number: int | None = None
+
+    @contextmanager
+    def by_signals(self) -> Iterator[None]:
+        """Raise SystemExit at SIGTERM, and KeyboardInterrupt at Ctrl-C where it is not ignored."""
+        before: dict[int, Callable[..., object] | int | None]
+        before = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._receive)}
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            before[signal.SIGINT] = signal.signal(signal.SIGINT, self._receive)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """Raise at the end of this context what a signal would raise in it."""
+        self._is_postponed = True
+        try:
+            yield
+        finally:
+            self._is_postponed = False
+        self._raise()
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        self._number = number
+        if not self._is_postponed:
+            self._raise()
+
+    def _raise(self) -> None:
+        if self._number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._number is not None:
+            click.echo("terminated: run it again, what was delivered is not sent again", err=True)
+            raise SystemExit(ExitCode.TERMINATED)

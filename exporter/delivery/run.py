@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 
 from exporter.delivery import ledger
@@ -33,6 +33,7 @@ class Delivery:
     """Sends reports. Each try of a message may take ``timeout`` seconds.
 
     ``say`` gets a line for each message, and for each try that failed and is repeated; ``during`` what is being tried.
+    ``recording`` is entered when a message was taken, and left when that is recorded.
     """
 
     recipients: Sequence[Recipient]
@@ -43,6 +44,7 @@ class Delivery:
     attempts: int
     timeout: float
     during: Callable[[str], AbstractContextManager[object]] = nullcontext
+    recording: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def send(self, report: Report, folder: Location) -> Delivered:
         """Send the report in ``folder`` to all who did not get it yet. Raises LedgerError and ReportFileError."""
@@ -78,8 +80,11 @@ class Delivery:
             try:
                 if earlier is not None:
                     raise earlier
-                with self.during(f"sending to {addressee}"):
-                    channel.send(message, self.timeout)
+                with ExitStack() as stack:
+                    with self.during(f"sending to {addressee}"):
+                        channel.send(message, self.timeout)
+                        stack.enter_context(self.recording())
+                    record.record(to, owner, at=self.clock.now())
             except NotTakenError as error:
                 if error.unreachable:
                     unreachable[channel.server] = error
@@ -91,7 +96,6 @@ class Delivery:
                     continue
                 self.say(f"not delivered to {addressee}: {error}")
             else:
-                record.record(to, owner, at=self.clock.now())
                 self.say(f"delivered to {addressee}")
             del left[to, owner]
         return failures

@@ -29,7 +29,7 @@ from click import UsageError
 from exporter.clock import SystemClock
 from exporter.commands.delivery import finish, last_dated, last_written, week_end
 from exporter.delivery.channels import Channel, Kind, Mail, MailServer, Post, Recipient
-from exporter.delivery.ledger import LedgerError, opened, outcome
+from exporter.delivery.ledger import Ledger, LedgerError, opened, outcome
 from exporter.delivery.message import read_report
 from exporter.delivery.run import Delivered, Delivery
 from exporter.domain.exit_codes import ExitCode
@@ -679,6 +679,44 @@ def test_a_report_that_is_not_delivered_ends_with_1_also_where_something_died(
     settings = load_settings(config, with_clusters=False)
     assert finish(folder, settings, show=False, send=True, exit_code=True) == ExitCode.FOUND
     assert finish(folder, settings, show=False, send=True, exit_code=True) == ExitCode.DIED
+
+
+@pytest.mark.parametrize("moment", ["the message was taken", "that is recorded"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_loses_no_message_that_was_taken(
+    tmp_path: Path,
+    folder: Path,
+    hook: Hook,
+    url: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    moment: str,
+) -> None:
+    """It ends the command once that is recorded: the next run sends nothing twice."""
+    config = tmp_path / "prod.yaml"
+    config.write_text(json.dumps({"delivery": {"recipients": [{"webhook": {"file": str(url)}}]}}))
+    settings, record = load_settings(config, with_clusters=False), Ledger.record
+
+    @contextmanager
+    def until_taken(_: str) -> Iterator[None]:
+        yield
+        os.kill(os.getpid(), number)
+
+    def interrupted(ledger: Ledger, to: str, owner: str | None, *, at: float) -> None:
+        os.kill(os.getpid(), number)
+        record(ledger, to, owner, at=at)
+
+    with monkeypatch.context() as during:
+        if moment == "the message was taken":
+            during.setattr("exporter.commands.delivery.waiting", until_taken)
+        else:
+            during.setattr(Ledger, "record", interrupted)
+        with pytest.raises((SystemExit, KeyboardInterrupt)) as ended:
+            finish(folder, settings, show=False, send=True, exit_code=False)
+    assert getattr(ended.value, "code", 130) == 128 + number
+    assert outcome((folder / "deliveries.json").read_bytes())[0] == 0
+    assert finish(folder, settings, show=False, send=True, exit_code=False) == ExitCode.DONE
+    assert len(hook.bodies) == 1
 
 
 def test_a_past_week_is_not_the_last_report(tmp_path: Path) -> None:
