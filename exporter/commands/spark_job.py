@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.util import find_spec
+from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 """The modules that a job needs."""
+
+_LOOK_SECONDS = 1.0
+"""The longest time for which a signal may wait for Python to handle it."""
 
 _OURS = {"PYTHONSAFEPATH": "1", "TOPIC_LIVENESS_PROGRAM": "topic-liveness"}
 """Variables of a job: it imports nothing from the working directory, and names the command in its messages."""
@@ -122,17 +126,33 @@ def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) 
 def run_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> int:
     """Run the Spark job to its end and return its exit code. It gets the signals that end this process."""
     command = _command(verb, settings, as_of, options)
-    # The job reads the files of _as_file, the only descriptors that are inheritable.
-    with subprocess.Popen(command, env={**os.environ, **_OURS}, close_fds=False) as job:
-        # Ctrl-C goes to both; the job ends by it, and says so.
-        before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
-        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, lambda *_: job.terminate())
-        try:
-            code = job.wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    job: subprocess.Popen[bytes] | None = None
+    early = list[int]()
+
+    def receive(number: int, _frame: FrameType | None) -> None:
+        if job is None:
+            early.append(number)
+        elif number == signal.SIGTERM:  # Ctrl-C goes to both; the job ends by it, and says so
+            job.terminate()
+
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        # The job reads the files of _as_file, the only descriptors that are inheritable.
+        with subprocess.Popen(command, env={**os.environ, **_OURS}, close_fds=False) as job:
+            for number in early:
+                job.send_signal(number)
+            code = _code_of(job)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return code if code >= 0 else 128 - code
+
+
+def _code_of(job: subprocess.Popen[bytes]) -> int:
+    while True:
+        # Without a time limit a signal that another thread gets, or that comes right before the wait, is never handled.
+        with suppress(subprocess.TimeoutExpired):
+            return job.wait(_LOOK_SECONDS)
 
 
 def _command(verb: str, settings: Settings, as_of: str | None, options: Sequence[str]) -> list[str]:

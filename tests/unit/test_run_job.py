@@ -1,0 +1,59 @@
+"""A job that the command waits for gets the signals that end the command, whenever they come."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from exporter.commands import spark_job
+from exporter.settings import Settings
+
+STARTED = subprocess.Popen
+SETTINGS = Settings.model_validate({"clusters": []})
+
+
+@pytest.fixture(autouse=True)
+def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A job of ten seconds, from a command that signals do not end."""
+    monkeypatch.setattr(spark_job, "_command", lambda *_: ["sleep", "10"])
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("moment", ["before its start", "after its start"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_the_start_of_a_job_ends_the_job(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, moment: str
+) -> None:
+    """Not only the command, with the job left behind."""
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        if moment == "before its start":
+            os.kill(os.getpid(), number)
+        started: subprocess.Popen[bytes] = STARTED(*arguments, **options)
+        if moment == "after its start":
+            os.kill(os.getpid(), number)
+        return started
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    assert spark_job.run_job("report", SETTINGS, None) == 128 + number
+
+
+def test_a_signal_that_another_thread_gets_ends_the_job() -> None:
+    """The kernel chooses the thread, and a wait of the main one goes on then."""
+
+    def signal_itself() -> None:
+        time.sleep(1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    threading.Thread(target=signal_itself).start()
+    assert spark_job.run_job("report", SETTINGS, None) == 143
