@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -68,8 +67,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     from exporter.settings import load_settings
     from exporter.signals import SignalQueue
 
-    signals = SignalQueue()
-    signal.signal(signal.SIGHUP, signals.receive)  # else one that comes while this starts ends it
+    signals = SignalQueue()  # before all else: a SIGHUP would end it
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
     leave_out("pandas")
@@ -82,8 +80,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         from exporter.factory import connect
 
         sources = with_web_config(settings, lambda: connect(settings, processes))
-        inspection = settings.inspection
-        if not (settings.groups.enabled or inspection.producers or inspection.log_sizes):
+        if not (settings.groups.enabled or settings.inspection.producers or settings.inspection.log_sizes):
             processes.dismiss_spares()
         warn_of_exposed(config, sources)
         return run_exporter(settings, lambda: checked_settings(config, bootstrap_server), processes, sources, signals)

@@ -1,8 +1,13 @@
-"""Signals that a process waits for in its main thread, where alone Python handles them."""
+"""Waits of the main thread, in which alone Python handles signals.
+
+A wait without a time limit may never handle one that another thread gets, or that comes right before it.
+"""
 
 from __future__ import annotations
 
 import queue
+import signal
+import subprocess
 from contextlib import suppress
 from types import FrameType
 
@@ -11,11 +16,12 @@ _LOOK_SECONDS = 1.0
 
 
 class SignalQueue:
-    """The signals that were received, in their order."""
+    """The signals that were received, in their order: each SIGHUP, and others that their handlers hand on."""
 
     def __init__(self) -> None:
         # A handler may interrupt any of its calls. That of an Event would wait for a lock that its own thread has.
         self._received: queue.SimpleQueue[int] = queue.SimpleQueue()
+        signal.signal(signal.SIGHUP, self.receive)
 
     def receive(self, number: int, _: FrameType | None = None) -> None:
         """Take in a signal: the handler of one, or a part of it."""
@@ -24,6 +30,12 @@ class SignalQueue:
     def wait(self) -> int:
         """Return the next signal, once there is one."""
         while True:
-            # Without a time limit one that another thread gets, or that comes right before the wait, is never handled.
             with suppress(queue.Empty):
                 return self._received.get(timeout=_LOOK_SECONDS)
+
+
+def wait_for(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a process once it has ended; signals are handled meanwhile."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(_LOOK_SECONDS)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from exporter.domain.history.rows import FIRST_YEAR
+from exporter.signals import wait_for
 
 if TYPE_CHECKING:
     from exporter.domain import Acknowledgement, Outage, TopicOverride
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 """The modules that a job needs."""
-
-_LOOK_SECONDS = 1.0
-"""The longest time for which a signal may wait for Python to handle it."""
 
 _OURS = {"PYTHONSAFEPATH": "1", "TOPIC_LIVENESS_PROGRAM": "topic-liveness"}
 """Variables of a job: it imports nothing from the working directory, and names the command in its messages."""
@@ -141,18 +139,11 @@ def run_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> 
         with subprocess.Popen(command, env={**os.environ, **_OURS}, close_fds=False) as job:
             for number in early:
                 job.send_signal(number)
-            code = _code_of(job)
+            code = wait_for(job)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
-
-
-def _code_of(job: subprocess.Popen[bytes]) -> int:
-    while True:
-        # Without a time limit a signal that another thread gets, or that comes right before the wait, is never handled.
-        with suppress(subprocess.TimeoutExpired):
-            return job.wait(_LOOK_SECONDS)
 
 
 def _command(verb: str, settings: Settings, as_of: str | None, options: Sequence[str]) -> list[str]:

@@ -12,8 +12,7 @@ import signal
 from exporter.signals import SignalQueue
 
 signals = SignalQueue()
-for number in (signal.SIGHUP, signal.SIGTERM):
-    signal.signal(number, signals.receive)
+signal.signal(signal.SIGTERM, signals.receive)
 print("waiting", flush=True)
 received = 0
 while signals.wait() == signal.SIGHUP:
