@@ -194,8 +194,8 @@ class Tables:
     def _write(self, name: str, rows: DataFrame, mode: str, where: Where | None = None) -> None:
         self.guard()
         here = conform_here(rows, SCHEMAS[name], name) if in_own_process(self.spark) else None
-        after = None if here is None else self._with_others(name, here, mode, where)
         before = version_of(self._newest(name))
+        after = None if here is None else self._with_others(name, here, mode, where)
         if first := before < 0:
             self._begin(name)
         if here is None:
