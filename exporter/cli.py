@@ -67,7 +67,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     from exporter.settings import load_settings
     from exporter.signals import SignalQueue
 
-    signals = SignalQueue()  # before all else: a SIGHUP would end it
+    signals = SignalQueue()  # else SIGHUP ends it while clients connect
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
     leave_out("pandas")

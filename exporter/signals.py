@@ -28,10 +28,15 @@ class SignalQueue:
         self._received.put(number)
 
     def wait(self) -> int:
-        """Return the next signal, once there is one."""
-        while True:
-            with suppress(queue.Empty):
-                return self._received.get(timeout=_LOOK_SECONDS)
+        """Return the next signal, once there is one; several SIGHUP in a row are one."""
+        number: int | None = None
+        while number in (None, signal.SIGHUP):
+            try:
+                number = self._received.get(timeout=_LOOK_SECONDS if number is None else 0)
+            except queue.Empty:
+                if number is not None:
+                    return number
+        return number
 
 
 def wait_for(process: subprocess.Popen[bytes]) -> int:

@@ -27,7 +27,7 @@ def test_a_signal_that_another_thread_gets_is_handled(tmp_path: Path) -> None:
         until(lambda: exporter.metrics() != "", "the first scrape")
         pid = exporter.process.pid
         threads = [int(thread.name) for thread in Path("/proc", str(pid), "task").iterdir()]
-        other = next(thread for thread in sorted(threads) if thread != pid)
+        other = next(thread for thread in sorted(threads) if thread != pid)  # that of the server, the first to start
         time.sleep(1.0)  # past the start, after which the main thread has nothing to do
         send = ctypes.CDLL(None).tgkill
         assert send(pid, other, signal.SIGHUP) == 0

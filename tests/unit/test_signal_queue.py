@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from exporter.signals import SignalQueue
+
 WAITS = """
 import signal
 from exporter.signals import SignalQueue
@@ -30,6 +32,24 @@ def test_signals_at_any_moment_hold_up_no_other() -> None:
         while time.monotonic() < end:
             process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        answer, _ = process.communicate(timeout=30)
+        try:
+            answer, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == 0
     assert int(answer) > 0
+
+
+def test_hangups_in_a_row_are_one_and_an_end_goes_before_them() -> None:
+    """The configuration is read once for all of them, and not at all where the exporter is to end."""
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        signals = SignalQueue()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    for number in (signal.SIGHUP, signal.SIGHUP):
+        signals.receive(number)
+    assert signals.wait() == signal.SIGHUP
+    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
+        signals.receive(number)
+    assert signals.wait() == signal.SIGTERM
