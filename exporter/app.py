@@ -80,10 +80,13 @@ def serve(
 def once(settings: Settings, out: TextIO) -> int:
     """Poll every cluster once and write the exposition; return the exit code."""
     clock = SystemClock()
-    monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
-
+    try:
+        monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
+        unchanged = unchanged_offsets(settings)
+    except HistoryError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return ExitCode.NOT_STARTED
     good: list[str] = []
-    unchanged = unchanged_offsets(settings)
     watches = make_replica_watches(settings, clock)
 
     def poll(cluster: ClusterSettings) -> None:

@@ -34,7 +34,7 @@ _ONE_AT_A_TIME = threading.Lock()
 """Several at once would need the memory of several."""
 
 _leftovers: list[subprocess.Popen[bytes]] = []
-"""Processes that were killed and have not ended yet. While there is one, no other meets the same file system."""
+"""Processes that were killed and have not ended yet. While there is one, no other call is started."""
 
 _PROGRAM = "from exporter.subprocess_call import main; main()"
 """Not ``-m exporter.subprocess_call``: the classes of answers would be those of ``__main__``."""
@@ -78,11 +78,11 @@ def call(function: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any
     """
     level = logging.getLogger("exporter").getEffectiveLevel()
     if not _ONE_AT_A_TIME.acquire(timeout=seconds):
-        raise _no_answer(seconds)
+        raise _no_answer()
     try:
         _leftovers[:] = [process for process in _leftovers if process.poll() is None]
         if _leftovers:
-            raise _no_answer(seconds)
+            raise _no_answer()
         response = _response_to(_Request(function, arguments, level), seconds)
     finally:
         _ONE_AT_A_TIME.release()
@@ -93,8 +93,8 @@ def call(function: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any
     return response.result
 
 
-def _no_answer(seconds: float) -> OSError:
-    return OSError(errno.ETIMEDOUT, f"the storage gave no answer within {seconds:g} s")
+def _no_answer() -> OSError:
+    return OSError(errno.ETIMEDOUT, "the storage does not answer")
 
 
 def _response_to(request: _Request, seconds: float) -> _Response:
@@ -115,12 +115,21 @@ def _response_to(request: _Request, seconds: float) -> _Response:
         except BaseException as error:
             _kill(process)
             if isinstance(error, TimeoutError):
-                raise _no_answer(seconds) from None
+                raise _no_answer() from None
             raise
-        code = process.wait()
+        code = _code_of(process, seconds)
     if response is None:
         raise EndedError(errno.ECHILD, f"the process that was to do it {end_of(code)}")
     return response
+
+
+def _code_of(process: subprocess.Popen[bytes], seconds: float) -> int:
+    """Return how a process ended that has answered, or has closed its connection; one that does not end is killed."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        return -signal.SIGKILL
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -173,9 +173,9 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
 
 
 class _End:
-    """The end of a delivery by SIGTERM or Ctrl-C: never after a message was taken and before that is recorded.
+    """The end of a delivery by SIGTERM or Ctrl-C: not between the end of a ``send`` and the record of the message.
 
-    Handlers wait for that, and no mask of signals: another thread would get those that the main one does not take.
+    The handlers postpone it. To block signals would not: a thread that does not block them would get them.
     """
 
     def __init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from exporter import __version__
 from exporter.clock import SystemClock
@@ -11,7 +12,7 @@ from exporter.domain.polls.last_advances import LastAdvances
 from exporter.domain.polls.unchanged_offsets import UnchangedOffsets
 from exporter.factory.sources import owners_of
 from exporter.history.published import Expectations
-from exporter.history.spool import with_arrow
+from exporter.history.spool import HistoryError, with_arrow
 from exporter.settings import ClusterSettings, Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
 
@@ -52,29 +53,37 @@ def monitor_settings(settings: Settings) -> MonitorSettings:
 def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:
     """Return the last advances in the spool since ``as_of``, the time of the expectations.
 
-    With ``as_of`` None (nothing published) they are read only where ``overrides`` judge silences.
+    With ``as_of`` None (nothing published) they are read only where ``overrides`` judge silences. Raises HistoryError
+    where the spool cannot be read.
     """
     if as_of is None and all(override.max_silence is None for override in settings.overrides):
         return LastAdvances({})
     since = 0.0 if as_of is None else as_of
-    found: LastAdvances = with_arrow(
-        "exporter.history.last_advances:last_advances", settings.history.folder, since, seconds=_SPOOL_SECONDS
-    )
+    found: LastAdvances = _of_spool(settings, "exporter.history.last_advances:last_advances", since)
     return found
 
 
 def unchanged_offsets(settings: Settings) -> Mapping[str, UnchangedOffsets]:
-    """Return since when end offsets are unchanged, by cluster, of topics with a ``max_silence``."""
+    """Return since when end offsets are unchanged, by cluster, of topics with a ``max_silence``.
+
+    Raises HistoryError where the spool cannot be read.
+    """
     limits = Overrides([one.as_override() for one in settings.overrides if one.max_silence is not None])
     if all(one.max_silence is None for one in settings.overrides):
         return {}
-    found: Mapping[str, UnchangedOffsets] = with_arrow(
-        "exporter.history.unchanged_offsets:unchanged_since",
-        settings.history.folder,
-        limits.ever,
-        seconds=_SPOOL_SECONDS,
-    )
+    function = "exporter.history.unchanged_offsets:unchanged_since"
+    found: Mapping[str, UnchangedOffsets] = _of_spool(settings, function, limits.ever)
     return found
+
+
+def _of_spool(settings: Settings, function: str, *arguments: Any) -> Any:
+    folder = settings.history.folder
+    try:
+        return with_arrow(function, folder, *arguments, seconds=_SPOOL_SECONDS)
+    except OSError as error:
+        raise HistoryError(
+            f"history.folder {str(folder)!r} cannot be read: {error.strerror}. Fix that and start it again"
+        ) from error
 
 
 def _rhythm(cluster: ClusterSettings, settings: Settings) -> Rhythm:

@@ -105,7 +105,9 @@ class Unwritten:
                     sizes = self._spool.write_files(self._cluster, files)
                 except OSError as error:
                     hangs = isinstance(error, TimeoutError)  # and would for each of them
-                    if len(files) == 1 or hangs or isinstance(error, EndedError):
+                    if hangs:
+                        self._failed(error, "See whether the storage there answers.")
+                    elif len(files) == 1 or isinstance(error, EndedError):
                         self._failed(error)
                     if len(files) == 1 or hangs:
                         break

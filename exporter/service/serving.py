@@ -365,7 +365,7 @@ class Service:
             cluster.history.keep_copies(self._comparison_times.recent_sources(cluster.name))
 
     def _collect(self, cluster: RunningCluster, job: CollectorJob[Any]) -> bool:
-        """Run a collector once; return False where it has nothing to do yet."""
+        """Run a collector once; return False where it has nothing to do, yet or any more."""
         if job.collector.waiting or cluster.gate.closed:
             return False
         result = job.collect(self._unwanted(cluster.gate))

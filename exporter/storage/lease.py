@@ -129,7 +129,7 @@ class Lease:
             pause = self._renew_seconds
             try:
                 began = self._write()
-                # By when it was written: a claim that was void until then may have given way to another.
+                # Measured at the end of the write: by then it may have expired, and another process may hold the lease.
                 alive = self._others()[0] if self._cut_off(_clocks()) else []
                 if alive:
                     delete(self._claim)

@@ -179,10 +179,9 @@ def test_compaction_moves_no_offset(kafka: Kafka) -> None:
 
     def found() -> bool:
         nonlocal end
-        if (reading := seen(fresh.reading("compacted"))) == kafka.observed(0, end, DAY_AGO + 200):
+        if seen(fresh.reading("compacted")) == kafka.observed(0, end, DAY_AGO + 200):
             return True
         # After a compaction a broker may tell of no newest record, until something is written: that is pending.
-        assert reading == (State.PENDING, 0, end, None)
         kafka.write_keyed(key, [(b"b", DAY_AGO + 200)])
         end += 1
         return False
