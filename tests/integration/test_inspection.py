@@ -240,5 +240,6 @@ def test_inspections_come_by_themselves_beside_the_polls(broker: Broker, workben
         assert exporter.end() == 0
         spooled = [pq.read_table(path).to_pylist() for path in exporter.history.glob("spool/relations/*.parquet")]
     spooled_sizes = [row["disk_bytes"] for rows in spooled for row in rows if row["topic"] == topic]
-    assert spooled_sizes and set(spooled_sizes) <= sizes
+    known = set(spooled_sizes) - {None}  # a window may end before the first inspection
+    assert known and known <= sizes
     workbench.delete(topic)
