@@ -28,7 +28,7 @@ demo: $(READY) java  ## start a real Kafka broker with dead and living topics, a
 
 test: $(READY) java tools  ## lint, type and every test
 	@$(BIN)/pytest --collect-only -qq $(ARGS) >/dev/null & $(MAKE) --no-print-directory lint type ARGS=; code=$$?; wait; exit $$code
-	@bash .ci/twice $(BIN)/pytest --numprocesses=5 --durations=20 $(ARGS)
+	@bash .ci/twice $(BIN)/pytest --numprocesses=4 --durations=20 $(ARGS)
 
 lint: $(READY)  ## ruff: rules and format
 	@$(BIN)/ruff check $(ARGS) . || { echo 'fix: $(BIN)/ruff check --fix .   (the rest by hand)'; exit 1; }

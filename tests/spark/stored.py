@@ -25,7 +25,7 @@ END = moment(at(DAYS)).isoformat()
 
 
 HELD_JOB = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from exporter.storage.lease import Lease
 from spark_rollups.job import main
@@ -37,7 +37,7 @@ write, held = Tables._write, Path(sys.argv.pop(1))
 
 
 def wait_and_write(tables, name, *rest):
-    if name == "streams" and held.exists():
+    if name == os.environ.get("HELD_AT", "streams") and held.exists():
         held.unlink()
         while not held.exists():
             time.sleep(0.05)
@@ -48,7 +48,7 @@ Tables._write = wait_and_write
 main()
 """
 """The job; where there is a file of the name that comes first it takes it away, once it has written days and is about
-to write streams, and waits until it is there again."""
+to write streams, and waits until it is there again. ``HELD_AT`` in the environment names another table than streams."""
 
 
 def story(server: S3Server, name: str) -> Path:

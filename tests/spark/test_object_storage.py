@@ -20,15 +20,20 @@ IMPATIENT = "--conf=spark.hadoop.fs.s3a.retry.limit=1"
 """So that the job reports storage that is gone within seconds, where it tries again for a while."""
 
 
-def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_goes_on(server: S3Server) -> None:
+def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_goes_on(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It ends with 1 and one line without a secret; the next one publishes what the exporter reads, and a report.
 
     The windows that the first one committed are there once, though no ledger lists them.
     """
-    folder = story(server, "rolled")
-    with start_rollup("rolled", IMPATIENT) as first:
-        until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
+    folder, held = story(server, "rolled"), tmp_path / "held"
+    held.touch()
+    monkeypatch.setenv("HELD_AT", "coverage")
+    with start_rollup("rolled", IMPATIENT, job=("-c", HELD_JOB, held)) as first:
+        until(lambda: not held.exists(), "windows that are written", 200)
         server.kill()
+        held.touch()
         output, problem = first.communicate(timeout=280)
     assert first.returncode == 1, output + problem
     assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
@@ -51,13 +56,18 @@ def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_go
     assert len(list(folder.glob("published/reports/*/liveness.html"))) == 1
 
 
-def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server) -> None:
+def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes requests and answers none: that is given up after some tries, and nothing is published."""
-    folder = story(server, "silent")
+    folder, held = story(server, "silent"), tmp_path / "held"
+    held.touch()
+    monkeypatch.setenv("HELD_AT", "coverage")
     hasty = "--conf=spark.hadoop.fs.s3a.connection.timeout=2s"
-    with start_rollup("silent", IMPATIENT, hasty) as silenced:
-        until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
+    with start_rollup("silent", IMPATIENT, hasty, job=("-c", HELD_JOB, held)) as silenced:
+        until(lambda: not held.exists(), "windows that are written", 200)
         server.stop_answering()
+        held.touch()
         try:
             output, problem = silenced.communicate(timeout=280)
         finally:
