@@ -232,20 +232,19 @@ class _Batch:
 def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Location) -> None:
     """Add the rows of a batch, each once, but for those that the table has: by copies, or by a run that was killed."""
     spread(tables.spark, rows=done.rows)
-    there = tables.read(table.name) if tables.exists(table.name) else None
     if in_own_process(tables.spark):
         name, storage = for_pyarrow(batch)
-        held = None if there is None else as_arrow(there)
-        new = once_each_here(pq.read_table(name, filesystem=storage), held, table)
+        new = once_each_here(pq.read_table(name, filesystem=storage), as_arrow(tables.read(table.name)), table)
         tables.append(table.name, held_here(tables.spark, new, SCHEMAS[table.name]))
         return
     reader = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true")
     # It takes the name for a pattern, also that of the history folder.
     read = reader.parquet(re.sub(r"([\\\[\]{}*?])", r"\\\1", spark_uri(batch)))
     rows = read.withColumn("date", F.to_date(table.dated_by))
-    if there is not None:
+    there = None
+    if tables.exists(table.name):
         # Delta reads the days that this batch touches, and no others.
-        there = there.where(F.col("date").between(F.lit(done.first), F.lit(done.last)))
+        there = tables.read(table.name).where(F.col("date").between(F.lit(done.first), F.lit(done.last)))
     tables.append(table.name, once_each(rows, there, table, few=done.rows < _BATCH_ROWS))
 
 
@@ -267,18 +266,15 @@ def once_each(rows: DataFrame, there: DataFrame | None, table: SpoolTable, *, fe
     )
 
 
-def once_each_here(rows: pa.Table, there: pa.Table | None, table: SpoolTable) -> pa.Table:
+def once_each_here(rows: pa.Table, there: pa.Table, table: SpoolTable) -> pa.Table:
     """Do the same in this process: with few rows a query of Spark takes longer than the work itself."""
-    kinds = arrow_schema(SCHEMAS[table.name])
+    kinds, key = arrow_schema(SCHEMAS[table.name]), table.key
     rows = rows.append_column("date", rows.column(table.dated_by).cast(pa.date32())).select(kinds.names).cast(kinds)
-    if there is not None:
-        numbered = _keys(rows, table).append_column("row", pa.array(range(len(rows)), pa.int64()))
-        rows = rows.take(numbered.join(_keys(there, table), table.key, join_type="left anti").column("row"))
-    others = [(name, "descending") for name in rows.column_names if name not in table.key]
-    rows = rows.take(pc.sort_indices(rows, [*((name, "ascending") for name in table.key), *others]))
+    others = [(name, "descending") for name in rows.column_names if name not in key]
+    rows = rows.take(pc.sort_indices(rows, [*((name, "ascending") for name in key), *others]))
     numbered = _keys(rows, table).append_column("row", pa.array(range(len(rows)), pa.int64()))
-    first = numbered.group_by(table.key).aggregate([("row", "min")]).column("row_min")
-    return rows.take(first.sort())
+    first = numbered.group_by(key).aggregate([("row", "min")])
+    return rows.take(first.join(_keys(there, table), key, join_type="left anti").column("row_min").sort())
 
 
 def _keys(rows: pa.Table, table: SpoolTable) -> pa.Table:

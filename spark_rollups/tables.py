@@ -184,7 +184,8 @@ class Tables:
 
     def replace_where(self, name: str, rows: DataFrame, where: Where) -> None:
         """Put ``rows`` in the place of those that meet ``where``, in one commit."""
-        self._write(name, rows, "overwrite" if self.exists(name) else "append", where if self.exists(name) else None)
+        there = self.exists(name)
+        self._write(name, rows, "overwrite" if there else "append", where if there else None)
 
     def delete(self, name: str, where: Column) -> None:
         """Delete the rows that meet ``where``, in one commit. The table was written before."""
@@ -194,19 +195,18 @@ class Tables:
     def _write(self, name: str, rows: DataFrame, mode: str, where: Where | None = None) -> None:
         self.guard()
         here = conform_here(rows, SCHEMAS[name], name) if in_own_process(self.spark) else None
-        before = version_of(self._newest(name))
-        after = None if here is None else self._with_others(name, here, mode, where)
-        if first := before < 0:
+        before = self._newest(name)
+        after = None if here is None else self._with_others(name, before, here, mode, where)
+        if first := before is None:
             self._begin(name)
         if here is None:
             self._commit_by_delta(name, conform(rows, SCHEMAS[name], name), mode, where, first=first)
         elif not self._commit_here(name, here, mode, where, after, first=first):
-            in_one_file = held_here(self.spark, here, SCHEMAS[name]).coalesce(1)
-            self._commit_by_delta(name, in_one_file, mode, where, first=first)
+            self._commit_by_delta(name, held_here(self.spark, here, SCHEMAS[name]).coalesce(1), mode, where, first=first)
         if first:
             delete(self._beginning(name))
         newest = self._newest(name)
-        if after is not None and version_of(newest) == before + 1:  # else another program wrote too
+        if after is not None and version_of(newest) == version_of(before) + 1:  # else another program wrote too
             self._held[name] = _Held(newest, after)
 
     def _commit_here(
@@ -236,9 +236,11 @@ class Tables:
             writer = writer.partitionBy(by)
         writer.save(self.path(name))
 
-    def _with_others(self, name: str, rows: pa.Table, mode: str, where: Where | None) -> pa.Table | None:
+    def _with_others(
+        self, name: str, newest: Stored | None, rows: pa.Table, mode: str, where: Where | None
+    ) -> pa.Table | None:
         """Return all that the table holds once ``rows`` are written; None where its other rows are not held here."""
-        newest, held = self._newest(name), self._held.get(name)
+        held = self._held.get(name)
         if newest is None or (mode == "overwrite" and where is None):
             return rows
         if held is None or held.newest != newest:

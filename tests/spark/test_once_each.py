@@ -45,7 +45,8 @@ def test_the_own_process_keeps_the_rows_that_spark_keeps(spark: SparkSession, ta
     """The latest of each key by its other columns, and none that is there."""
     rows = rows_with_copies(table)
     frame = spark.createDataFrame(rows, table.schema).withColumn("date", F.to_date(table.dated_by))
-    here = once_each_here(rows, None, table)
+    nothing = arrow_schema(SCHEMAS[table.name]).empty_table()
+    here = once_each_here(rows, nothing, table)
     assert in_order(here, table) == in_order(once_each(frame, None, table, few=True).toArrow(), table)
     assert 1 < len(here) < len(rows)
     there, others = (here.take(list(range(first, len(here), 2))) for first in range(2))
