@@ -29,14 +29,12 @@ class SignalQueue:
 
     def wait(self) -> int:
         """Return the next signal, once there is one; several SIGHUP in a row are one."""
-        number: int | None = None
-        while number in (None, signal.SIGHUP):
-            try:
-                number = self._received.get(timeout=_LOOK_SECONDS if number is None else 0)
-            except queue.Empty:
-                if number is not None:
-                    return number
-        return number
+        while True:
+            with suppress(queue.Empty):
+                number = self._received.get(timeout=_LOOK_SECONDS)
+                while number == signal.SIGHUP and not self._received.empty():
+                    number = self._received.get()
+                return number
 
 
 def wait_for(process: subprocess.Popen[bytes]) -> int:
