@@ -199,10 +199,9 @@ class Tables:
         after = None if here is None else self._with_others(name, before, here, mode, where)
         if first := before is None:
             self._begin(name)
-        if here is None:
-            self._commit_by_delta(name, conform(rows, SCHEMAS[name], name), mode, where, first=first)
-        elif not self._commit_here(name, here, mode, where, after, first=first):
-            self._commit_by_delta(name, held_here(self.spark, here, SCHEMAS[name]).coalesce(1), mode, where, first=first)
+        if here is None or not self._commit_here(name, here, mode, where, after, first=first):
+            rows = conform(rows, SCHEMAS[name], name)
+            self._commit_by_delta(name, rows if here is None else rows.coalesce(1), mode, where, first=first)
         if first:
             delete(self._beginning(name))
         newest = self._newest(name)
