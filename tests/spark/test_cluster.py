@@ -19,7 +19,6 @@ import pytest
 
 from exporter.demo.broker import free_port
 from exporter.history.published import Expectations
-from spark_rollups.frames import IN_OWN_PROCESS
 from tests.bench.rollup_run import active_hours, table_size
 from tests.bench.spark_events import largest_result, recorded
 from tests.integration.serving import until
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.timeout(900)
 
 SPARK = Path(pyspark.__file__).parent
 FEW, MANY = 200, 1_000
-"""Partitions at the first rollup, and those that the second finds beside them: two a topic."""
+"""Partitions at the first rollup, and those that the next finds beside them: two a topic."""
 
 SMALL = {
     **QUICK,
@@ -43,46 +42,76 @@ SMALL = {
 }
 
 
-class Cluster(NamedTuple):
-    """A standalone cluster: its URL, that of the page of its master, and the processes of its workers."""
+class Cluster:
+    """A standalone cluster: a master, and workers of one core each, that end with ``servers``."""
 
-    master: str
-    page: str
-    workers: list[subprocess.Popen[bytes]]
+    def __init__(self, folder: Path, servers: ExitStack) -> None:
+        port, page = free_port(), free_port()
+        self.master, self.page = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{page}/json/"
+        self._folder, self._servers = folder, servers
+        self._start("master.Master", self.page, "--port", str(port), "--webui-port", str(page))
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        """Start a worker, and wait until the master knows it."""
+        before, page = self.alive(), free_port()
+        folder = self._folder / f"work-{page}"
+        own = ["--webui-port", str(page), "--cores", "1", "--memory", "600m", "--work-dir", str(folder)]
+        worker = self._start("worker.Worker", f"http://127.0.0.1:{page}/json/", *own, self.master)
+        until(lambda: self.alive() == before + 1, "a worker that the master knows", 90)
+        return worker
+
+    def alive(self) -> int:
+        """Return how many workers the master takes for alive."""
+        return int(get(self.page, timeout=30).json()["aliveworkers"])
+
+    def _start(self, name: str, ready: str, *options: str) -> subprocess.Popen[bytes]:
+        command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1"]
+        log = self._folder / f"{free_port()}.log"
+        return self._servers.enter_context(running([*command, *options], ready, log))
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers of one core each."""
-    folder = tmp_path_factory.mktemp("cluster")
-    port, page = free_port(), free_port()
-    master, spark = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{page}/json/"
-    java = [str(SPARK / "bin" / "spark-class")]
-    host = ["--host", "127.0.0.1"]
+    """A master without a worker."""
     with ExitStack() as servers, pytest.MonkeyPatch.context() as environment:
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         environment.setenv("SPARK_DAEMON_JAVA_OPTS", JAVA)
-        own = [*host, "--port", str(port), "--webui-port", str(page)]
-        servers.enter_context(running([*java, "org.apache.spark.deploy.master.Master", *own], spark, folder / "master"))
-        workers = []
-        for name in ("one", "two"):
-            web = free_port()
-            own = [
-                *host,
-                "--webui-port",
-                str(web),
-                "--cores",
-                "1",
-                "--memory",
-                "600m",
-                "--work-dir",
-                str(folder / name),
-            ]
-            worker = [*java, "org.apache.spark.deploy.worker.Worker", *own, master]
-            started = running(worker, f"http://127.0.0.1:{web}/json/", folder / f"{name}.log")
-            workers.append(servers.enter_context(started))
-        until(lambda: get(spark, timeout=30).json()["aliveworkers"] == 2, "two workers", 90)
-        yield Cluster(master, spark, workers)
+        yield Cluster(tmp_path_factory.mktemp("cluster"), servers)
+
+
+class Struck(NamedTuple):
+    """What became of a rollup that lost a worker: its history, what was written to it, and how the job ended."""
+
+    history: Path
+    streams: int
+    code: int
+    output: str
+    problem: str
+
+
+@pytest.fixture(scope="module")
+def struck(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Struck:
+    """A first rollup on two workers, of which one and its executor get SIGKILL between two commits."""
+    folder = tmp_path_factory.mktemp("struck")
+    history, held = folder / "history", folder / "held"
+    streams = write_cluster(history, "small", FEW)
+    held.touch()
+    _, second = cluster.start_worker(), cluster.start_worker()
+    with subprocess.Popen(
+        [sys.executable, "-c", HELD_JOB, held, *rollup(history, at(1), cluster), *recording(folder / "events")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=with_environment({"PYSPARK_PYTHON": python_without_this_project(folder / "workers")}),
+    ) as job:
+        until(lambda: not held.exists(), "days that are written", 300)
+        for process in (second.pid, *children(second.pid)):
+            os.kill(process, signal.SIGKILL)
+        until(lambda: cluster.alive() == 1, "a worker that is lost", 90)
+        held.touch()
+        output, problem = job.communicate(timeout=600)
+    cluster.start_worker()
+    return Struck(history, streams, job.returncode, output, problem)
 
 
 def write_cluster(history: Path, cluster: str, partitions: int) -> int:
@@ -98,70 +127,67 @@ def write_cluster(history: Path, cluster: str, partitions: int) -> int:
     return partitions + partitions // 2
 
 
-def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: Cluster, tmp_path: Path) -> None:
-    """The job brings its code to both workers; what they send back does not grow with the partitions.
-
-    First by workers of one host; then, with six times the partitions, on the cluster, from the installed wheel by
-    spark-submit. There the job brings its jars, and its own option wins over the master of spark-submit.
-    """
-    master, page, _ = cluster
-    history = tmp_path / "history"
-    few = write_cluster(history, "small", FEW)
-    rollup: list[str | Path] = ["rollup", "--history", history, "--as-of"]
-    command = [sys.executable, "-m", "spark_rollups.job", *rollup, moment(at(1)).isoformat(), "--master", "local[2]"]
-    _, little, executors = run_recorded([*command, f"--conf={IN_OWN_PROCESS}=false"], tmp_path / "events-of-few")
-    assert executors == {"driver"}
-    assert len(published(history)) == few
-    workers = python_without_this_project(tmp_path / "workers")
-    many = write_cluster(history, "large", MANY)
-    driver, site = python_with_the_wheel(tmp_path / "wheel")
-    submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", "local[1]"]
-    application = [site / "spark_rollups" / "job.py", *rollup, moment(at(1.5)).isoformat(), "--master", master]
-    python = {"PYSPARK_PYTHON": workers, "PYSPARK_DRIVER_PYTHON": driver}
-    output, sent, executors = run_recorded(submit, tmp_path / "events-of-many", *application, **python)
-    assert f" on {master}" in output
-    assert executors == {"0", "1"}
-    assert len(published(history)) == few + many
-    assert sent < 1.25 * little, f"six times the partitions sent {sent} bytes to the driver in a stage, and {little}"
-    assert [app["state"] for app in get(page, timeout=30).json()["completedapps"]] == ["FINISHED"]
-
-
 def test_a_rollup_that_loses_a_worker_in_the_middle_is_completed_by_itself_or_by_the_next(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, struck: Struck
 ) -> None:
-    """SIGKILL of one of two workers and its executor between two commits.
+    """Spark makes again what it can.
 
-    Spark makes again what it can. Where only that executor had rows, one line says what to do and nothing is published.
+    Where only that executor had rows, one line says what to do and nothing is published.
     """
-    history, held = tmp_path / "history", tmp_path / "held"
-    streams = write_cluster(history, "small", FEW)
-    held.touch()
-    rollup: list[str | Path] = ["rollup", "--history", history, "--as-of", moment(at(1)).isoformat()]
-    rollup += ["--master", cluster.master, *(f"--conf={name}={value}" for name, value in SMALL.items())]
-    python = {"PYSPARK_PYTHON": python_without_this_project(tmp_path / "workers")}
-    with subprocess.Popen(
-        [sys.executable, "-c", HELD_JOB, held, *rollup],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=with_environment(python),
-    ) as job:
-        until(lambda: not held.exists(), "days that are written", 300)
-        worker = cluster.workers[1]
-        for process in (worker.pid, *children(worker.pid)):
-            os.kill(process, signal.SIGKILL)
-        until(lambda: get(cluster.page, timeout=30).json()["aliveworkers"] == 1, "a worker that is lost", 90)
-        held.touch()
-        output, problem = job.communicate(timeout=600)
-    if job.returncode:
-        assert job.returncode == 1, output + problem
-        assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
-        assert "Run it again. Where that comes back, give executors more memory" in problem
+    history = struck.history
+    if struck.code:
+        assert struck.code == 1, struck.output + struck.problem
+        assert struck.problem.startswith("Error: ") and struck.problem.count("\n") == 1, struck.problem
+        assert "Run it again. Where that comes back, give executors more memory" in struck.problem
         assert not (history / "published" / "current.json").exists()
-        run([sys.executable, "-m", "spark_rollups.job", *rollup], **python)
-    assert len(published(history)) == streams
+        again = [sys.executable, "-m", "spark_rollups.job", *rollup(history, at(1), cluster)]
+        run(
+            [*again, *recording(history.with_name("events"))],
+            PYSPARK_PYTHON=history.with_name("workers") / "bin/python",
+        )
+    assert len(published(history)) == struck.streams
     written = sum(pq.read_metadata(file).num_rows for file in history.glob("spool/windows/*.parquet"))
     assert table_size(history / "tables" / "windows").rows == written == active_hours(history / "tables" / "daily")
+
+
+def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: Cluster, struck: Struck, tmp_path: Path) -> None:
+    """The job brings its code to both workers; what they send back does not grow with the partitions.
+
+    It is the next rollup of the history, which has six times the partitions by now, from the installed wheel by
+    spark-submit. There the job brings its jars, and its own option wins over the master of spark-submit.
+    """
+    history, events = struck.history, tmp_path / "events"
+    many = write_cluster(history, "large", MANY)
+    workers, (driver, site) = history.with_name("workers") / "bin/python", python_with_the_wheel(tmp_path / "wheel")
+    submit: list[str | Path] = [
+        SPARK / "bin" / "spark-submit",
+        "--master",
+        "local[1]",
+        *recording(events),
+        site / "spark_rollups/job.py",
+    ]
+    python = {"PYSPARK_PYTHON": workers, "PYSPARK_DRIVER_PYTHON": driver}
+    output = run([*submit, *rollup(history, at(1.5), cluster)], **python)
+    assert f" on {cluster.master}" in output
+    (log,) = events.iterdir()
+    ended = [json.loads(line) for line in log.read_text().splitlines() if '"SparkListenerTaskEnd"' in line]
+    assert {task["Task Info"]["Executor ID"] for task in ended} == {"0", "1"}
+    assert len(published(history)) == struck.streams + many
+    little, sent = max(map(largest_result, history.with_name("events").iterdir())), largest_result(log)
+    assert sent < 1.25 * little, f"six times the partitions sent {sent} bytes to the driver in a stage, and {little}"
+    last = max(get(cluster.page, timeout=30).json()["completedapps"], key=lambda app: app["starttime"])
+    assert last["state"] == "FINISHED"
+
+
+def rollup(history: Path, as_of: float, cluster: Cluster) -> list[str | Path]:
+    """Return the arguments of a rollup on the cluster."""
+    return ["rollup", "--history", history, "--as-of", moment(as_of).isoformat(), "--master", cluster.master]
+
+
+def recording(events: Path) -> list[str]:
+    """Return the options of a job on small workers that records what it does into a folder."""
+    events.mkdir(exist_ok=True)
+    return [f"--conf={name}={value}" for name, value in {**SMALL, **recorded(events)}.items()]
 
 
 def children(process: int) -> list[int]:
@@ -173,21 +199,6 @@ def children(process: int) -> list[int]:
 def with_environment(more: Mapping[str, Path]) -> dict[str, str]:
     """Return the environment of this process, and more."""
     return {**os.environ, **{name: str(value) for name, value in more.items()}}
-
-
-def run_recorded(
-    command: Sequence[str | Path], events: Path, *application: str | Path, **environment: Path
-) -> tuple[str, int, set[str]]:
-    """Run a job to its good end.
-
-    Return what it printed, the largest result of a stage in bytes, and the executors that worked.
-    """
-    events.mkdir()
-    options = [f"--conf={name}={value}" for name, value in {**SMALL, **recorded(events)}.items()]
-    output = run([*command, *options, *application], **environment)
-    (log,) = events.iterdir()
-    ended = [json.loads(line) for line in log.read_text().splitlines() if '"SparkListenerTaskEnd"' in line]
-    return output, largest_result(log), {task["Task Info"]["Executor ID"] for task in ended}
 
 
 def run(command: Sequence[str | Path], **environment: Path) -> str:
