@@ -88,6 +88,14 @@ def late(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Late:
     return Late(world.history, ahead, output, windows, windows_from)
 
 
+@pytest.fixture(scope="module")
+def hour_later(spark: SparkSession, late: Late, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of it after one more run; tests change copies of this one."""
+    history = Path(shutil.copytree(late.history, tmp_path_factory.mktemp("later") / "history"))
+    roll_up(spark, history, LATER + 1 / 24)
+    return history
+
+
 @pytest.fixture
 def copied(late: Late, tmp_path: Path) -> Path:
     """A copy of it."""
@@ -122,13 +130,13 @@ def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_recorded_counts_for_n
 
 
 def test_a_topic_stays_dead_when_the_baselines_of_its_last_week_are_past_their_retention(
-    spark: SparkSession, copied: Path
+    spark: SparkSession, late: Late, hour_later: Path, tmp_path: Path
 ) -> None:
     """Those that it is judged by are kept, and no others. A report is of no run that is still to come."""
-    assert weeks(copied, "died")[0] == 14, "of the week in which it died"
-    assert weeks(copied, "orders")[0] == 35
-    before = topics_as_of(copied, LATER)["died"]
-    roll_up(spark, copied, LATER + 1 / 24)
+    assert weeks(late.history, "died")[0] == 14, "of the week in which it died"
+    assert weeks(late.history, "orders")[0] == 35
+    before = topics_as_of(late.history, LATER)["died"]
+    copied = Path(shutil.copytree(hour_later, tmp_path / "history"))
     again = topics_as_of(copied, LATER + 1 / 24)["died"]
     assert (again.verdict, again.dead_since) == (Verdict.DEAD, before.dead_since)
 
@@ -198,14 +206,14 @@ def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_wind
 
 
 def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_that_are_kept(
-    spark: SparkSession, copied: Path
+    spark: SparkSession, hour_later: Path, tmp_path: Path
 ) -> None:
     """Verdicts, evidence and the table are the same as before, with the note of the layout and without it.
 
     But for the listing that the clock that was ahead had recorded, and the first poll, which the inventory lists while
     it is kept.
     """
-    now = LATER + 1 / 24
+    now, copied = LATER + 1 / 24, Path(shutil.copytree(hour_later, tmp_path / "history"))
 
     def known() -> tuple[list[str], list[Row]]:
         streams = rows_of(copied, "streams")
@@ -213,7 +221,6 @@ def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_
             vars(row).update(dict.fromkeys(("listed_at", "latest_offset", "polled_from", "polled_offset")))
         return in_order(streams), verdicts_as_of(copied, now)
 
-    roll_up(spark, copied, now)
     before, days_before = known(), days(copied)
     assert [(row.topic, row.verdict) for row in before[1] if row.partition is None] == [
         ("died", Verdict.DEAD),
