@@ -119,11 +119,17 @@ FIRST, LAST = at(0) + 595.0, at(DAYS)
 
 
 @pytest.fixture(scope="module")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TopicHours]:
-    """The figures of one exporter with a right clock."""
-    world = write_world(tmp_path_factory.mktemp("twin"))
+def polled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one exporter with a right clock wrote; tests add to copies of it."""
+    world = write_world(tmp_path_factory.mktemp("twin") / "history")
     run(world, "exporter-a", FIRST, LAST)
-    return topic_figures(world.history)
+    return world.history
+
+
+@pytest.fixture(scope="module")
+def twin(polled: Path) -> dict[str, TopicHours]:
+    """The figures of it."""
+    return topic_figures(polled)
 
 
 def test_billions_of_records_and_every_legal_name_are_told_apart_and_right(
@@ -162,13 +168,12 @@ def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(
 
 
 def test_a_second_exporter_with_another_clock_and_phase_changes_no_figure(
-    twin: dict[str, TopicHours], tmp_path: Path
+    twin: dict[str, TopicHours], polled: Path, tmp_path: Path
 ) -> None:
     """Fifty seconds ahead it lists a partition at its start as shorter than the first has seen it: no fall."""
-    world = write_world(tmp_path)
-    run(world, "exporter-a", FIRST, LAST)
+    world = write_world(Path(shutil.copytree(polled, tmp_path / "history")))
     run(world, "exporter-b", at(1) + 1790.0, at(3), set_by=50.0)
-    assert {topic: figures._replace(last=0.0) for topic, figures in topic_figures(tmp_path).items()} == {
+    assert {topic: figures._replace(last=0.0) for topic, figures in topic_figures(world.history).items()} == {
         topic: figures._replace(last=0.0) for topic, figures in twin.items()
     }
 

@@ -27,15 +27,21 @@ END = 3.0
 """Days after the start."""
 
 
-@pytest.fixture
-def history(spark: SparkSession, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def taken_in(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A history folder whose spool was taken in."""
-    world = World(tmp_path / "history")
+    world = World(tmp_path_factory.mktemp("taken-in") / "history")
     world.write("orders", 0, every(HOUR, at(0), at(END)))
     world.poll(at(0), at(1), every=HOUR)
     world.poll(at(1), at(END), every=HOUR)
     take_in(spark, world.history)
     return world.history
+
+
+@pytest.fixture
+def history(taken_in: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(taken_in, tmp_path / "history"))
 
 
 def files(history: Path) -> set[tuple[str, str]]:
@@ -147,15 +153,13 @@ def in_table(history: Path) -> list[str]:
 RETENTION = Retention({**RETENTION_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
 
 
-@pytest.fixture
-def past_retention(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def old(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three days of windows, of which two are past their retention, a spool file less, and a stream that is gone.
 
     The day that is kept is in two files.
-
-    Files that no table needs may be removed at once.
     """
-    world = World(tmp_path / "past")
+    world = World(tmp_path_factory.mktemp("old") / "history")
     world.write("orders", 0, every(HOUR, at(0), at(END)))
     world.poll(at(0), at(1), every=HOUR)
     tables = Tables(spark, world.history)
@@ -166,8 +170,14 @@ def past_retention(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     min((world.history / "spool" / "windows").glob("*.parquet")).unlink()
     streams = [stream("gone", 0, moment(at(END - 11)), deleted=True), stream("orders", 0, moment(at(END)))]
     tables.replace("streams", spark.createDataFrame(streams, SCHEMAS["streams"]))
+    return world.history
+
+
+@pytest.fixture
+def past_retention(spark: SparkSession, old: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of it. Files that no table needs may be removed at once."""
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    yield world.history
+    yield Path(shutil.copytree(old, tmp_path / "past"))
     spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
 
 
