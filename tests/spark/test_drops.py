@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -75,6 +76,12 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
     return found
 
 
+def with_days_of(tables: Tables, folder: Path) -> Tables:
+    """Return tables of another folder, with the same days and nothing else."""
+    shutil.copytree(tables.path("daily"), folder / "tables" / "daily")
+    return Tables(tables.spark, folder)
+
+
 def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> None:
     """It is rest once the day after it is over; looked at again it is the same; as of an earlier day there is none."""
     for since in (FIRST, HOLIDAY):
@@ -105,8 +112,7 @@ def test_hours_that_several_exporters_saw_count_once(
     spark: SparkSession, tables: Tables, tmp_path: Path, spans: list[tuple[float, float, str]], judged: bool
 ) -> None:
     """Of a day that nobody saw for 14 hours nothing is claimed, however many saw the rest; exporters may take turns."""
-    found = Tables(spark, tmp_path)
-    found.append("daily", tables.read("daily"))
+    found = with_days_of(tables, tmp_path)
     others = [covered(FIRST + timedelta(days=n), 0, 23) for n in range((HOLIDAY - FIRST).days)]
     rows = [*others, *(covered(HOLIDAY, *span) for span in spans), covered(HOLIDAY + timedelta(days=1), 0, 23)]
     found.append("coverage", spark.createDataFrame(rows, COVERAGE))
@@ -144,8 +150,7 @@ def test_topics_that_nobody_polled_take_no_part_in_a_drop(
     days = [FIRST + timedelta(days=n) for n in range((TODAY - FIRST).days)]
     hours = {"a": 23, "b": until}
     seen = [covered(day, 0, hours[name], name) for day in days for name in "ab" if (day, name) != (HOLIDAY, "b")]
-    story = Tables(spark, tmp_path)
-    story.append("daily", tables.read("daily"))
+    story = with_days_of(tables, tmp_path)
     story.append("inventory", spark.createDataFrame([*rows, listing("office", FIRST, "a")], INVENTORY))
     story.append("coverage", spark.createDataFrame(seen, COVERAGE))
     assert update_drops(story, HOLIDAY, TODAY) == found

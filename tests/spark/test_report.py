@@ -47,6 +47,12 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
+@pytest.fixture(scope="module")
+def reported(spark: SparkSession, history: Path) -> ReportPaths:
+    """The report of it, in the folder that it goes to by default."""
+    return write_report(Tables(spark, history), as_of=None, output=None)
+
+
 def text(path: Location) -> str:
     """What stands in one form of a report."""
     with opened(path) as file:
@@ -60,10 +66,10 @@ def topics(paths: ReportPaths) -> dict[str, list[str]]:
 
 
 def test_the_story_is_reported_as_in_the_golden_files(
-    spark: SparkSession, history: Path, golden: Callable[[str, str], None]
+    history: Path, reported: ReportPaths, golden: Callable[[str, str], None]
 ) -> None:
     """A week with every kind of news gives these three files, in the folder named after its date."""
-    paths = write_report(Tables(spark, history), as_of=None, output=None)
+    paths = reported
     assert paths.as_of == AS_OF
     assert paths.html == history / "published" / "reports" / "2026-03-03" / "liveness.html"
     folder = paths.html.parent
@@ -93,16 +99,21 @@ def test_the_story_is_reported_as_in_the_golden_files(
     SCHEMA.validate(json.loads(text(paths.json)))
 
 
-def test_the_same_rows_in_another_order_give_the_same_bytes(spark: SparkSession, history: Path, tmp_path: Path) -> None:
+def test_the_same_rows_in_another_order_give_the_same_bytes(
+    spark: SparkSession, reported: ReportPaths, tmp_path: Path
+) -> None:
     """How the rows lie in files does not show in the report."""
     for name, rows in story().items():
         # The verdicts in two commits, for a table is rarely one file.
         write_table(spark, tmp_path, name, reversed(rows[1:] if name == "verdicts" else rows))
         if name == "verdicts":
             write_table(spark, tmp_path, name, rows[:1])
-    one = write_report(Tables(spark, history), as_of=None, output=tmp_path / "one")
     other = write_report(Tables(spark, tmp_path), as_of=AS_OF + HOUR, output=tmp_path / "other")
-    for left, right in ((one.html, other.html), (one.markdown, other.markdown), (one.json, other.json)):
+    for left, right in (
+        (reported.html, other.html),
+        (reported.markdown, other.markdown),
+        (reported.json, other.json),
+    ):
         assert text(left) == text(right)
 
 
@@ -241,12 +252,13 @@ def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) ->
 
 
 def test_an_ended_death_is_reported_as_an_outage_where_the_configuration_says_so(
-    spark: SparkSession, history: Path, tmp_path: Path
+    spark: SparkSession, history: Path, reported: ReportPaths, tmp_path: Path
 ) -> None:
     """Else by its score: here far above what pauses reach."""
 
     def revival(*outages: Outage) -> str:
-        paths = write_report(Tables(spark, history), as_of=None, output=tmp_path, outages=outages)
+        tables = Tables(spark, history)
+        paths = write_report(tables, as_of=None, output=tmp_path, outages=outages) if outages else reported
         [entry] = next(one["entries"] for one in json.loads(text(paths.json))["sections"] if one["key"] == "revived")
         assert entry["topic"] == "stock-levels"
         return str(entry["findings"][0]["revival"]["taken_for"])
