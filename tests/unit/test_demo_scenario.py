@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -11,10 +13,11 @@ import pytest
 from exporter.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
 from exporter.domain import Verdict
 from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
+from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import UNKNOWN, Hours
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
-from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
+from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC
 from exporter.domain.verdicts import VERDICTS
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
@@ -50,17 +53,44 @@ def visible(topic: Topic, partition: int, started: float) -> tuple[list[float], 
     return seen, math.inf
 
 
-def hours_of(seen: list[float], hidden: float, started: float) -> Hours:
+@dataclass(frozen=True)
+class Shown:
+    """What a backfill at ``started`` shows of a stream, a partition or the union of a topic's (None)."""
+
+    started: float
+    partition: int | None
+    seen: list[float]
+    hidden: float
+
+    @property
+    def last(self) -> float:
+        """The last advance."""
+        return self.started if self.hidden < self.started else max(self.seen, default=-math.inf)
+
+    @property
+    def week(self) -> float:
+        """The week in which its silence began."""
+        return float(np.floor((self.last - FIRST_MONDAY) / WEEK))
+
+
+def shown(topic: Topic, started: float) -> list[Shown]:
+    """What is shown of each partition and of the topic."""
+    partitions = [Shown(started, one, *visible(topic, one, started)) for one in range(topic.partitions)]
+    together = [at for each in partitions for at in each.seen]
+    return [*partitions, Shown(started, None, together, min(each.hidden for each in partitions))]
+
+
+def hours_of(stream: int, shown: Shown) -> Hours:
     """The active hours of a stream, and those of which no more is known than that something happened."""
-    moments = np.sort(seen)
+    moments = np.sort(shown.seen)
     known, first, count = np.unique((moments // HOUR).astype(np.int64), return_index=True, return_counts=True)
-    after = known[-1] + 1 if seen else 0
-    vague = np.arange(max(after, min(hidden, started) // HOUR), started // HOUR, dtype=np.int64)
+    after = known[-1] + 1 if shown.seen else 0
+    vague = np.arange(max(after, min(shown.hidden, shown.started) // HOUR), shown.started // HOUR, dtype=np.int64)
     nothing = np.full(len(vague), UNKNOWN)
     micros = np.round(moments * 1e6).astype(np.int64)
     hour = np.concatenate([known, vague])
     return Hours(
-        np.zeros(len(hour), np.intp),
+        np.full(len(hour), stream, np.intp),
         hour,
         np.concatenate([micros[first], nothing]),
         np.concatenate([micros[first + count - 1], nothing]),
@@ -69,41 +99,45 @@ def hours_of(seen: list[float], hidden: float, started: float) -> Hours:
     )
 
 
-def verdict(seen: list[float], hidden: float, started: float, thresholds: Threshold) -> Verdict:
-    """Judge one stream by the product's core, as a backfill at ``started`` would show it."""
-    last = started if hidden < started else max(seen, default=-math.inf)
-    week = np.floor((last - FIRST_MONDAY) / WEEK)
-    made = list(baselines(hours_of(seen, hidden, started), [int(week)])) if seen else []
+def judged(streams: Sequence[Shown], week: float) -> Iterator[Verdict]:
+    """Judge silences that began in one week by the product's core: each as of its start, and by its own past."""
+    hours = [hours_of(number, each) for number, each in enumerate(streams) if each.seen]
+    made = list(baselines(Hours.joined(hours), [int(week)])) if hours else []
     if not made:
-        return Verdict.LEARNING
-    (known,) = made
-    never = np.array([np.nan])
+        yield from [Verdict.LEARNING] * len(streams)
+        return
+    known = Baselines.joined(made)
+    thresholds = [DEFAULT_THRESHOLDS[TOPIC if streams[row].partition is None else PARTITION] for row in known.stream]
+    never = np.full(len(known), np.nan)
     promises = SilenceRules(
         known.clocks(),
-        np.where(known.clocked, 0, -1),
+        np.where(known.clocked, np.arange(len(known)), -1),
         known.slot_seconds,
-        np.array([thresholds.suspect]),
-        np.array([thresholds.dead]),
+        np.array([each.suspect for each in thresholds]),
+        np.array([each.dead for each in thresholds]),
         known.suspect_silence,
         known.max_silence,
         never,
         never,
     )
-    rows = np.array([0 if known.clocked[0] or not np.isnan(known.max_silence[0]) else -1])
-    judged = promises.judge(JudgedSilences(rows, np.array([last]), np.array([started])), started)
-    return VERDICTS[int(judged.verdicts[0])]
+    rows = np.full(len(streams), -1)
+    rows[known.stream] = np.where(known.clocked | ~np.isnan(known.max_silence), np.arange(len(known)), -1)
+    last, started = (np.array([getattr(each, name) for each in streams]) for name in ("last", "started"))
+    # Each is judged at its start, up to which its silence is proved: no last good poll is too long ago.
+    scores = promises.judge(JudgedSilences(rows, last, started), float(started.max()), math.inf)
+    yield from (VERDICTS[one] for one in scores.verdicts)
 
 
-def verdicts(topic: Topic, started: float) -> dict[int | None, Verdict]:
-    """The verdict of each partition, and under None that of the topic as their union."""
-    shown = [visible(topic, partition, started) for partition in range(topic.partitions)]
-    given: dict[int | None, Verdict] = {
-        partition: verdict(seen, hidden, started, DEFAULT_THRESHOLDS[PARTITION])
-        for partition, (seen, hidden) in enumerate(shown)
+def verdicts(topic: Topic, *starts: float) -> dict[tuple[float, int | None], Verdict]:
+    """The verdict of each partition at each start, and under None that of the topic as their union."""
+    by_week: dict[float, list[Shown]] = {}
+    for each in (each for started in starts for each in shown(topic, started)):
+        by_week.setdefault(each.week, []).append(each)
+    return {
+        (each.started, each.partition): verdict
+        for week, streams in by_week.items()
+        for each, verdict in zip(streams, judged(streams, week), strict=True)
     }
-    together = [at for seen, _ in shown for at in seen], min(hidden for _, hidden in shown)
-    given[None] = verdict(*together, started, DEFAULT_THRESHOLDS[TOPIC])
-    return given
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
@@ -111,8 +145,7 @@ def test_truth_holds_at_every_hour_and_at_the_edges(topic: Topic) -> None:
     """The core gives a verdict of the truth table whenever the demo is started, before any live record."""
     wrong = {
         (datetime.fromtimestamp(started, UTC).isoformat(), partition): verdict
-        for started in STARTS
-        for partition, verdict in verdicts(topic, started).items()
+        for (started, partition), verdict in verdicts(topic, *STARTS).items()
         if verdict not in (topic.truth if partition is None else topic.partition_truth(partition))
     }
     assert not wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -59,9 +60,14 @@ class LearnedStream:
 
     def at(self, last: float, now: float) -> tuple[Verdict, float]:
         """Return the verdict on a silence, and the seconds after its beginning at which it is dead."""
-        rows = np.flatnonzero(self.baselines.week == int((last - FIRST_MONDAY) // WEEK))
-        if not len(rows):
-            return Verdict.LEARNING, np.nan
+        verdicts, dead_after = self.judged(np.array([last]), np.array([now]))
+        return verdicts[0], float(dead_after[0])
+
+    def judged(self, last: np.ndarray, now: np.ndarray) -> tuple[list[Verdict], np.ndarray]:
+        """Return the same of many silences, each judged at its own moment."""
+        rows = np.full(len(last), -1)
+        silences, found = np.nonzero(((last - FIRST_MONDAY) // WEEK)[:, None] == self.baselines.week)
+        rows[silences] = found
         count, known = len(self.baselines), self.baselines
         promises = SilenceRules(
             known.clocks(),
@@ -74,8 +80,9 @@ class LearnedStream:
             np.full(count, np.nan),
             np.full(count, np.nan),
         )
-        scores = promises.judge(JudgedSilences(rows, np.array([last]), np.array([now])), now)
-        return VERDICTS[scores.verdicts[0]], float(scores.expected_by[0]) - last
+        # Each is judged at a moment up to which it is proved: no last good poll is too long ago.
+        scores = promises.judge(JudgedSilences(rows, last, now), float(now.max(initial=0.0)), math.inf)
+        return [VERDICTS[one] for one in scores.verdicts], scores.expected_by - last
 
     def schedule(self, week: int) -> Schedule | None:
         """Return the schedule that the weeks before a week, counted from START, taught."""
@@ -92,8 +99,8 @@ def verdicts_while_it_lives(moments: np.ndarray, first_week: int, last_week: int
     """Return every verdict just before the record that ends each silence of these weeks."""
     learned = known(moments, *range(first_week, last_week))
     begin, end = START + first_week * WEEK, START + last_week * WEEK
-    pairs = zip(moments[:-1].tolist(), moments[1:].tolist(), strict=True)
-    return {learned.at(one, other - 1.0)[0] for one, other in pairs if begin <= one < end}
+    begun = (begin <= moments[:-1]) & (moments[:-1] < end)
+    return set(learned.judged(moments[:-1][begun], moments[1:][begun] - 1.0)[0])
 
 
 def day_of_month(hour: int) -> int:
