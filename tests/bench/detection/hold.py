@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -39,26 +40,27 @@ class Hold:
         steps = spans(later)
         by_step = np.stack([hours, *(each for _, each in later)], axis=1)
 
-        def dead_from(row: int, free: float) -> float:
-            # What ``alarmed`` finds, not before ``free``; arrays of one row would take thirty times as long.
-            start = float(silences.start[row])
-            for (since, until), by in zip(steps, by_step[row].tolist(), strict=True):
-                if (dead := max(free, since, start + by)) < until:
-                    return dead
-            return np.inf
+        moments = self.moments.tolist()
+        alarming = silences.start + hours
+        for row in np.flatnonzero((timings.crossed <= alarming) & (alarming < timings.runs_out)).tolist():
+            dead, start, overdue = (float(each[row]) for each in (alarming, silences.start, timings.overdue))
+            known = [(*step, start + by) for step, by in zip(steps, by_step[row].tolist(), strict=True)]
 
-        for row in np.flatnonzero(np.isfinite(hours)):
-            dead = silences.start[row] + hours[row]
-            if not timings.crossed[row] <= dead < timings.runs_out[row]:
+            def dead_from(free: float, known: Sequence[tuple[float, float, float]] = known) -> float:
+                # What ``alarmed`` finds, not before ``free``; arrays of one row would take thirty times as long.
+                for since, until, alone in known:
+                    if (dead := max(free, since, alone)) < until:
+                        return dead
+                return np.inf
+
+            place = max(bisect_right(moments, dead) - 1, 0)
+            if not self._held(place, start, overdue):
                 continue
-            place = max(int(np.searchsorted(self.moments, dead, "right")) - 1, 0)
-            if not self._held(place, silences.start[row], timings.overdue[row]):
-                continue
-            while place < len(self.moments) and self._held(place, silences.start[row], timings.overdue[row]):
+            while place < len(moments) and self._held(place, start, overdue):
                 place += 1
-                dead = dead_from(row, self.moments[place]) if place < len(self.moments) else np.inf
-                place = max(place, int(np.searchsorted(self.moments, dead, "right")) - 1)
-            found[row] = dead_from(row, min(dead, timings.runs_out[row])) - silences.start[row]
+                dead = dead_from(moments[place]) if place < len(moments) else np.inf
+                place = max(place, bisect_right(moments, dead) - 1)
+            found[row] = dead_from(min(dead, float(timings.runs_out[row]))) - start
         return found
 
     def _held(self, place: int, since: float, overdue: float) -> bool:

@@ -441,13 +441,12 @@ def product_method(trial: Trial, published: Published, rate: float | None = None
     """
     shape = trial.eligible.shape
     mean, spread, limit, longest = (np.full(shape, np.nan) for _ in range(4))
-    row_of, dead = np.full(shape, -1, np.intp), np.zeros(shape)
+    row_of = np.full(shape, -1, np.intp)
+    dead = np.zeros(shape) if rate is None else thresholds(trial, published, rate)
     # The first stands for none, so that there is a clock where all streams are judged by the wall clock alone.
     rows: list[Columns] = [_NO_CLOCK]
     topic = [""]
     for week, found in published.yardsticks.items():
-        if rate is not None:
-            dead[:, week] = published.calibration(rate, week, trial.units.level).threshold.dead
         for unit, stream in enumerate(trial.units.streams):
             row = found.get(stream)
             if row is None:
@@ -486,6 +485,14 @@ def product_method(trial: Trial, published: Published, rate: float | None = None
     own = clocks(Rests(), falling=False)
     slot = of_rows["slot_seconds"] / 3600.0
     return ProductClock(own, row_of, slot, mean, spread, dead, limit, topics, longest, start, learned, fallen)
+
+
+def thresholds(trial: Trial, published: Published, rate: float) -> Floats:
+    """Return the threshold of dead that was in force in each week of each unit."""
+    dead = np.zeros(trial.eligible.shape)
+    for week in published.yardsticks:
+        dead[:, week] = published.calibration(rate, week, trial.units.level).threshold.dead
+    return dead
 
 
 _NO_CLOCK: Columns = {
