@@ -14,7 +14,9 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from spark_rollups.interruptions import interruption_before
+from spark_rollups.job import main
 from spark_rollups.lock import only_one
+from tests.programs import Call
 from tests.spark.story import HOUR, World, at, every
 
 
@@ -41,6 +43,21 @@ def job(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subproc
 
 
 @pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """Run the job within this process, where it ends before Spark starts: its own would import Spark each time."""
+    monkeypatch.setattr("spark_rollups.job.take_signals", lambda: None)
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        with pytest.raises(SystemExit) as ended:
+            main(list(map(str, arguments)), prog_name="python -m spark_rollups.job")
+        shown = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(arguments, ended.value.code, shown.out, shown.err)
+
+    return run
+
+
+@pytest.fixture
 def history(tmp_path: Path) -> Path:
     """A history folder with one day of one topic in its spool."""
     world = World(tmp_path)
@@ -49,9 +66,9 @@ def history(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path) -> None:
+def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path, refused: Call) -> None:
     """No folder, or one without history, ends with 2 and says what fills it."""
-    missing, empty = job("rollup", "--history", tmp_path / "nowhere"), job("report", "--history", tmp_path)
+    missing, empty = refused("rollup", "--history", tmp_path / "nowhere"), refused("report", "--history", tmp_path)
     assert (missing.returncode, empty.returncode) == (2, 2)
     assert f"there is no history folder '{tmp_path}/nowhere'" in missing.stderr
     assert "holds no spool files and no tables" in empty.stderr
@@ -60,11 +77,11 @@ def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("folder", ["spool", "tables"])
-def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, folder: str) -> None:
+def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, folder: str, refused: Call) -> None:
     """It is not taken for one without files: it ends with 2 and one line."""
     unread = tmp_path / folder
     unread.symlink_to(unread)
-    done = job("rollup", "--history", tmp_path)
+    done = refused("rollup", "--history", tmp_path)
     assert done.returncode == 2
     cause = "Too many levels of symbolic links"
     assert done.stderr == f"Error: {unread} cannot be read: {cause}. Fix that and run it again\n"
@@ -78,9 +95,11 @@ def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, fo
         (("--conf", "memory=1g"), "must be spark.NAME=VALUE, got 'memory=1g'"),
     ],
 )
-def test_a_wrong_option_is_refused_before_spark_starts(history: Path, options: tuple[str, str], problem: str) -> None:
+def test_a_wrong_option_is_refused_before_spark_starts(
+    history: Path, options: tuple[str, str], problem: str, refused: Call
+) -> None:
     """The message names the rule and the value; nothing is written."""
-    done = job("rollup", "--history", history, *options)
+    done = refused("rollup", "--history", history, *options)
     assert done.returncode == 2
     assert problem in done.stderr
     assert not (history / "tables").exists()
@@ -106,11 +125,11 @@ def published(history: Path) -> None:
 @pytest.mark.parametrize(
     ("verb", "file"), [("rollup", "rollup.lock"), ("rollup", "rollup.log"), ("report", "report.log")]
 )
-def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: str, file: str) -> None:
+def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: str, file: str, refused: Call) -> None:
     """It ends with 2 and one line with the file, what is wrong with it, and the folder to fix."""
     (history / file).mkdir()
     published(history)
-    done = job(verb, "--history", history)
+    done = refused(verb, "--history", history)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f"{history / file} cannot be written: Is a directory; make {history} writable for this user" in line

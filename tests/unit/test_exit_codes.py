@@ -66,6 +66,7 @@ def test_an_unknown_option_ends_with_2_in_the_name_of_the_command(tmp_path: Path
     name = "python -m exporter" if command == "once" else "topic-liveness"
     assert refused.returncode == ExitCode.NOT_STARTED
     assert refused.stderr.startswith(f"Usage: {name} {command} ")
+    assert "No such option '--nonsense'" in refused.stderr
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "demo"])
