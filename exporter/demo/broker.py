@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 import uuid
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,9 @@ __all__ = ["KAFKA_VERSION", "Broker", "DemoError", "free_port", "java_properties
 
 PORTS = range(15_000, 32_000)
 """Ports to choose from, below those that systems use for outgoing connections. Processes that share them can clash."""
+
+_CHOSEN = deque[int](maxlen=1_000)
+"""Ports that this process has chosen: what is to listen on one of them may not have begun to."""
 
 DEFAULTS: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
@@ -264,15 +268,18 @@ def _escaped(value: str) -> str:
 def free_port() -> int:
     """Return a loopback port that nothing listens on, outside the range of ports for outgoing connections.
 
-    A broker that is down for a moment then finds its port free again.
+    A broker that is down for a moment then finds its port free again. None of the last thousand is returned twice.
     """
-    for _ in range(1000):
+    for _ in range(5_000):
         port = random.choice(PORTS)
+        if port in _CHOSEN:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _CHOSEN.append(port)
             return port
     raise DemoError("no free loopback port between 15000 and 32000; next step: see who listens with `ss -ltn`")

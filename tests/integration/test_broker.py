@@ -203,6 +203,12 @@ def test_java_missing_or_too_old_is_reported(tmp_path: Path, monkeypatch: pytest
         java()
 
 
+def test_a_port_is_chosen_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that are made side by side listen later: nothing tells until then that a port is taken."""
+    monkeypatch.setattr("exporter.demo.broker.PORTS", range(20_000, 20_200))
+    assert len({free_port() for _ in range(60)}) == 60
+
+
 def test_a_free_port_stays_clear_of_outgoing_connections() -> None:
     """A port is loopback's to bind, and below the range that the kernel hands to clients."""
     ports = {free_port() for _ in range(20)}
