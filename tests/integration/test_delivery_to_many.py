@@ -70,7 +70,7 @@ def test_a_mail_at_which_a_server_hangs_keeps_no_other_from_it(
 ) -> None:
     """It comes last in the next round: who waits behind it gets the mail."""
     box.drops = drops
-    sent = Sent(folder, all_of(server, "boss", "payments", "search"), attempts=2, timeout=1.0)
+    sent = Sent(folder, all_of(server, "boss", "payments", "search"), attempts=2, timeout=3.0)
     assert sent.send() == Delivered(2, 0, 1)
     assert sorted(box.to) == ["payments@example.org", "search@example.org"]
     assert box.tried == 2
