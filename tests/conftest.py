@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -53,7 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest."""
+    """Begin with the files that take longest. Refuse tests of one name: xdist would run one of them."""
+    names = Counter(item.nodeid for item in items)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise pytest.UsageError(f"more than one test has the name {twice[0]}: give each an id of its own")
     items.sort(key=place)
 
 
