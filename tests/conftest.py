@@ -42,7 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Every child of this process would inherit that, and no test could interrupt one.
     """
-    gc.disable()  # until all tests are collected: next to nothing of what that makes is garbage
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[STDERR] = os.dup(2)
@@ -61,10 +60,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
-def pytest_collection_finish() -> None:
-    """Leave five thousand tests and their modules out of later garbage collections, each of which would look at all."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage meanwhile, and leave the tests and their modules, which stay, out of later collections."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
