@@ -219,7 +219,7 @@ def test_a_holiday_is_held_and_single_outages_are_not() -> None:
 
 def test_a_holiday_makes_nothing_dead_once_its_first_day_is_over() -> None:
     """By fixed thresholds and the fleet's own; what is dead later are runs of a week that it skipped."""
-    for row in dead_by_a_holiday(75, 7, weeks=26):
+    for row in dead_by_a_holiday(150, 7, weeks=26):
         _, held, dropped = row.dead
         assert held.while_it_goes_on > 0, "nothing to hold"
         assert dropped.while_it_goes_on == 0
