@@ -49,14 +49,13 @@ class Cluster:
         port, page = free_port(), free_port()
         self.master, self.page = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{page}/json/"
         self._folder, self._servers = folder, servers
-        self._start("master.Master", self.page, "--port", str(port), "--webui-port", str(page))
+        self._start("master.Master", page, "--port", str(port))
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         """Start a worker, and wait until the master knows it."""
         before, page = self.alive(), free_port()
-        folder = self._folder / f"work-{page}"
-        own = ["--webui-port", str(page), "--cores", "1", "--memory", "600m", "--work-dir", str(folder)]
-        worker = self._start("worker.Worker", f"http://127.0.0.1:{page}/json/", *own, self.master)
+        own = ["--cores", "1", "--memory", "600m", "--work-dir", str(self._folder / f"work-{page}")]
+        worker = self._start("worker.Worker", page, *own, self.master)
         until(lambda: self.alive() == before + 1, "a worker that the master knows", 90)
         return worker
 
@@ -64,10 +63,11 @@ class Cluster:
         """Return how many workers the master takes for alive."""
         return int(get(self.page, timeout=30).json()["aliveworkers"])
 
-    def _start(self, name: str, ready: str, *options: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, page: int, *options: str) -> subprocess.Popen[bytes]:
         command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1"]
-        log = self._folder / f"{free_port()}.log"
-        return self._servers.enter_context(running([*command, *options], ready, log))
+        command += ["--webui-port", str(page), *options]
+        ready = f"http://127.0.0.1:{page}/json/"
+        return self._servers.enter_context(running(command, ready, self._folder / f"{page}.log"))
 
 
 @pytest.fixture(scope="module")
