@@ -22,27 +22,28 @@ One session of Spark, and one set of the brokers of all versions and of the secu
 """
 
 LONG = (
-    "test_cluster.py",
-    "test_rollup.py",
-    "test_runs.py",
-    "test_stopped_runs.py",
-    "test_object_storage.py",
-    "test_disturbed_storage.py",
-    "test_fives.py",
-    "test_living_fleet.py",
-    "test_class_archive.py",
-    "test_demo.py",
-    "test_client_restarts.py",
-    "test_three_brokers.py",
-    "test_batched_lookups.py",
-    "test_retention.py",
-    "test_bench_product.py",
-    "test_clock_set.py",
-    "test_client_outages.py",
-    "test_replicas.py",
-    "test_serve.py",
+    "spark/test_rollup.py",
+    "spark/test_runs.py",
+    "spark/test_stopped_runs.py",
+    "spark/test_fives.py",
+    "spark/test_living_fleet.py",
+    "spark/test_retention.py",
+    "spark/test_bench_product.py",
+    "integration/test_batched_lookups.py",
+    "spark/test_cluster.py",
+    "integration/test_client_restarts.py",
+    "integration/test_object_storage.py",
+    "integration/test_demo.py",
+    "spark/test_object_storage.py",
+    "integration/test_client_outages.py",
+    "integration/test_clock_set.py",
+    "spark/test_disturbed_storage.py",
+    "integration/test_three_brokers.py",
+    "integration/test_serve.py",
+    "spark/test_class_archive.py",
+    "integration/test_replicas.py",
 )
-"""Files that take a minute and more, the longest first, so that none is left alone at the end."""
+"""Files that take a minute and more, so that none is left alone at the end: what computes beside what mostly waits."""
 
 
 @functools.cache
@@ -53,9 +54,9 @@ def needs(path: Path) -> str:
 
 
 def place(item: pytest.Item) -> tuple[int, int]:
-    """Return where a test stands in the order of all: what needs most first, and of that the longest files."""
-    kinds, name = [*STARTED, ""], item.path.name
-    quick = item.path.parent.name not in ("spark", "integration")
+    """Return where a test stands in the order of all: what needs most first, and of that the files in LONG."""
+    kinds, folder = [*STARTED, ""], item.path.parent.name
+    name, quick = f"{folder}/{item.path.name}", folder not in ("spark", "integration")
     return kinds.index(needs(item.path)) + quick, LONG.index(name) if name in LONG else len(LONG)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -11,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from spark_rollups.class_archive import archive_path, java_options
-from spark_rollups.jars import DELTA, locked
+from spark_rollups.jars import locked_jars
 from spark_rollups.session import cache_folder
 from tests.spark.story import HOUR, World, at, every, moment
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -23,8 +24,8 @@ def cache(tmp_path: Path) -> Path:
     """A cache with the jars and nothing else, in a folder whose name Java would take for two."""
     jars = tmp_path / "a cache" / "ivy-spark" / "jars"
     jars.mkdir(parents=True)
-    for name in locked((DELTA,)):
-        (jars / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
+    for jar in locked_jars(cache_folder() / "ivy-spark", "java", io.BytesIO()):
+        (jars / jar.name).symlink_to(jar)
     return tmp_path / "a cache"
 
 
