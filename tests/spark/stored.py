@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,12 +10,15 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
 
 import pyarrow.parquet as pq
 
 from exporter.domain import Verdict
 from exporter.history.published import Expectations
 from tests.bench.rollup_run import active_hours, table_size
+from tests.integration.serving import until
 from tests.s3 import BUCKET, S3Server
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every, moment
@@ -24,7 +28,7 @@ END = moment(at(DAYS)).isoformat()
 """When the story ends."""
 
 
-HELD_JOB = """
+_HOLDING = """
 import os, sys, time
 from pathlib import Path
 from exporter.storage.lease import Lease
@@ -45,10 +49,71 @@ def wait_and_write(tables, name, *rest):
 
 
 Tables._write = wait_and_write
-main()
 """
+
+HELD_JOB = _HOLDING + "main()\n"
 """The job; where there is a file of the name that comes first it takes it away, once it has written days and is about
 to write streams, and waits until it is there again. ``HELD_AT`` in the environment names another table than streams."""
+
+_HELD_JOBS = f"""{_HOLDING}
+import io, json
+from contextlib import redirect_stderr, redirect_stdout
+from pyspark.sql import SparkSession
+
+SparkSession.stop = lambda _: None
+for line in sys.stdin:
+    os.environ["HELD_AT"], *arguments = json.loads(line)
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as problem:
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code, output.getvalue(), problem.getvalue()]), flush=True)
+"""
+
+
+class Ended(NamedTuple):
+    """The exit code of a job, and what it printed."""
+
+    code: int
+    output: str
+    problem: str
+
+
+class HeldJobs:
+    """Rollups of folders in the bucket, one after the other in one process with one JVM. Each can be held."""
+
+    def __init__(self, server: S3Server, held: Path, *options: str) -> None:
+        """``options`` are those of each rollup, ``held`` a file that is not there."""
+        self._held, self._options = held, options
+        command = [sys.executable, "-c", _HELD_JOBS, str(held)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **server.environment}
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate(timeout=60)
+
+    def start(self, name: str, at: str) -> None:
+        """Start a rollup, and return when it is about to write the table ``at``, where it waits."""
+        self._held.touch()
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([at, *_arguments(name, *self._options)]) + "\n")
+        self._process.stdin.flush()
+        until(lambda: not self._held.exists(), f"a rollup that is about to write {at}", 200)
+
+    def go_on(self) -> Ended:
+        """Let the rollup go on to its end."""
+        self._held.touch()
+        assert self._process.stdout is not None
+        ended = Ended(*json.loads(self._process.stdout.readline()))
+        self._held.unlink(missing_ok=True)
+        return ended
 
 
 def story(server: S3Server, name: str) -> Path:
@@ -96,11 +161,15 @@ def start_rollup(
     name: str, *options: str, job: Sequence[str | Path] = ("-m", "spark_rollups.job")
 ) -> subprocess.Popen[str]:
     """Start a rollup of a folder in the bucket, in a process group of its own."""
-    command = [sys.executable, *job, "rollup", "--history", f"s3a://{BUCKET}/{name}", "--master", "local[2]"]
     return subprocess.Popen(
-        [*command, *(f"--conf={name}={value}" for name, value in QUICK.items()), *options],
+        [sys.executable, *job, *_arguments(name, *options)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+def _arguments(name: str, *options: str) -> list[str]:
+    conf = (f"--conf={name}={value}" for name, value in QUICK.items())
+    return ["rollup", "--history", f"s3a://{BUCKET}/{name}", "--master", "local[2]", *conf, *options]

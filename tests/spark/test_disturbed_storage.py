@@ -1,13 +1,11 @@
-"""Rollups in object storage that lose their lease, are killed in the middle or find it slow."""
+"""Rollups in object storage that are killed in the middle or find it slow."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,42 +37,6 @@ main()
 def rollup(name: str, held: Path) -> subprocess.Popen[str]:
     """Start a rollup that can be held."""
     return start_rollup(name, "--as-of", END, job=("-c", HELD_JOB, held))
-
-
-def objects(folder: Path) -> dict[Path, bytes]:
-    """What a folder in the bucket holds, but for claims of leases."""
-    found = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "rollup.lock")
-    return {path: path.read_bytes() for path in found}
-
-
-def alone(claims: Path) -> bool:
-    """Return whether there is one claim for a second: one that is written again may be away for a moment."""
-    for _ in range(10):
-        if len(list(claims.glob("*.json"))) != 1:
-            return False
-        time.sleep(0.1)
-    return True
-
-
-def test_a_rollup_that_loses_its_lease_in_the_middle_writes_nothing_after_it(server: S3Server, tmp_path: Path) -> None:
-    """Cut off between two commits of one stage, it finds the claim of another one, and ends before the next commit."""
-    folder, held = story(server, "lost"), tmp_path / "held"
-    held.touch()
-    with rollup("lost", held) as job:
-        until(lambda: not held.exists(), "days that are written", 200)
-        server.stop_answering()
-        time.sleep(7.0)
-        (folder / "rollup.lock" / f"{1:032x}.json").write_text('{"process": 7, "host": "elsewhere"}')
-        server.answer()
-        claims = folder / "rollup.lock"
-        until(partial(alone, claims), "its own claim that it takes back", 60)
-        before = objects(folder)
-        held.touch()
-        output, problem = job.communicate(timeout=120)
-    assert job.returncode == 2, output + problem
-    assert "is being rolled up by process 7 on host elsewhere" in problem and problem.count("\n") == 1
-    assert (folder / "tables" / "daily").exists() and not (folder / "tables" / "streams").exists()
-    assert objects(folder) == before
 
 
 def test_a_rollup_killed_in_the_middle_is_completed_by_the_next(server: S3Server, tmp_path: Path) -> None:

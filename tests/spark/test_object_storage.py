@@ -1,8 +1,11 @@
-"""A rollup whose history lies in object storage: a real S3 server, killed in the middle and back again."""
+"""Rollups in object storage, a real S3 server that in the middle is gone, silent or read-only, or has another lease."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,30 +17,32 @@ from tests.bench.rollup_run import table_size
 from tests.integration.serving import until
 from tests.programs import cache_folder
 from tests.s3 import SECRET, S3Server
-from tests.spark.stored import HELD_JOB, start_rollup, story
+from tests.spark.stored import HeldJobs, start_rollup, story
 
-IMPATIENT = "--conf=spark.hadoop.fs.s3a.retry.limit=1"
-"""So that the job reports storage that is gone within seconds, where it tries again for a while."""
+
+@pytest.fixture(scope="module")
+def jobs(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HeldJobs]:
+    """Rollups that report storage that is gone or silent within seconds, where they try again for a while."""
+    impatient = ("retry.limit=1", "connection.timeout=2s")
+    options = (f"--conf=spark.hadoop.fs.s3a.{one}" for one in impatient)
+    with HeldJobs(server, tmp_path_factory.mktemp("held") / "held", *options) as jobs:
+        yield jobs
 
 
 def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_goes_on(
-    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: S3Server, jobs: HeldJobs
 ) -> None:
     """It ends with 1 and one line without a secret; the next one publishes what the exporter reads, and a report.
 
     The windows that the first one committed are there once, though no ledger lists them.
     """
-    folder, held = story(server, "rolled"), tmp_path / "held"
-    held.touch()
-    monkeypatch.setenv("HELD_AT", "coverage")
-    with start_rollup("rolled", IMPATIENT, job=("-c", HELD_JOB, held)) as first:
-        until(lambda: not held.exists(), "windows that are written", 200)
-        server.kill()
-        held.touch()
-        output, problem = first.communicate(timeout=280)
-    assert first.returncode == 1, output + problem
-    assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
-    assert SECRET not in output + problem
+    folder = story(server, "rolled")
+    jobs.start("rolled", "coverage")
+    server.kill()
+    first = jobs.go_on()
+    assert first.code == 1, first
+    assert first.problem.startswith("Error: ") and first.problem.count("\n") == 1, first.problem
+    assert SECRET not in first.output + first.problem
     server.start()
     assert not (folder / "published" / "current.json").exists()
     written = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
@@ -56,46 +61,70 @@ def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_go
     assert len(list(folder.glob("published/reports/*/liveness.html"))) == 1
 
 
-def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(
-    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server, jobs: HeldJobs) -> None:
     """It takes requests and answers none: that is given up after some tries, and nothing is published."""
-    folder, held = story(server, "silent"), tmp_path / "held"
-    held.touch()
-    monkeypatch.setenv("HELD_AT", "coverage")
-    hasty = "--conf=spark.hadoop.fs.s3a.connection.timeout=2s"
-    with start_rollup("silent", IMPATIENT, hasty, job=("-c", HELD_JOB, held)) as silenced:
-        until(lambda: not held.exists(), "windows that are written", 200)
-        server.stop_answering()
-        held.touch()
-        try:
-            output, problem = silenced.communicate(timeout=280)
-        finally:
-            server.restart()
-    assert silenced.returncode == 1, output + problem
-    assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
+    folder = story(server, "silent")
+    jobs.start("silent", "coverage")
+    server.stop_answering()
+    try:
+        silenced = jobs.go_on()
+    finally:
+        server.restart()
+    assert silenced.code == 1, silenced
+    assert silenced.problem.startswith("Error: ") and silenced.problem.count("\n") == 1, silenced.problem
     assert not (folder / "published" / "current.json").exists()
 
 
 def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line(
-    server: S3Server, tmp_path: Path
+    server: S3Server, jobs: HeldJobs
 ) -> None:
     """The error names at once the rights that are needed, and nothing is published."""
-    folder, held = story(server, "refused"), tmp_path / "held"
-    held.touch()
-    with start_rollup("refused", job=("-c", HELD_JOB, held)) as refused:
-        until(lambda: not held.exists(), "days that are written", 200)
-        server.restart("--readonly")
-        held.touch()
-        try:
-            output, problem = refused.communicate(timeout=280)
-        finally:
-            server.restart()
-    assert refused.returncode == 1, output + problem
+    folder = story(server, "refused")
+    jobs.start("refused", "streams")
+    server.restart("--readonly")
+    try:
+        refused = jobs.go_on()
+    finally:
+        server.restart()
+    assert refused.code == 1, refused
+    problem = refused.problem
     assert problem.startswith("Error: days: s3://history/refused/tables/streams") and problem.count("\n") == 1, problem
     assert "Give this job the rights to list, read, write and delete there" in problem
-    assert SECRET not in output + problem
+    assert SECRET not in refused.output + problem
     assert not (folder / "published" / "current.json").exists()
+
+
+def test_a_rollup_that_loses_its_lease_in_the_middle_writes_nothing_after_it(server: S3Server, jobs: HeldJobs) -> None:
+    """Cut off between two commits of one stage, it finds the claim of another one, and ends before the next commit."""
+    folder = story(server, "lost")
+    jobs.start("lost", "streams")
+    server.stop_answering()
+    time.sleep(7.0)
+    (folder / "rollup.lock" / f"{1:032x}.json").write_text('{"process": 7, "host": "elsewhere"}')
+    server.answer()
+    claims = folder / "rollup.lock"
+    until(partial(alone, claims), "its own claim that it takes back", 60)
+    before = objects(folder)
+    lost = jobs.go_on()
+    assert lost.code == 2, lost
+    assert "is being rolled up by process 7 on host elsewhere" in lost.problem and lost.problem.count("\n") == 1
+    assert (folder / "tables" / "daily").exists() and not (folder / "tables" / "streams").exists()
+    assert objects(folder) == before
+
+
+def objects(folder: Path) -> dict[Path, bytes]:
+    """What a folder in the bucket holds, but for claims of leases."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "rollup.lock")
+    return {path: path.read_bytes() for path in found}
+
+
+def alone(claims: Path) -> bool:
+    """Return whether there is one claim for a second: one that is written again may be away for a moment."""
+    for _ in range(10):
+        if len(list(claims.glob("*.json"))) != 1:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 @pytest.mark.usefixtures("server")
