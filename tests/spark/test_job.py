@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark.sql import SparkSession
 
 from spark_rollups.interruptions import interruption_before
 from spark_rollups.job import main
 from spark_rollups.lock import only_one
 from tests.programs import Call
+from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 
 
@@ -44,7 +46,7 @@ def job(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subproc
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
-    """Run the job within this process, where it ends before Spark starts: its own would import Spark each time."""
+    """Run the job within this process, where it starts no Spark of its own: it would import Spark each time."""
     monkeypatch.setattr("spark_rollups.job.take_signals", lambda: None)
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -135,12 +137,16 @@ def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: s
     assert f"{history / file} cannot be written: Is a directory; make {history} writable for this user" in line
 
 
-def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(history: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(
+    history: Path, refused: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It ends with 1 and names the stage, what failed, why, what to do, and the log, which alone holds Java's page."""
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
     torn = history / "tables" / "windows" / "_delta_log" / f"{0:020}.json"
     torn.parent.mkdir(parents=True)
     torn.write_text("torn {")
-    done = job("rollup", "--history", history, "--master", "local[1]")
+    done = refused("rollup", "--history", history, *(f"--conf={name}={value}" for name, value in QUICK.items()))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: windows: ")
