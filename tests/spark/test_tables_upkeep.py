@@ -139,6 +139,9 @@ def test_only_tables_in_which_there_is_something_to_do_are_compacted_and_rid_of_
     before = in_order(rows_of(history, "windows"))
     run_upkeep(tables, history, moment(at(END)), Retention())
     assert done == ["executeCompaction", "vacuum"]
+    last = max(history.glob("tables/windows/_delta_log/*.json"))
+    assert '"operation":"OPTIMIZE"' in last.read_text(), "what removes files changes nothing of the table"
+    assert not [*last.parent.glob("*.crc")]
     assert young.exists() and not old.exists()
     assert live.exists(), "the compaction took it out of the table just now"
     assert len({Path(path).parent for path in in_table(history)}) == len(in_table(history)) == END
