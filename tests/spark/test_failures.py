@@ -93,9 +93,12 @@ def test_a_damaged_table_is_one_line_with_the_way_back(
 
 
 @pytest.mark.parametrize("torn", [True, False])
+@pytest.mark.usefixtures("large")
 def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tmp_path: Path, torn: bool) -> None:
     """Torn or lost, it is told apart from the table's rows; without it, as the step says, all of them are read."""
-    table = Path(shutil.copytree(whole, tmp_path / "table"))
+    longer = Path(shutil.copytree(whole, tmp_path / "longer"))
+    spark.range(3, 4).coalesce(1).write.format("delta").mode("append").save(str(longer))
+    table = Path(shutil.copytree(longer, tmp_path / "table"))
     log = table / "_delta_log"
     [checkpoint] = log.glob("*.checkpoint.parquet")
     if torn:
@@ -113,7 +116,15 @@ def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tm
         path.unlink()
     if not torn:
         (fixed / "first").rename(fixed / f"{0:020}.json")
-    assert spark.read.format("delta").load(str(fixed.parent)).count() == 3
+    assert spark.read.format("delta").load(str(fixed.parent)).count() == 4
+
+
+def test_a_torn_checkpoint_in_a_small_history_is_passed_over(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
+    """Without sums beside the last commit Delta finds at once that it cannot be read, and reads the commits."""
+    table = Path(shutil.copytree(whole, tmp_path / "table"))
+    [checkpoint] = table.glob("_delta_log/*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    assert spark.read.format("delta").load(str(table)).count() == 3
 
 
 @pytest.mark.usefixtures("large")
