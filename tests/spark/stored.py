@@ -97,7 +97,11 @@ class HeldJobs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.communicate(timeout=60)
+        self._held.touch()  # a test that failed may have left a rollup that waits
+        try:
+            self._process.communicate(timeout=60)
+        finally:
+            self._process.kill()
 
     def start(self, name: str, at: str) -> None:
         """Start a rollup, and return when it is about to write the table ``at``, where it waits."""
