@@ -45,22 +45,14 @@ class Hold:
         for row in np.flatnonzero((timings.crossed <= alarming) & (alarming < timings.runs_out)).tolist():
             dead, start, overdue = (float(each[row]) for each in (alarming, silences.start, timings.overdue))
             known = [(*step, start + by) for step, by in zip(steps, by_step[row].tolist(), strict=True)]
-
-            def dead_from(free: float, known: Sequence[tuple[float, float, float]] = known) -> float:
-                # What ``alarmed`` finds, not before ``free``; arrays of one row would take thirty times as long.
-                for since, until, alone in known:
-                    if (dead := max(free, since, alone)) < until:
-                        return dead
-                return np.inf
-
             place = max(bisect_right(moments, dead) - 1, 0)
             if not self._held(place, start, overdue):
                 continue
             while place < len(moments) and self._held(place, start, overdue):
                 place += 1
-                dead = dead_from(moments[place]) if place < len(moments) else np.inf
+                dead = _dead_from(known, moments[place]) if place < len(moments) else np.inf
                 place = max(place, bisect_right(moments, dead) - 1)
-            found[row] = dead_from(min(dead, float(timings.runs_out[row]))) - start
+            found[row] = _dead_from(known, min(dead, float(timings.runs_out[row]))) - start
         return found
 
     def _held(self, place: int, since: float, overdue: float) -> bool:
@@ -79,6 +71,17 @@ class HoldTimes:
 
     def __getitem__(self, rows: NDArray[np.bool_]) -> HoldTimes:
         return HoldTimes(*(getattr(self, one.name)[rows] for one in fields(self)))
+
+
+def _dead_from(known: Sequence[tuple[float, float, float]], free: float) -> float:
+    """Return the hour that ``alarmed`` finds for a silence, not before ``free``.
+
+    ``known``: since when and until when it is dead after an hour. Arrays of one row would take thirty times as long.
+    """
+    for since, until, alone in known:
+        if (dead := max(free, since, alone)) < until:
+            return dead
+    return np.inf
 
 
 def hold_times(method: ProductClock, silences: Silences) -> HoldTimes:
