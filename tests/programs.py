@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import time
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -80,3 +80,8 @@ def python_with_the_wheel(folder: Path) -> tuple[Path, Path]:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*pip, "--target", site, source], timeout=120, check=True)
     return python, site
+
+
+def as_options(settings: Mapping[str, str]) -> list[str]:
+    """Return settings of Spark as options of a job or of spark-submit."""
+    return [f"--conf={name}={value}" for name, value in settings.items()]

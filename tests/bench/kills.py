@@ -40,7 +40,7 @@ from exporter.storage import Location
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
 from tests.integration.serving import Exporter, until
-from tests.programs import cache_folder
+from tests.programs import as_options, cache_folder
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 from tests.workbench import QUIET, Workbench
@@ -280,7 +280,7 @@ class Rollups:
         """Start a rollup in a process group of its own."""
         command = [sys.executable, "-P", "-u", "-m", "spark_rollups.job", "rollup", "--history", str(history)]
         command += ["--as-of", datetime.fromtimestamp(at(_DAYS), UTC).isoformat(), "--master", "local[2]"]
-        command += [f"--conf={name}={value}" for name, value in QUICK.items()]
+        command += as_options(QUICK)
         return subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 import pyarrow.parquet as pq
 
@@ -19,6 +19,7 @@ from exporter.domain import Verdict
 from exporter.history.published import Expectations
 from tests.bench.rollup_run import active_hours, table_size
 from tests.integration.serving import until
+from tests.programs import as_options
 from tests.s3 import BUCKET, S3Server
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every, moment
@@ -72,19 +73,11 @@ for line in sys.stdin:
 """
 
 
-class Ended(NamedTuple):
-    """The exit code of a job, and what it printed."""
-
-    code: int
-    output: str
-    problem: str
-
-
 class HeldJobs:
     """Rollups of folders in the bucket, one after the other in one process with one JVM. Each can be held."""
 
     def __init__(self, server: S3Server, held: Path, *options: str) -> None:
-        """``options`` are those of each rollup, ``held`` a file that is not there."""
+        """``options`` are those of each rollup. They are held by the file ``held``."""
         self._held, self._options = held, options
         command = [sys.executable, "-c", _HELD_JOBS, str(held)]
         self._process = subprocess.Popen(
@@ -111,13 +104,11 @@ class HeldJobs:
         self._process.stdin.flush()
         until(lambda: not self._held.exists(), f"a rollup that is about to write {at}", 200)
 
-    def go_on(self) -> Ended:
+    def go_on(self) -> subprocess.CompletedProcess[str]:
         """Let the rollup go on to its end."""
         self._held.touch()
         assert self._process.stdout is not None
-        ended = Ended(*json.loads(self._process.stdout.readline()))
-        self._held.unlink(missing_ok=True)
-        return ended
+        return subprocess.CompletedProcess("rollup", *json.loads(self._process.stdout.readline()))
 
 
 def story(server: S3Server, name: str) -> Path:
@@ -175,5 +166,4 @@ def start_rollup(
 
 
 def _arguments(name: str, *options: str) -> list[str]:
-    conf = (f"--conf={name}={value}" for name, value in QUICK.items())
-    return ["rollup", "--history", f"s3a://{BUCKET}/{name}", "--master", "local[2]", *conf, *options]
+    return ["rollup", "--history", f"s3a://{BUCKET}/{name}", "--master", "local[2]", *as_options(QUICK), *options]

@@ -23,7 +23,7 @@ from tests.bench.rollup_run import active_hours, table_size
 from tests.bench.spark_events import largest_result, recorded
 from tests.integration.serving import until
 from tests.plain_http import get
-from tests.programs import python_with_the_wheel, python_without_this_project, running
+from tests.programs import as_options, python_with_the_wheel, python_without_this_project, running
 from tests.spark.conftest import JAVA, QUICK
 from tests.spark.stored import HELD_JOB
 from tests.spark.story import HOUR, World, at, every, moment
@@ -187,7 +187,7 @@ def rollup(history: Path, as_of: float, cluster: Cluster) -> list[str | Path]:
 def recording(events: Path) -> list[str]:
     """Return the options of a job on small workers that records what it does into a folder."""
     events.mkdir(exist_ok=True)
-    return [f"--conf={name}={value}" for name, value in {**SMALL, **recorded(events)}.items()]
+    return as_options({**SMALL, **recorded(events)})
 
 
 def children(process: int) -> list[int]:

@@ -15,6 +15,7 @@ from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.integration.receiving import Hook, http_server
 from tests.integration.serving import until
+from tests.programs import as_options
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 from tests.spark.test_job import alive_in_group
@@ -23,7 +24,7 @@ from tests.spark.test_job import alive_in_group
 def command(verb: str, history: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command to its end in a folder."""
     arguments = [sys.executable, "-m", "exporter", verb, "--history", history, "--master", "local[2]"]
-    arguments += [f"--conf={name}={value}" for name, value in QUICK.items()]
+    arguments += as_options(QUICK)
     return subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from spark_rollups.interruptions import interruption_before
 from spark_rollups.job import main
 from spark_rollups.lock import only_one
-from tests.programs import Call
+from tests.programs import Call, as_options
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 
@@ -146,7 +146,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(
     torn = history / "tables" / "windows" / "_delta_log" / f"{0:020}.json"
     torn.parent.mkdir(parents=True)
     torn.write_text("torn {")
-    done = refused("rollup", "--history", history, *(f"--conf={name}={value}" for name, value in QUICK.items()))
+    done = refused("rollup", "--history", history, *as_options(QUICK))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: windows: ")

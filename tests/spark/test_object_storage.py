@@ -40,9 +40,9 @@ def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_go
     jobs.start("rolled", "coverage")
     server.kill()
     first = jobs.go_on()
-    assert first.code == 1, first
-    assert first.problem.startswith("Error: ") and first.problem.count("\n") == 1, first.problem
-    assert SECRET not in first.output + first.problem
+    assert first.returncode == 1, first
+    assert first.stderr.startswith("Error: ") and first.stderr.count("\n") == 1, first.stderr
+    assert SECRET not in first.stdout + first.stderr
     server.start()
     assert not (folder / "published" / "current.json").exists()
     written = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
@@ -70,8 +70,8 @@ def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server
         silenced = jobs.go_on()
     finally:
         server.restart()
-    assert silenced.code == 1, silenced
-    assert silenced.problem.startswith("Error: ") and silenced.problem.count("\n") == 1, silenced.problem
+    assert silenced.returncode == 1, silenced
+    assert silenced.stderr.startswith("Error: ") and silenced.stderr.count("\n") == 1, silenced.stderr
     assert not (folder / "published" / "current.json").exists()
 
 
@@ -86,11 +86,11 @@ def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line
         refused = jobs.go_on()
     finally:
         server.restart()
-    assert refused.code == 1, refused
-    problem = refused.problem
+    assert refused.returncode == 1, refused
+    problem = refused.stderr
     assert problem.startswith("Error: days: s3://history/refused/tables/streams") and problem.count("\n") == 1, problem
     assert "Give this job the rights to list, read, write and delete there" in problem
-    assert SECRET not in refused.output + problem
+    assert SECRET not in refused.stdout + problem
     assert not (folder / "published" / "current.json").exists()
 
 
@@ -106,8 +106,8 @@ def test_a_rollup_that_loses_its_lease_in_the_middle_writes_nothing_after_it(ser
     until(partial(alone, claims), "its own claim that it takes back", 60)
     before = objects(folder)
     lost = jobs.go_on()
-    assert lost.code == 2, lost
-    assert "is being rolled up by process 7 on host elsewhere" in lost.problem and lost.problem.count("\n") == 1
+    assert lost.returncode == 2, lost
+    assert "is being rolled up by process 7 on host elsewhere" in lost.stderr and lost.stderr.count("\n") == 1
     assert (folder / "tables" / "daily").exists() and not (folder / "tables" / "streams").exists()
     assert objects(folder) == before
 

@@ -21,6 +21,7 @@ from spark_rollups.frames import BY_WORKERS, IN_OWN_PROCESS, in_own_process, spr
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
 from tests.bench.rollup_run import note_upkeep
+from tests.programs import as_options
 from tests.spark.conftest import JAVA, QUICK
 from tests.spark.stored import leave_unneeded, only_stages
 from tests.spark.story import HOUR, World, at, every, moment
@@ -61,7 +62,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(
         (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
     submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
     submit += ["--driver-java-options", JAVA]
-    submit += [f"--conf={name}={value}" for name, value in {**QUICK, IN_OWN_PROCESS: "true"}.items()]
+    submit += as_options({**QUICK, IN_OWN_PROCESS: "true"})
     submit += [__main__.__file__, "rollup", "--config", config, "--as-of", moment(at(2)).isoformat()]
     done = subprocess.run(
         submit,
