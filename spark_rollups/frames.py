@@ -37,8 +37,9 @@ BY_WORKERS = {
     IN_OWN_PROCESS: "false",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.databricks.delta.writeChecksumFile.enabled": "true",
 }
-"""Settings of a session that computes by workers: Spark's defaults."""
+"""Settings of a session that computes by workers: the defaults of Spark and Delta."""
 
 
 def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
