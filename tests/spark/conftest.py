@@ -30,6 +30,9 @@ JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 JAVA += java_options(CLASSES) if CLASSES.exists() else ""
 """For a JVM that no session sets up: as a session of little data does, for it too lives too shortly to compile well."""
 
+NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" for scheme in ("http", "https"))
+"""Java goes out through a proxy that is not there."""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:

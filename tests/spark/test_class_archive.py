@@ -14,6 +14,7 @@ import pytest
 from spark_rollups.class_archive import archive_path, java_options
 from spark_rollups.jars import locked_jars
 from spark_rollups.session import cache_folder
+from tests.spark.conftest import NO_NETWORK
 from tests.spark.story import HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(600)
@@ -46,7 +47,7 @@ def run(verb: str, history: Path, cache: Path, *options: str, **environment: str
 
 
 def test_the_first_rollup_writes_it_and_the_next_job_loads_spark_from_it(cache: Path, tmp_path: Path) -> None:
-    """One that is damaged is passed over: the job says nothing and ends well."""
+    """That needs no network, as in the image. A damaged one is passed over: the job says nothing and ends well."""
     history, loaded = tmp_path / "history", tmp_path / "loaded"
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(1)))
@@ -64,7 +65,7 @@ def test_the_first_rollup_writes_it_and_the_next_job_loads_spark_from_it(cache: 
     (empty / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z"}')
     loaded.mkdir()
     log = f"-Xlog:class+load:file={loaded}/%p.log:none"
-    assert "classes " not in run("report", empty, cache, JAVA_TOOL_OPTIONS=log)
+    assert "classes " not in run("report", empty, cache, JAVA_TOOL_OPTIONS=f"{log} {NO_NETWORK}")
     text = "".join(path.read_text() for path in loaded.iterdir())
     assert "org.apache.spark.SparkContext source: shared objects file (top)" in text
     archive.chmod(0o644)

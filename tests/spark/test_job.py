@@ -18,7 +18,7 @@ from spark_rollups.interruptions import interruption_before
 from spark_rollups.job import main
 from spark_rollups.lock import only_one
 from tests.programs import Call, as_options
-from tests.spark.conftest import QUICK
+from tests.spark.conftest import NO_NETWORK, QUICK
 from tests.spark.story import HOUR, World, at, every
 
 
@@ -183,21 +183,6 @@ def test_java_that_is_missing_or_too_old_is_one_line(history: Path, tmp_path: Pa
     assert "Spark needs Java 17 or later" in line
     assert "install a Java runtime 17 or later" in line
     assert (str(home) in line) and ("Traceback" not in done.stderr)
-
-
-NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" for scheme in ("http", "https"))
-"""Java goes out through a proxy that is not there."""
-
-
-@pytest.mark.usefixtures("spark")
-def test_with_its_jars_in_the_cache_a_job_starts_without_a_network(history: Path) -> None:
-    """As in the image and on a closed network: it reports that a rollup judged nothing."""
-    published = history / "published" / "current.json"
-    published.parent.mkdir()
-    published.write_text('{"as_of": "2026-03-03T12:00:00Z"}')
-    done = job("report", "--history", history, "--master", "local[1]", env={"JAVA_TOOL_OPTIONS": NO_NETWORK})
-    assert done.stdout.startswith("spark "), done.stderr
-    assert done.returncode == 0
 
 
 def test_without_jars_and_network_the_cache_to_fill_is_named(history: Path, tmp_path: Path) -> None:
