@@ -54,7 +54,7 @@ def each_writer_gets(exporter: Exporter, number: signal.Signals) -> Iterator[lis
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(0.001):
+        while not ended.wait(0.01):
             with suppress(ProcessLookupError):
                 for pid in set(exporter.writers()).difference(got):
                     os.kill(pid, number)

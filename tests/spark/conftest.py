@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_rollups.class_archive import archive_path, java_options
 from spark_rollups.frames import IN_OWN_PROCESS
+from spark_rollups.job import main
 from spark_rollups.session import cache_folder, start_session
+from tests.programs import Call
 from tests.s3 import S3Server, s3_for_all
 
 SKIPPING = "spark.databricks.delta.stats.skipping"
@@ -63,3 +67,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """One server for all tests of a file, and an environment that names it."""
     with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """Run the job within this process: in the session, where there is one, and else where it starts no Spark.
+
+    A process of its own would import Spark each time.
+    """
+    monkeypatch.setattr("spark_rollups.job.take_signals", lambda: None)
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        with pytest.raises(SystemExit) as ended:
+            main(list(map(str, arguments)), prog_name="python -m spark_rollups.job")
+        shown = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(arguments, ended.value.code, shown.out, shown.err)
+
+    return run

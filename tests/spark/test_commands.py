@@ -9,23 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.integration.receiving import Hook, http_server
 from tests.integration.serving import until
-from tests.programs import as_options
+from tests.programs import Call, as_options
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 from tests.spark.test_job import alive_in_group
-
-
-def command(verb: str, history: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end in a folder."""
-    arguments = [sys.executable, "-m", "exporter", verb, "--history", history, "--master", "local[2]"]
-    arguments += as_options(QUICK)
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
 
 
 def published(history: Path) -> dict[str, bytes]:
@@ -34,7 +28,9 @@ def published(history: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(
+    spark: SparkSession, tmp_path: Path, refused: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where last commits are empty, as after a power cut, both commands end with 1 and one line on what to do."""
     world = World(tmp_path / "h")
     world.write("orders", 0, every(HOUR, at(0), at(1)))
@@ -47,15 +43,16 @@ def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(spark: 
     lost = [max(log.glob("[0-9]*.json")) for log in logs]
     for commit in lost:
         commit.write_bytes(b"")
+    monkeypatch.chdir(tmp_path / "work")
     for verb in ("report", "rollup"):
-        refused = command(verb, "../h", tmp_path / "work")
-        assert refused.returncode == 1
-        [line] = refused.stderr.splitlines()
+        done = refused(verb, "--history", "../h", *as_options(QUICK))
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
         assert line.startswith("Error: ")
         [named] = [commit for commit in lost if str(commit.relative_to(tmp_path)) in line]
         assert f"{named.name} is empty, as after a power cut, and what it added would be lost: " in line
         assert f"move {named.stem}* and .{named.stem}* away from there, then run `topic-liveness rollup" in line
-        assert "Traceback" not in refused.stdout
+        assert "Traceback" not in done.stdout
     assert published(world.history) == before
 
 

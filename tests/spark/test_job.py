@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from pyspark.sql import SparkSession
 
 from spark_rollups.interruptions import interruption_before
-from spark_rollups.job import main
 from spark_rollups.lock import only_one
 from tests.programs import Call, as_options
 from tests.spark.conftest import NO_NETWORK, QUICK
@@ -42,21 +40,6 @@ def job(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subproc
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(env or {})}
     )
-
-
-@pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
-    """Run the job within this process, where it starts no Spark of its own: it would import Spark each time."""
-    monkeypatch.setattr("spark_rollups.job.take_signals", lambda: None)
-
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(map(str, arguments)), prog_name="python -m spark_rollups.job")
-        shown = capfd.readouterr()
-        assert isinstance(ended.value.code, int)
-        return subprocess.CompletedProcess(arguments, ended.value.code, shown.out, shown.err)
-
-    return run
 
 
 @pytest.fixture
@@ -138,11 +121,8 @@ def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: s
 
 
 @pytest.mark.usefixtures("spark")
-def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(
-    history: Path, refused: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(history: Path, refused: Call) -> None:
     """It ends with 1 and names the stage, what failed, why, what to do, and the log, which alone holds Java's page."""
-    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
     torn = history / "tables" / "windows" / "_delta_log" / f"{0:020}.json"
     torn.parent.mkdir(parents=True)
     torn.write_text("torn {")
