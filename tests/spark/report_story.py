@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exporter.domain.formatting import duration
 from spark_rollups.report.wording import moment
-from spark_rollups.tables import SCHEMAS
+from spark_rollups.tables import SCHEMAS, Tables
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
 WEEK_AGO = AS_OF - timedelta(days=7)
@@ -35,9 +35,8 @@ def frame(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> 
 
 
 def write_table(spark: SparkSession, history: Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Append ``rows`` to one Delta table of ``history``."""
-    path = str(history / "tables" / name)
-    frame(spark, name, rows).coalesce(1).write.format("delta").mode("append").save(path)
+    """Append ``rows`` to one table of ``history``."""
+    Tables(spark, history).append(name, frame(spark, name, rows))
 
 
 def verdict(
