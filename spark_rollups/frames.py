@@ -128,7 +128,10 @@ def computed_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFr
 
 def held_here(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
     """Return rows that this process holds as a DataFrame; ``as_arrow`` and ``count`` then need no job."""
-    frame = spark.createDataFrame(rows, schema)
+    # Spark takes a batch without rows for the last one (measured with 4.2.0), and rows after it would be lost.
+    batches = [batch for batch in rows.to_batches() if len(batch)]
+    given = pa.Table.from_batches(batches, rows.schema) if batches else rows.schema.empty_table()
+    frame = spark.createDataFrame(given, schema)
     _HELD[frame] = rows
     return frame
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from exporter.domain import Outage
 from exporter.domain.learning.drops import DAY, EarlierDrop, among
@@ -76,10 +77,23 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
     return found
 
 
-def with_days_of(tables: Tables, folder: Path) -> Tables:
-    """Return tables of another folder, with the same days and nothing else."""
-    shutil.copytree(tables.path("daily"), folder / "tables" / "daily")
-    return Tables(tables.spark, folder)
+def with_days_of(tables: Tables, folder: Path, clusters: Iterable[str]) -> Tables:
+    """Return tables of another folder, with the same days in each of some clusters and nothing else."""
+    found, of_all = Tables(tables.spark, folder), F.explode(F.array(*map(F.lit, clusters)))
+    found.append("daily", tables.read("daily").withColumn("cluster", of_all))
+    return found
+
+
+def in_cluster(cluster: str, rows: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """Return rows of the spool, which begin with their cluster, as those of another one."""
+    return [(cluster, *row[1:]) for row in rows]
+
+
+def dropped(tables: Tables) -> dict[str, tuple[int, int]]:
+    """Return by cluster how many topics dropped on the holiday, and of how many."""
+    rows = tables.read("drops").collect()
+    assert {row.date for row in rows} == {HOLIDAY}
+    return {row.cluster: (len(row.topics), row.judged) for row in rows}
 
 
 def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> None:
@@ -100,23 +114,28 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert drops_before(tables, HOLIDAY) == PastDrops([])
 
 
-@pytest.mark.parametrize(
-    ("spans", "judged"),
-    [
-        ([(14, 24, "a"), (14, 24, "b")], False),
-        ([(14, 20, "a"), (15, 24, "b"), (16, 17, "c"), (20, 24, "a")], False),
-        ([(0, 13, "a"), (10, 20, "b")], True),
-    ],
-)
-def test_hours_that_several_exporters_saw_count_once(
-    spark: SparkSession, tables: Tables, tmp_path: Path, spans: list[tuple[float, float, str]], judged: bool
-) -> None:
-    """Of a day that nobody saw for 14 hours nothing is claimed, however many saw the rest; exporters may take turns."""
-    found = with_days_of(tables, tmp_path)
+SPANS = {
+    "both at once": [(14, 24, "a"), (14, 24, "b")],
+    "in turns": [(14, 20, "a"), (15, 24, "b"), (16, 17, "c"), (20, 24, "a")],
+    "nearly all day": [(0, 13, "a"), (10, 20, "b")],
+}
+"""Hours of the holiday in which exporters polled, by the cluster they did so in."""
+
+
+def test_hours_that_several_exporters_saw_count_once(tables: Tables, tmp_path: Path) -> None:
+    """Of a day that nobody saw for 14 hours nothing is claimed, however many saw the rest; exporters may take turns.
+
+    That nothing is claimed in some clusters takes no drop from another.
+    """
+    found = with_days_of(tables, tmp_path, SPANS)
     others = [covered(FIRST + timedelta(days=n), 0, 23) for n in range((HOLIDAY - FIRST).days)]
-    rows = [*others, *(covered(HOLIDAY, *span) for span in spans), covered(HOLIDAY + timedelta(days=1), 0, 23)]
-    found.append("coverage", spark.createDataFrame(rows, COVERAGE))
-    assert update_drops(found, HOLIDAY, TODAY) == (f"{HOLIDAY}: 8 of 17 topics" if judged else "none")
+    rows = []
+    for cluster, spans in SPANS.items():
+        seen = [*others, *(covered(HOLIDAY, *span) for span in spans), covered(HOLIDAY + timedelta(days=1), 0, 23)]
+        rows += in_cluster(cluster, seen)
+    found.append("coverage", tables.spark.createDataFrame(rows, COVERAGE))
+    update_drops(found, HOLIDAY, TODAY)
+    assert dropped(found) == {"nearly all day": (8, 17)}
 
 
 def listing(topic: str, day: date, exporter: str) -> tuple[object, ...]:
@@ -127,33 +146,39 @@ def listing(topic: str, day: date, exporter: str) -> tuple[object, ...]:
     return tuple(values[name] for name in INVENTORY.names)
 
 
-@pytest.mark.parametrize(
-    ("listed", "until", "found"),
-    [
-        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST)], 23, "none"),
-        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST)], 17, "none"),
-        ([("a", range(8, 16), FIRST), ("b", range(8), FIRST), ("a", range(8), TODAY - timedelta(days=1))], 23, "none"),
-        ([("a", range(16), FIRST), ("b", range(16), FIRST)], 23, f"{HOLIDAY}: 8 of 17 topics"),
-        ([("a", range(8), FIRST), ("b", range(8, 16), FIRST)], 23, f"{HOLIDAY}: 8 of 9 topics"),
-        ([], 23, f"{HOLIDAY}: 8 of 17 topics"),
-    ],
-    ids=["of one alone", "of one that never polls all day", "taken over later", "of both", "others", "not listed"],
-)
-def test_topics_that_nobody_polled_take_no_part_in_a_drop(
-    spark: SparkSession, tables: Tables, tmp_path: Path, listed: list[tuple[str, range, date]], until: float, found: str
-) -> None:
+LISTED = {
+    "of one alone": ([("a", range(8, 16), FIRST), ("b", range(8), FIRST)], 23, None),
+    "of one that never polls all day": ([("a", range(8, 16), FIRST), ("b", range(8), FIRST)], 17, None),
+    "taken over later": (
+        [("a", range(8, 16), FIRST), ("b", range(8), FIRST), ("a", range(8), TODAY - timedelta(days=1))],
+        23,
+        None,
+    ),
+    "of both": ([("a", range(16), FIRST), ("b", range(16), FIRST)], 23, (8, 17)),
+    "others": ([("a", range(8), FIRST), ("b", range(8, 16), FIRST)], 23, (8, 9)),
+    "not listed": ([], 23, (8, 17)),
+}
+"""By cluster: what its exporters list since when, until which hour ``b`` polls, and how many of how many dropped."""
+
+
+def test_topics_that_nobody_polled_take_no_part_in_a_drop(tables: Tables, tmp_path: Path) -> None:
     """On other days ``b`` polls until some hour, on the holiday not at all.
 
     Of topics that it alone lists nobody knows whether they were silent then.
     """
-    rows = [listing(f"orders.{number:02}", since, name) for name, topics, since in listed for number in topics]
     days = [FIRST + timedelta(days=n) for n in range((TODAY - FIRST).days)]
-    hours = {"a": 23, "b": until}
-    seen = [covered(day, 0, hours[name], name) for day in days for name in "ab" if (day, name) != (HOLIDAY, "b")]
-    story = with_days_of(tables, tmp_path)
-    story.append("inventory", spark.createDataFrame([*rows, listing("office", FIRST, "a")], INVENTORY))
-    story.append("coverage", spark.createDataFrame(seen, COVERAGE))
-    assert update_drops(story, HOLIDAY, TODAY) == found
+    inventory, coverage = [], []
+    for cluster, (listed, until, _) in LISTED.items():
+        hours = {"a": 23, "b": until}
+        rows = [listing(f"orders.{number:02}", since, name) for name, topics, since in listed for number in topics]
+        seen = [covered(day, 0, hours[name], name) for day in days for name in "ab" if (day, name) != (HOLIDAY, "b")]
+        inventory += in_cluster(cluster, [*rows, listing("office", FIRST, "a")])
+        coverage += in_cluster(cluster, seen)
+    found = with_days_of(tables, tmp_path, LISTED)
+    found.append("inventory", tables.spark.createDataFrame(inventory, INVENTORY))
+    found.append("coverage", tables.spark.createDataFrame(coverage, COVERAGE))
+    update_drops(found, HOLIDAY, TODAY)
+    assert dropped(found) == {cluster: drop for cluster, (*_, drop) in LISTED.items() if drop}
 
 
 def names(rows: DataFrame | None) -> list[tuple[str, str]]:
