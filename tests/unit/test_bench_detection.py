@@ -18,14 +18,14 @@ from tests.bench.detection.baselines import FIVES, METHODS, product_score, wall_
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import seen_by_exporter, topics
-from tests.bench.detection.history import first_week_of, history
+from tests.bench.detection.history import first_week_of, history, hours_of
 from tests.bench.detection.hold import hold
 from tests.bench.detection.holiday import dead_by_a_holiday, dead_by_a_repeat
 from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
 from tests.bench.detection.measured import NothingJudgedError, measure
 from tests.bench.detection.product import Published, product_method, write_spool
 from tests.bench.detection.promise import account
-from tests.bench.detection.reference import refitted, yardsticks
+from tests.bench.detection.reference import drops, refitted, yardsticks
 from tests.bench.detection.silences import Silences, Trial, trial
 from tests.bench.detection.streams import MONDAY, generate
 from tests.unit.slow_baselines import missed
@@ -185,18 +185,15 @@ def test_nothing_is_held_after_the_end_of_a_set(small: Trial) -> None:
     """That all streams end with the set is no incident."""
     held = hold(small, product_score(small))
     over = max(times[-1] for times in small.units.times)
-    assert not any(found for moment, found in zip(held.moments, held.incidents, strict=True) if moment >= over)
+    assert not any(held.incidents(place) for place in np.flatnonzero(held.moments >= over).tolist())
 
 
 def test_the_days_of_a_holiday_are_found() -> None:
     """Both, of half the topics, and no other day."""
-    made = trial(topics(generate(per_kind=12, weeks=26)))
-    published = refitted(made, [2.0])
-    (holiday,) = made.units.fleet.incidents
-    assert [one.day * 24.0 - made.units.fleet.start / 3600.0 for one in published.drops] == [
-        holiday[1],
-        holiday[1] + 24.0,
-    ]
+    units = topics(generate(per_kind=12, weeks=26))
+    ((_, begin, _),) = units.fleet.incidents
+    found = drops(units, hours_of(units, polled=False))
+    assert [one.day * 24.0 - units.fleet.start / 3600.0 for one in found] == [begin, begin + 24.0]
 
 
 def test_a_holiday_is_held_and_single_outages_are_not() -> None:

@@ -149,7 +149,7 @@ class Clocks:
 
     def __init__(
         self,
-        profiles: NDArray[np.floating] | DailySums,
+        profiles: NDArray[np.floating] | DailySums | HourlySums,
         step: Floats,
         mean: Floats,
         spread: Floats,
@@ -160,12 +160,12 @@ class Clocks:
         """``profiles`` [n, 168] are active slots per hour: finite, not negative and in no row all 0.
 
         ``pause`` is the number of ticks up to which a silence is a pause that the stream is known for. If ``runs`` has
-        a schedule for a stream, its deadlines replace profile, step, mean and spread; with ``Plans`` the profiles
-        already contain them. The clock stands still in ``rests``, which are in order and do not overlap.
+        a schedule for a stream, its deadlines replace profile, step, mean and spread; profiles that are sums already
+        contain them. The clock stands still in ``rests``, which are in order and do not overlap.
         """
         count = len(step)
         plans = runs if isinstance(runs, Plans) else Plans.of(runs)
-        if isinstance(profiles, DailySums):
+        if isinstance(profiles, (DailySums, HourlySums)):
             self._sums: WeeklySums = profiles
         else:
             self._sums = hourly = HourlySums(profiles)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +20,32 @@ from tests.bench.detection.silences import Silences, Trial
 SECONDS = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
 class Hold:
-    """The incidents as steps: from each of ``moments`` on those that last, with the spans in which they began."""
+    """The incidents as steps: from each of ``moments`` on those that last, up to the end of the set."""
 
-    method: ProductClock
-    moments: Floats
-    incidents: Sequence[Sequence[Group]]
-    share: float
-    """The part of the judged time in which an incident is on."""
+    def __init__(self, trial: Trial, method: ProductClock, silences: Silences) -> None:
+        """``silences`` are all of the fleet, those that ended and those that lasted."""
+        timings = hold_times(method, silences)
+        counts = np.isfinite(timings.overdue) & (timings.overdue < silences.end)
+        self._trial, self._method = trial, method
+        self._silences, self._timings = silences.where(counts), timings[counts]
+        # After the set's last record all are silent, because nothing more is known.
+        over = max((times[-1] for times in trial.units.times if len(times)), default=0.0)
+        ends, mine = self._silences.end, self._timings
+        changes = np.concatenate([[0.0], mine.overdue, mine.noticed, mine.crossed, ends, mine.runs_out])
+        self.moments = np.append(np.unique(changes[changes < over]), over)
+        self.incidents = lru_cache(None)(self._incidents)
+
+    @property
+    def share(self) -> float:
+        """The part of the judged time in which an incident is on."""
+        eligible = self._trial.eligible.any(0)
+        if not eligible.any():
+            return 0.0
+        lasted, moments = np.diff(self.moments), self.moments[:-1]
+        judged = moments >= 168.0 * np.argmax(eligible)
+        many = [bool(self.incidents(place)) for place in np.flatnonzero(judged).tolist()]
+        return float(lasted[judged][many].sum() / lasted[judged].sum()) if judged.any() else 0.0
 
     def alarms(self, silences: Silences, hours: Floats, later: Sequence[tuple[float, Floats]] = ()) -> Floats:
         """Return after how many hours from its last record each is called dead, held no longer; inf for never.
@@ -35,29 +53,51 @@ class Hold:
         Without a hold it would be after ``hours``. From each of some moments on more is known of rests: where a hold
         ends after it, it is dead after the hours of ``later``.
         """
-        timings = hold_times(self.method, silences)
+        timings = hold_times(self._method, silences)
         found = hours = alarmed(silences.start, hours, later)
         steps = spans(later)
         by_step = np.stack([hours, *(each for _, each in later)], axis=1)
 
-        moments = self.moments.tolist()
+        moments, fell, due = self.moments.tolist(), SECONDS * silences.start, SECONDS * timings.overdue
         alarming = silences.start + hours
         for row in np.flatnonzero((timings.crossed <= alarming) & (alarming < timings.runs_out)).tolist():
-            dead, start, overdue = (float(each[row]) for each in (alarming, silences.start, timings.overdue))
+            dead, start, since, overdue = (float(each[row]) for each in (alarming, silences.start, fell, due))
             known = [(*step, start + by) for step, by in zip(steps, by_step[row].tolist(), strict=True)]
-            place = max(bisect_right(moments, dead) - 1, 0)
-            if not self._held(place, start, overdue):
+            place, until = max(bisect_right(moments, dead) - 1, 0), -np.inf
+            if not self._held(place, since, overdue):
                 continue
-            while place < len(moments) and self._held(place, start, overdue):
+            while place < len(moments) and self._held(place, since, overdue):
                 place += 1
-                dead = _dead_from(known, moments[place]) if place < len(moments) else np.inf
-                place = max(place, bisect_right(moments, dead) - 1)
-            found[row] = _dead_from(known, min(dead, float(timings.runs_out[row]))) - start
+                dead = moments[place] if place < len(moments) else np.inf
+                # Up to ``until`` it is dead as soon as it is free.
+                if dead >= until:
+                    dead, until = _dead_from(known, dead)
+                    place = max(place, bisect_right(moments, dead) - 1)
+            found[row] = _dead_from(known, min(dead, float(timings.runs_out[row])))[0] - start
         return found
 
     def _held(self, place: int, since: float, overdue: float) -> bool:
-        """Whether a silence belongs to an incident of a step."""
-        return any(one.takes(SECONDS * since, SECONDS * overdue) for one in self.incidents[place])
+        """Whether a silence belongs to an incident of a step; Unix seconds."""
+        for one in self.incidents(place):  # noqa: SIM110 - half a million times, and a generator takes twice as long
+            if one.takes(since, overdue):
+                return True
+        return False
+
+    def _incidents(self, place: int) -> Sequence[Group]:
+        """Return the incidents that last from a moment on, as the product's core finds them."""
+        if place == len(self.moments) - 1:
+            return ()
+        silences, timings, moment = self._silences, self._timings, float(self.moments[place])
+        lasts = (timings.overdue <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0)
+        now = np.flatnonzero(lasts)
+        promised = int(self._method.promised[:, min(int(moment // 168), self._trial.weeks - 1)].sum())
+        mine, every = timings[now], np.ones(len(now), bool)
+        hold_expired, unusual = mine.runs_out <= moment, mine.noticed <= moment
+        holdable = (mine.crossed <= moment) & ~hold_expired
+        if len(now) <= HELD_LEAST or not holdable.any():
+            return ()
+        silent = Silent(every, unusual, holdable, hold_expired, SECONDS * silences.start[now], SECONDS * mine.overdue)
+        return list(of_fleet(silent, promised, SECONDS * moment))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +113,15 @@ class HoldTimes:
         return HoldTimes(*(getattr(self, one.name)[rows] for one in fields(self)))
 
 
-def _dead_from(known: Sequence[tuple[float, float, float]], free: float) -> float:
-    """Return the hour that ``alarmed`` finds for a silence, not before ``free``.
+def _dead_from(known: Sequence[tuple[float, float, float]], free: float) -> tuple[float, float]:
+    """Return the hour that ``alarmed`` finds for a silence, not before ``free``, and until when what it is by is known.
 
     ``known``: since when and until when it is dead after an hour. Arrays of one row would take thirty times as long.
     """
     for since, until, alone in known:
         if (dead := max(free, since, alone)) < until:
-            return dead
-    return np.inf
+            return dead, until
+    return np.inf, np.inf
 
 
 def hold_times(method: ProductClock, silences: Silences) -> HoldTimes:
@@ -93,35 +133,7 @@ def hold_times(method: ProductClock, silences: Silences) -> HoldTimes:
 
 def hold(trial: Trial, method: ProductClock) -> Hold:
     """Replay the whole fleet: every silence that is overdue, closed or not, false or not."""
-    silences = _all(trial)
-    timings = hold_times(method, silences)
-    counts = np.isfinite(timings.overdue) & (timings.overdue < silences.end)
-    silences, timings = silences.where(counts), timings[counts]
-    # After the set's last record all are silent, because nothing more is known.
-    over = max((times[-1] for times in trial.units.times if len(times)), default=0.0)
-    changes = np.concatenate([[0.0], timings.overdue, timings.noticed, timings.crossed, silences.end, timings.runs_out])
-    moments = np.unique(changes[changes < over])
-    incidents = [_incidents(trial, method, silences, timings, moment) for moment in moments]
-    lasted = np.diff(np.append(moments, over))
-    judged = moments >= 168.0 * np.flatnonzero(trial.eligible.any(0))[0]
-    many = np.array([bool(one) for one in incidents])
-    share = float(lasted[many & judged].sum() / lasted[judged].sum()) if judged.any() else 0.0
-    return Hold(method, np.append(moments, over), [*incidents, ()], share)
-
-
-def _incidents(
-    trial: Trial, method: ProductClock, silences: Silences, timings: HoldTimes, moment: float
-) -> Sequence[Group]:
-    """Return the incidents that last at a moment, as the product's core finds them."""
-    now = np.flatnonzero((timings.overdue <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
-    promised = int(method.promised[:, min(int(moment // 168), trial.weeks - 1)].sum())
-    mine, every = timings[now], np.ones(len(now), bool)
-    hold_expired, unusual = mine.runs_out <= moment, mine.noticed <= moment
-    holdable = (mine.crossed <= moment) & ~hold_expired
-    if len(now) <= HELD_LEAST or not holdable.any():
-        return ()
-    silent = Silent(every, unusual, holdable, hold_expired, SECONDS * silences.start[now], SECONDS * mine.overdue)
-    return list(of_fleet(silent, promised, SECONDS * moment))
+    return Hold(trial, method, _all(trial))
 
 
 def _all(trial: Trial) -> Silences:

@@ -11,7 +11,7 @@ import numpy as np
 
 from exporter.domain.learning.drops import DAY, MOST_DAYS
 from tests.bench.detection.defaults import KINDS
-from tests.bench.detection.fleet import HOURS_A_WEEK, Floats, topics
+from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, topics
 from tests.bench.detection.hold import hold
 from tests.bench.detection.product import ProductClock, Published, product_method, thresholds
 from tests.bench.detection.reference import refitted
@@ -42,8 +42,7 @@ class Row(NamedTuple):
 
 def dead_by_a_holiday(size: int, seed: int, *, weeks: int = 40) -> Iterator[Row]:
     """Yield a row for each threshold: without a hold, with that of incidents, and with that of drops too."""
-    made = trial(topics(generate(max(1, round(size / KINDS)), seed=seed, weeks=weeks)))
-    published = refitted(made, [ACCEPTED])
+    made, published = _judged(generate(max(1, round(size / KINDS)), seed=seed, weeks=weeks))
     held = hold(made, product_method(made, published))
     silences = made.common
     for name, method, threshold in _methods(made, published):
@@ -55,8 +54,7 @@ def dead_by_a_holiday(size: int, seed: int, *, weeks: int = 40) -> Iterator[Row]
 def dead_by_a_repeat(size: int, seed: int, days: int, *, weeks: int = 40) -> Iterator[Row]:
     """Yield a row for each threshold, of the same holiday twelve weeks later: judged alone, and beside the first."""
     spans = [(week * HOURS_A_WEEK + 24.0, week * HOURS_A_WEEK + 24.0 * (days + 1)) for week in (20, 32)]
-    made = trial(topics(generate(max(1, round(size / KINDS)), seed=seed, weeks=weeks, holidays=spans)))
-    published = refitted(made, [ACCEPTED])
+    made, published = _judged(generate(max(1, round(size / KINDS)), seed=seed, weeks=weeks, holidays=spans))
     held = hold(made, product_method(made, published))
     repeat_day = made.units.fleet.start / DAY + spans[1][0] / 24.0
     alone = replace(published, drops=[one for one in published.drops if one.day >= repeat_day])
@@ -65,6 +63,13 @@ def dead_by_a_repeat(size: int, seed: int, days: int, *, weeks: int = 40) -> Ite
         hours = method.hours(silences, threshold)
         later = (one.later(silences, threshold) for one in (method, beside))
         yield Row(name, [_dead(made, held.alarms(silences, hours, one)) for one in later])
+
+
+def _judged(fleet: Fleet) -> tuple[Trial, Published]:
+    """Judge a fleet from shortly before its last holiday on: an incident takes no silence of more than four weeks."""
+    first_week = int(fleet.incidents[-1][1] // HOURS_A_WEEK) - 5
+    made = trial(topics(fleet), first_week=first_week)
+    return made, refitted(made, [ACCEPTED], first_week)
 
 
 def _methods(made: Trial, published: Published) -> Iterator[tuple[str, ProductClock, float]]:

@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,8 @@ from exporter.domain.learning.drops import MOST_DAYS, Drop, among, earlier_drops
 from exporter.domain.learning.rest_days import DAY, Rest, Rests, put_off
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.slots import BY_HOUR
-from exporter.domain.learning.traffic_clock import Clocks
+from exporter.domain.learning.traffic_clock import Clocks, Plans, Resting
+from exporter.domain.learning.weekly_sums import HourlySums
 from exporter.domain.scoring.calibration import Accepted, Calibration, calibrations
 from exporter.history import Row
 from exporter.history.tables import spool_schema
@@ -338,6 +339,16 @@ def alarmed(start: Floats, hours: Floats, later: Sequence[tuple[float, Floats]])
     return found
 
 
+class Known(NamedTuple):
+    """What was known of rests from a moment on, Unix seconds."""
+
+    since: float
+    clocks: Clocks
+    """The clocks with these rests."""
+    rests: Rests
+    of_units: Resting
+
+
 @dataclass(frozen=True, slots=True)
 class ProductClock:
     """The product's own judgement as a method of the bench; arrays are [units, weeks]."""
@@ -359,9 +370,9 @@ class ProductClock:
     """The longest of its usual silences in hours, where it has such a limit."""
     start: float
     """The fleet's, in Unix seconds."""
-    learned: Sequence[tuple[float, Clocks, Rests]] = ()
-    """The clocks with what was known of rests from each of these moments on, in order; Unix seconds."""
-    falling: Sequence[tuple[float, Clocks, Rests]] = ()
+    learned: Sequence[Known] = ()
+    """What was known of rests from moment to moment."""
+    falling: Sequence[Known] = ()
     """The same, and in a drop that goes on they stand still: what it alone makes unusual is held."""
 
     @property
@@ -382,7 +393,7 @@ class ProductClock:
     def hours(self, silences: Silences, threshold: float) -> Floats:
         """See Method."""
         hours = self._hours(self.clocks, silences, threshold, Rests())
-        return alarmed(silences.start, hours, self.known_of_rests(silences, threshold))
+        return alarmed(silences.start, hours, self._later(self.learned, silences, threshold, hours))
 
     def later(self, silences: Silences, threshold: float) -> Sequence[tuple[float, Floats]]:
         """Return the hours by what is known of drops from each moment on (hours since the fleet's start)."""
@@ -393,12 +404,21 @@ class ProductClock:
         return self._later(self.learned, silences, threshold)
 
     def _later(
-        self, known: Sequence[tuple[float, Clocks, Rests]], silences: Silences, threshold: float
+        self, learned: Sequence[Known], silences: Silences, threshold: float, alone: Floats | None = None
     ) -> Sequence[tuple[float, Floats]]:
-        return [
-            ((since - self.start) / 3600.0, self._hours(clocks, silences, threshold, rests))
-            for since, clocks, rests in known
-        ]
+        """Return since when and what; ``alone`` are the hours by the clocks without rests."""
+        alone = self._hours(self.clocks, silences, threshold, Rests()) if alone is None else alone
+        start = self._seconds(silences.start)
+        # A rest that ended earlier, or begins later, changes neither the clock nor when a run is due.
+        over = start + 3600.0 * np.fmax(alone, self.longest[silences.unit, silences.week])
+        found = []
+        for known in learned:
+            hours, met = alone.copy(), np.zeros(len(silences), bool)
+            for since, until in known.of_units.spans(silences.unit):
+                met |= (until > start - DAY) & (since <= over)
+            hours[met] = self._hours(known.clocks, silences.where(met), threshold, known.rests)
+            found.append(((known.since - self.start) / 3600.0, hours))
+        return found
 
     def _hours(self, clocks: Clocks, silences: Silences, threshold: float, rests: Rests) -> Floats:
         at = silences.unit, silences.week
@@ -407,9 +427,10 @@ class ProductClock:
             known = self.promised[at] & np.isfinite(clocks.needed(row, threshold + self.dead[at]))
             when = clocks.passes(row, begin, threshold + self.dead[at])
         hours = np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
-        longest, since = self.longest[at] * 3600.0, self.start + silences.start * 3600.0
-        of_units = {unit: rests.of(CLUSTER, self.topics[unit]) for unit in np.unique(silences.unit).tolist()}
-        more = put_off(longest, since, [of_units[unit] for unit in silences.unit.tolist()])
+        longest, since = self.longest[at] * 3600.0, self._seconds(silences.start)
+        slow, more = np.flatnonzero(~np.isnan(longest)), np.zeros(len(silences))
+        rested = [rests.of(CLUSTER, self.topics[unit]) for unit in silences.unit[slow].tolist()]
+        more[slow] = put_off(longest[slow], since[slow], rested)
         return np.fmin(hours, self.limit[at] + more / 3600.0)
 
     def usual_hours(self, silences: Silences) -> Floats:
@@ -426,6 +447,9 @@ class ProductClock:
         begin, days = self.start + np.where(known, crossed, 0.0) * 3600.0, HELD_DAYS * self.clocks.busiest_day(row)
         missed = (self.clocks.moment(row, begin, days) - self.start) / 3600.0
         return np.where(known, np.maximum(crossed + HELD_SECONDS / 3600.0, missed), crossed)
+
+    def _seconds(self, hours: Floats) -> Floats:
+        return np.asarray(self.start + hours * 3600.0)
 
     def _begin(self, silences: Silences) -> tuple[NDArray[np.intp], Floats]:
         row = self.row[silences.unit, silences.week]
@@ -462,29 +486,34 @@ def product_method(trial: Trial, published: Published, rate: float | None = None
             if row["log_mean"] is not None:
                 mean[unit, week], spread[unit, week] = row["log_mean"], row["log_spread"]
     of_rows = {name: np.array([row[name] for row in rows], np.float64) for name in _OF_CLOCKS}
-    profiles = np.array([row["profile"] for row in rows]).reshape(-1, HOURS_A_WEEK)
-    runs = [row["schedule"] for row in rows]
+    # All clocks have the same profiles, which take longest to sum.
+    sums = HourlySums(np.array([row["profile"] for row in rows]).reshape(-1, HOURS_A_WEEK))
+    plans = Plans.of([row["schedule"] for row in rows])
+    if plans.deadlines is not None:
+        sums.put(plans.rows, plans.deadlines)
+    topics = [stream[0] for stream in trial.units.streams]
+    names, name_of = np.unique([*topics, *topic], return_inverse=True)
 
     def known(today: int) -> Rests:
         drops = [one for one in published.drops if one.day < today]
         return Rests(drops=drops, today=today, earlier=earlier_drops(drops))
 
-    def clocks(rests: Rests, *, falling: bool) -> Clocks:
-        mean, step = of_rows["log_mean"], of_rows["clock_step"]
-        of = [(*rests.of(CLUSTER, one), *(_falling(rests, one) if falling else ())) for one in topic]
-        return Clocks(profiles, step, mean, of_rows["log_spread"], of_rows["pause_slots"], runs, of)
+    def clocks(of: Sequence[Sequence[Rest]]) -> Clocks:
+        mean, step, resting = of_rows["log_mean"], of_rows["clock_step"], Resting(of, name_of[len(topics) :])
+        return Clocks(sums, step, mean, of_rows["log_spread"], of_rows["pause_slots"], plans, resting)
+
+    def learned(today: int, *, falling: bool) -> Known:
+        rests = known(today)
+        of = [(*rests.of(CLUSTER, one), *(_falling(rests, one) if falling else ())) for one in names.tolist()]
+        return Known(today * DAY, clocks(of), rests, Resting(of, name_of[: len(topics)]))
 
     days = {one.day for one in published.drops}
     # A day is known when it is over, that the fleet is back a day later, and no drop holds longer than its limit.
     changes = sorted({day + after for day in days for after in (1, 2, MOST_DAYS, MOST_DAYS + 1)})
-    learned, fallen = (
-        [(today * DAY, clocks(rests, falling=each), rests) for today in changes for rests in [known(today)]]
-        for each in (False, True)
-    )
-    start, topics = trial.units.fleet.start, [stream[0] for stream in trial.units.streams]
-    own = clocks(Rests(), falling=False)
-    slot = of_rows["slot_seconds"] / 3600.0
-    return ProductClock(own, row_of, slot, mean, spread, dead, limit, topics, longest, start, learned, fallen)
+    back, fallen = ([learned(today, falling=each) for today in changes] for each in (False, True))
+    own = clocks([()] * len(names))
+    start, slot = trial.units.fleet.start, of_rows["slot_seconds"] / 3600.0
+    return ProductClock(own, row_of, slot, mean, spread, dead, limit, topics, longest, start, back, fallen)
 
 
 def thresholds(trial: Trial, published: Published, rate: float) -> Floats:

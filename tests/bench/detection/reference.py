@@ -36,14 +36,13 @@ def refitted(trial: Trial, rates: Sequence[float], first_week: int = FIRST_WEEK)
         for rate in rates
     }
     found = yardsticks(trial, trial.history.baselines, first_week)
-    return Published(found, calibrated, drops=_drops(trial.units, trial.history.hours))
+    return Published(found, calibrated, drops=drops(trial.units, trial.history.hours))
 
 
 def of_partitions(trial: Trial) -> Published:
     """Return the yardsticks of a trial of partitions; their thresholds, which take topics too, are the job's."""
     whole = topics(trial.units.fleet)
-    drops_of_topics = _drops(whole, hours_of(whole, polled=False))
-    return Published(yardsticks(trial, trial.history.baselines), {}, drops=drops_of_topics)
+    return Published(yardsticks(trial, trial.history.baselines), {}, drops=drops(whole, hours_of(whole, polled=False)))
 
 
 def yardsticks(trial: Trial, made: Baselines, first_week: int = FIRST_WEEK) -> Mapping[int, Mapping[Key, Columns]]:
@@ -85,7 +84,7 @@ def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _drops(units: Units, hours: Hours) -> Sequence[Drop]:
+def drops(units: Units, hours: Hours) -> Sequence[Drop]:
     """Return the days on which the fleet dropped."""
     first, days = round(units.fleet.start / DAY), units.fleet.weeks * 7
     active = np.zeros((len(units), days), np.int64)

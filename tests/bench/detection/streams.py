@@ -54,14 +54,11 @@ def _planned(random: Random, clock: Clock, due: Floats, step: float, skip: float
     times = runs + random.exponential(delay, len(runs))
     more = random.random(len(runs)) < 0.3
     times = np.sort(np.concatenate([times, times[more] + random.uniform(0.2, 1.0, more.sum())]))
-    edges = np.arange(len(clock.hours) + 1, dtype=float)
-    hazard = np.zeros(len(edges))
-    for moment in due:
-        first = int(moment)
-        late = np.maximum(edges[first : first + int(12 * delay) + 24] - moment, 0.0)
-        one = -np.log(skip + (1 - skip) * np.exp(-late / delay))
-        hazard[first : first + len(one)] += one
-        hazard[first + len(one) :] += one[-1]
+    # What each run adds hour by hour: from its hour on for as long as it may be late.
+    hours = due.astype(np.int64)[:, None] + np.arange(int(12 * delay) + 24)
+    one = -np.log(skip + (1 - skip) * np.exp(-np.maximum(hours - due[:, None], 0.0) / delay))
+    added, last = np.diff(one, axis=1, prepend=0.0), len(clock.hours)
+    hazard = np.cumsum(np.bincount(hours[hours <= last], added[hours <= last], last + 1))
     chances = len(due) / clock.weeks
     return times[times < clock.end], Truth(hazard, chances, step=step, phase=float(due[0] % step))
 
