@@ -24,9 +24,7 @@ class Log:
     def first_from(self, target: int) -> Record | None:
         """ListOffsets by time (KIP-79): the first record whose timestamp is at or after ``target``."""
         self.lookups += 1
-        if len(self._newest) != len(self.records):
-            self._newest = list(itertools.accumulate((timestamp for _, timestamp in self.records), max))
-        at = bisect.bisect_left(self._newest, target)
+        at = bisect.bisect_left(self._newest_up_to(), target)
         return self.records[at] if at < len(self.records) else None
 
     def delete_before(self, offset: int) -> None:
@@ -37,11 +35,20 @@ class Log:
 
     def truth(self, committed: int, *, compacted: bool = False) -> int | None:
         """T of a committed offset by its definition, from the records themselves."""
-        before = [timestamp for offset, timestamp in self.records if offset < committed]
-        unread = [record for record in self.records if record[0] >= committed]
-        if not before:
-            return unread[0][1] if unread else None
-        newer = next((record for record in unread if record[1] > max(before)), None)
-        if newer is not None and (compacted or newer[0] == committed):
-            return newer[1]
-        return max(before)
+        read = bisect.bisect_left(self.records, committed, key=lambda record: record[0])
+        if not read:
+            return self.records[0][1] if self.records else None
+        newest = self._newest_up_to()
+        newer = bisect.bisect_right(newest, newest[read - 1])
+        if newer < len(newest) and (compacted or self.records[newer][0] == committed):
+            return newest[newer]
+        return newest[read - 1]
+
+    def _newest_up_to(self) -> list[int]:
+        if len(self._newest) < len(self.records):
+            added = (timestamp for _, timestamp in self.records[len(self._newest) :])
+            if self._newest:
+                self._newest += itertools.islice(itertools.accumulate(added, max, initial=self._newest[-1]), 1, None)
+            else:
+                self._newest += itertools.accumulate(added, max)
+        return self._newest
