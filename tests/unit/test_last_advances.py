@@ -28,10 +28,12 @@ from tests.unit.readings import ManualClock, TableSource
 
 ORDERS = TopicPartition("orders", 0)
 BUSY = TopicPartition("busy", 0)
+POLL = 300
+"""Seconds between two polls."""
 
 
 class Life:
-    """One life of an exporter, polling every minute; windows of five minutes go to the spool."""
+    """One life of an exporter; windows of five polls go to the spool."""
 
     def __init__(
         self,
@@ -44,11 +46,15 @@ class Life:
     ) -> None:
         self.clock, self.source = clock, source
         self.history = History(
-            "prod", Spool(folder, "exporter-1"), exporter="exporter-1", window_seconds=300, poll_interval_seconds=60
+            "prod",
+            Spool(folder, "exporter-1"),
+            exporter="exporter-1",
+            window_seconds=5 * POLL,
+            poll_interval_seconds=POLL,
         )
         self.monitor = Monitor(
             MonitorSettings(
-                {"prod": Rhythm(60.0)},
+                {"prod": Rhythm(POLL)},
                 partition_switches=["last_advance_timestamp"],
                 expectations_max_age_seconds=max_age,
                 overrides=Overrides(overrides),
@@ -61,11 +67,11 @@ class Life:
             self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
         self.poller = Poller("prod", source, [self.history, self.monitor], clock)
 
-    def polls(self, minutes: int, gained: int = 0, busy: int = 0) -> None:
+    def polls(self, count: int, gained: int = 0, busy: int = 0) -> None:
         """Poll so often; at the first poll orders has gained so many records, at each one busy has."""
-        for minute in range(minutes):
-            self.clock.time += 60
-            for key, records in ((ORDERS, gained if minute == 0 else 0), (BUSY, busy)):
+        for number in range(count):
+            self.clock.time += POLL
+            for key, records in ((ORDERS, gained if number == 0 else 0), (BUSY, busy)):
                 start, end, newest = self.source.offsets[key]
                 self.source.offsets[key] = (start, end + records, newest)
             self.poller.poll()
@@ -96,7 +102,7 @@ def restarted(life: Life, folder: Path) -> Life:
 def test_a_silence_that_began_after_the_rollup_outlives_the_exporter(first: Life, tmp_path: Path) -> None:
     """Dead before the restart: held for two polls after it, then dead again, since the same moment."""
     first.polls(3)
-    first.polls(310, gained=1, busy=1)
+    first.polls(62, gained=1, busy=1)
     assert first.verdict() == Verdict.DEAD
     again = restarted(first, tmp_path)
     seen = []
@@ -107,7 +113,7 @@ def test_a_silence_that_began_after_the_rollup_outlives_the_exporter(first: Life
     advance = 'last_advance_timestamp_seconds{kafka_cluster="prod",topic="orders",partition="0"}'
     matches = [re.search(rf"{re.escape(advance)} (\S+)", one.metrics()) for one in (first, again)]
     assert matches[0] is not None and matches[1] is not None
-    assert float(matches[0][1]) == float(matches[1][1]) == MONDAY + 2 * HOUR + 240
+    assert float(matches[0][1]) == float(matches[1][1]) == MONDAY + 2 * HOUR + 4 * POLL
 
 
 @pytest.mark.parametrize(
@@ -116,7 +122,7 @@ def test_a_silence_that_began_after_the_rollup_outlives_the_exporter(first: Life
         (None, "spool"),
         (by_wall(topic="other"), "spool"),
         (by_wall(topic_id="id-0"), "spool"),
-        (by_wall(last_advance=MONDAY + 2 * HOUR + 240, end_offset=11), "expired"),
+        (by_wall(last_advance=MONDAY + 2 * HOUR + 4 * POLL, end_offset=11), "expired"),
     ],
     ids=["nothing is published", "others are", "of an earlier topic", "what is published is stale"],
 )
@@ -128,7 +134,7 @@ def test_a_limit_of_the_configuration_outlives_the_exporter(
     limit = TopicOverride("orders", max_silence_seconds=HOUR)
     life = Life(tmp_path, ManualClock(MONDAY + 2 * HOUR), source, None, [limit])
     life.polls(3)
-    life.polls(150, gained=1, busy=1)
+    life.polls(30, gained=1, busy=1)
     assert life.verdict() == Verdict.DEAD
     life.history.flush(life.clock.now())
     (tmp_path / "spool").rename(tmp_path / spool)
@@ -155,10 +161,10 @@ def test_files_too_many_to_be_read_at_a_start_are_left_out_oldest_first(
 def test_a_record_written_between_two_lives_ends_the_silence(first: Life, tmp_path: Path) -> None:
     """The end offset is past the recorded one: when it moved is unknown, and the silence counts from the first poll."""
     first.polls(3)
-    first.polls(310, gained=1, busy=1)
+    first.polls(62, gained=1, busy=1)
     again = restarted(first, tmp_path)
     again.polls(1, gained=1)
-    again.polls(200)
+    again.polls(40)
     assert again.verdict() == "nothing"
 
 
@@ -169,8 +175,8 @@ def test_the_last_advance_of_each_stream_is_given_by_the_newest_window(first: Li
     first.polls(20, gained=1, busy=2)
     first.history.flush(first.clock.now())
     assert last_advances(tmp_path, 0.0) == {
-        ("prod", "orders", 0): Advance("id-1", 11, began + 120),
-        ("prod", "busy", 0): Advance("id-1", 45, began + 21 * 60),
+        ("prod", "orders", 0): Advance("id-1", 11, began + 2 * POLL),
+        ("prod", "busy", 0): Advance("id-1", 45, began + 21 * POLL),
     }
     (tmp_path / "spool" / "windows" / "windows-torn.parquet").write_bytes(b"torn")
     assert len(last_advances(tmp_path, 0.0)) == 2

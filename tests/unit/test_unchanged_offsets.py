@@ -28,19 +28,21 @@ from tests.unit.readings import ManualClock, TableSource
 
 ORDERS, BUSY = TopicPartition("orders", 0), TopicPartition("busy", 0)
 LIMIT = TopicOverride("orders", max_silence_seconds=2 * HOUR)
+POLL = 300
+"""Seconds between two polls."""
 
 
 class Life:
-    """One life of an exporter, which polls every minute and is told that orders may be silent for two hours."""
+    """One life of an exporter, which is told that orders may be silent for two hours."""
 
     def __init__(self, folder: Path, clock: ManualClock, source: TableSource, exporter: str = "exporter-1") -> None:
         self.folder, self.clock, self.source = folder, clock, source
         self.history = History(
-            "prod", Spool(folder, exporter), exporter=exporter, window_seconds=300, poll_interval_seconds=60
+            "prod", Spool(folder, exporter), exporter=exporter, window_seconds=5 * POLL, poll_interval_seconds=POLL
         )
         self.monitor = Monitor(
             MonitorSettings(
-                {"prod": Rhythm(60.0)},
+                {"prod": Rhythm(POLL)},
                 partition_switches=["last_advance_timestamp"],
                 expectations_max_age_seconds=HOUR,
                 overrides=Overrides([LIMIT]),
@@ -50,10 +52,10 @@ class Life:
         )
         self.poller = Poller("prod", source, [self.history, self.monitor], clock, unchanged=stands(folder))
 
-    def polls(self, minutes: int) -> None:
+    def polls(self, count: int) -> None:
         """Poll so often; busy gains a record each time."""
-        for _ in range(minutes):
-            self.clock.time += 60
+        for _ in range(count):
+            self.clock.time += POLL
             start, end, newest = self.source.offsets[BUSY]
             self.source.offsets[BUSY] = (start, end + 1, newest)
             self.poller.poll()
@@ -87,7 +89,7 @@ def first(tmp_path: Path) -> Life:
 @pytest.mark.parametrize("exporter", ["exporter-1", "exporter-2"])
 def test_dead_past_its_limit_it_is_dead_after_a_restart(first: Life, exporter: str) -> None:
     """At the first poll of the next life, also under another name; when it last advanced is still not known."""
-    first.polls(125)
+    first.polls(26)
     assert first.verdict() == Verdict.DEAD
     again = first.next(exporter=exporter)
     again.polls(1)
@@ -96,11 +98,11 @@ def test_dead_past_its_limit_it_is_dead_after_a_restart(first: Life, exporter: s
 
 
 def test_lives_shorter_than_the_limit_add_up(first: Life) -> None:
-    """An exporter that is restarted every half hour finds it dead after two hours, as one that was not."""
+    """An exporter that is restarted after every 36 minutes finds it dead after two hours, as one that was not."""
     life = first
     seen = []
     for _ in range(4):
-        life.polls(30)
+        life.polls(7)
         seen.append(life.verdict())
         life = life.next()
     assert seen == ["nothing", "nothing", Verdict.SUSPECT, Verdict.DEAD]
@@ -109,10 +111,10 @@ def test_lives_shorter_than_the_limit_add_up(first: Life) -> None:
 @pytest.mark.parametrize("offset", [11, 9])
 def test_a_log_that_moved_between_two_lives_stands_since_the_second(first: Life, offset: int) -> None:
     """A record was written, or the log was truncated: the silence counts from the first poll after it."""
-    first.polls(125)
+    first.polls(26)
     first.source.offsets[ORDERS] = (0, offset, None)
     again = first.next()
-    began = again.clock.now() + 60
+    began = again.clock.now() + POLL
     again.polls(10)
     assert again.verdict() == "nothing"
     again.history.flush(again.clock.now())
@@ -121,7 +123,7 @@ def test_a_log_that_moved_between_two_lives_stands_since_the_second(first: Life,
 
 def test_a_topic_made_again_does_not_inherit_the_silence(first: Life) -> None:
     """The end offset is the same and the topic is not."""
-    first.polls(125)
+    first.polls(26)
     first.source.topic_ids = {"orders": "id-2"}
     again = first.next()
     again.polls(10)
@@ -140,21 +142,21 @@ def test_what_was_deleted_stands_nowhere(first: Life) -> None:
 @pytest.mark.parametrize(("ahead", "trusted"), [(1.5 * HOUR, True), (5 * HOUR, False), (50 * 365 * 24 * HOUR, False)])
 def test_a_clock_that_was_set_proves_no_silence(first: Life, ahead: float, trusted: bool) -> None:
     """What was seen by a clock two hours slow or more counts from the moment at which it was set."""
-    first.polls(30)
+    first.polls(6)
     first.clock.time += ahead
-    first.polls(30)
+    first.polls(6)
     again = first.next()
     again.polls(1)
     assert (again.verdict() != "nothing") == trusted
-    assert (stands(first.folder)[ORDERS].since == MONDAY + 60) == trusted
+    assert (stands(first.folder)[ORDERS].since == MONDAY + POLL) == trusted
 
 
 @pytest.mark.parametrize("part", range(9, 100, 22))
 def test_what_the_first_poll_saw_counts_whatever_its_moment_is_rounded_to(first: Life, part: int) -> None:
     """Its file of coverage and its row of the inventory have the same moment, and no row is before its coverage."""
     began = MONDAY + part / 7919
-    first.clock.time = began - 60.0
-    first.polls(30)
+    first.clock.time = began - POLL
+    first.polls(6)
     first.history.flush(first.clock.now())
     assert stands(first.folder)[ORDERS].since == pytest.approx(began, abs=1e-6)
 
@@ -219,5 +221,5 @@ def test_a_file_that_cannot_be_read_costs_itself(first: Life, caplog: pytest.Log
         table.column_names.index("observed_at"), "observed_at", pa.nulls(2, pa.timestamp("us", tz="UTC"))
     )
     pq.write_table(empty, folder / "inventory-empty.parquet")
-    assert stands(first.folder) == {ORDERS: UnchangedOffset("id-1", 10, MONDAY + 60)}
+    assert stands(first.folder) == {ORDERS: UnchangedOffset("id-1", 10, MONDAY + POLL)}
     assert caplog.text.count("cannot be read") == 3
