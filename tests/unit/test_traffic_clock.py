@@ -16,7 +16,17 @@ from exporter.domain.learning.traffic_clock import Clocks
 from exporter.domain.polls.silence import Silence
 from tests.unit.promised import DAY, HOUR, MONDAY, WEEK, by_clock
 
-profiles = st.lists(st.floats(0.0, 12.0, width=32), min_size=168, max_size=168).filter(lambda rates: sum(rates) > 0.1)
+
+def rates(drawn: bytes) -> list[float]:
+    """Return the rates of 168 hours, of two bytes each: up to 12, or as near to 0 as float32 allows, or 0."""
+    numbers = np.frombuffer(drawn, np.uint16)
+    scales = np.array([12.0, 12.0, 0.01, 1e-37, 1e-44, 0.0])[numbers % 6]
+    found: list[float] = (numbers / 2**16 * scales).astype(np.float32).tolist()
+    return found
+
+
+# A profile of a single draw: with a draw for each hour these would take longer than all that is tested.
+profiles = st.binary(min_size=336, max_size=336).map(rates).filter(lambda rates: sum(rates) > 0.1)
 moments = st.floats(MONDAY - 3 * WEEK, MONDAY + 3 * WEEK)
 FIRST = np.zeros(1, dtype=np.intp)
 
