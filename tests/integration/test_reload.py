@@ -25,7 +25,7 @@ from exporter.service import Service, serving
 from exporter.service.scheduling import Scheduler
 from exporter.settings import Settings
 from tests.integration.serving import Exporter, until
-from tests.plain_http import get
+from tests.plain_http import NO_TLS, get
 from tests.workbench import Workbench
 
 SUCCESS = "topic_liveness_config_last_reload_successful"
@@ -53,7 +53,7 @@ class Configured(Exporter):
         self.config.write_text(json.dumps(self.settings))
 
     def ask(self) -> httpx.Response:
-        return httpx.post(f"http://127.0.0.1:{self.port}/-/reload", timeout=60)
+        return httpx.post(f"http://127.0.0.1:{self.port}/-/reload", timeout=60, verify=NO_TLS)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from exporter.domain.judging.queries import ClusterFacts
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web import Status, WebConfigError, WebConfigFile, WebServer
 from exporter.web.connections import MAX_CONNECTIONS
-from tests.plain_http import get
+from tests.plain_http import NO_TLS, get
 
 PASSWORD = "correct horse"  # noqa: S105 - of this test
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
@@ -221,7 +221,7 @@ def serving(folder: Path, text: str, idle_seconds: float = 10) -> Iterator[WebSe
 
 def context(*, client: str | None = None) -> ssl.SSLContext:
     """A client's TLS, with a certificate for ``client`` where one is given."""
-    made = ssl.create_default_context()
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     CA.configure_trust(made)
     if client is not None:
         CA.issue_cert(client).configure_cert(made)
@@ -231,7 +231,7 @@ def context(*, client: str | None = None) -> ssl.SSLContext:
 def scrape(server: WebServer, tls: ssl.SSLContext | None = None, **given: object) -> httpx.Response:
     """One scrape, over TLS where that is given."""
     scheme = "http" if tls is None else "https"
-    return httpx.get(f"{scheme}://localhost:{server.port}/metrics", verify=tls or True, timeout=20, **given)  # type: ignore[arg-type]
+    return httpx.get(f"{scheme}://localhost:{server.port}/metrics", verify=tls or NO_TLS, timeout=20, **given)  # type: ignore[arg-type]
 
 
 def test_tls_is_served_from_the_version_that_is_set(folder: Path) -> None:
