@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from exporter import storage
@@ -65,6 +66,7 @@ def table(batches: Sequence[Batch], metadata: Mapping[str, str]) -> pa.Table:
     )
 
 
+@cache
 def arrow_type(kind: Kind) -> pa.DataType:
     """Return how Arrow names what a column holds."""
     import pyarrow as pa  # noqa: PLC0415 - as above
