@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, tzinfo
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -61,10 +62,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (str, int, float, type(None))):
         return value
     if is_dataclass(value):
-        plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        for name in _NOT_IN_JSON:
-            plain.pop(name, None)
-        return plain | _also(value)
+        kind: Any = type(value)
+        return {name: _plain(getattr(value, name)) for name in _names_of(kind)} | _also(value)
     if isinstance(value, datetime):
         return iso(value.timestamp())
     if isinstance(value, date):
@@ -74,6 +73,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value]
+
+
+@cache
+def _names_of(kind: type) -> Sequence[str]:
+    return [field.name for field in fields(kind) if field.name not in _NOT_IN_JSON]
 
 
 def _also(value: object) -> dict[str, Any]:

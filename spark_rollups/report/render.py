@@ -51,6 +51,11 @@ def to_html(report: Report) -> str:
 
 def to_markdown(report: Report) -> str:
     """Return a short form for mail and chat, in GitHub-flavoured Markdown; every text of the tables is escaped."""
+    return _markdown_environment().get_template("liveness.md.j2").render(_context(report))
+
+
+@cache
+def _markdown_environment() -> Environment:
     environment = Environment(  # noqa: S701 - finalize escapes for Markdown, not for HTML
         loader=PackageLoader("spark_rollups"),
         undefined=StrictUndefined,
@@ -62,7 +67,7 @@ def to_markdown(report: Report) -> str:
     environment.filters["name"] = wording.markdown_name
     environment.filters["address"] = lambda url: wording.Markdown(f"<{url}>")
     environment.filters.update(_FILTERS)
-    return environment.get_template("liveness.md.j2").render(_context(report))
+    return environment
 
 
 @cache
