@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.domain import FILE_BYTES
+from exporter.domain import FILE_BYTES, FILE_ROWS
 
 STRAYS = tuple(f"stray-{kind}.parquet" for kind in ("pipe", "socket", "device", "folder", "loop", "nowhere"))
 
@@ -43,6 +46,25 @@ def with_shared_text(path: Path, row: pa.Table) -> None:
     with pq.ParquetWriter(path, table.schema, write_statistics=False) as writer:
         for _ in range(7):
             writer.write_table(table)
+
+
+def with_many_rows(path: Path, row: pa.Table) -> None:
+    """Write a row as often as no file may hold it: ``FILE_ROWS`` times and once more, in some kilobytes."""
+    some = pa.Table.from_arrays([pa.repeat(column[0], FILE_ROWS // 20) for column in row.columns], schema=row.schema)
+    with pq.ParquetWriter(path, row.schema, write_statistics=False) as writer:
+        for table in (*[some] * 20, row):
+            writer.write_table(table)
+
+
+def flips(path: Path, count: int) -> Iterator[int]:
+    """Flip one bit of a file after the other, evenly spread over its bytes; each is put back."""
+    content, drawn = path.read_bytes(), random.Random(17)
+    edges = [len(content) * number // count for number in range(count + 1)]
+    with path.open("r+b", buffering=0) as file:
+        for place in itertools.starmap(drawn.randrange, itertools.pairwise(edges)):
+            os.pwrite(file.fileno(), bytes([content[place] ^ 1 << drawn.randrange(8)]), place)
+            yield place
+            os.pwrite(file.fileno(), content[place : place + 1], place)
 
 
 def _named(row: pa.Table, topic: str) -> pa.Table:

@@ -54,7 +54,7 @@ def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc
 
 def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
     parquet = pq.ParquetFile(file, page_checksum_verification=True)
-    footer = parquet.metadata
+    there, footer = parquet.schema_arrow, parquet.metadata
     row_count = footer.num_rows
     size = sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
     if row_count > FILE_ROWS:
@@ -62,8 +62,7 @@ def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Tab
     if size > FILE_BYTES:
         raise ForeignFileError(f"a file holds at most {FILE_BYTES} bytes, got {size}")
     for name in names:
-        places = parquet.schema_arrow.get_all_field_indices(name)
-        kinds = [parquet.schema_arrow.field(place).type for place in places]
+        kinds = [there.field(place).type for place in there.get_all_field_indices(name)]
         if kinds != [schema.field(name).type]:
             raise ForeignFileError(f"column {name} must be {schema.field(name).type}, got {[*map(str, kinds)]}")
     texts = [name for name in names if schema.field(name).type == pa.string()]

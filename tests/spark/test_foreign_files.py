@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +18,7 @@ from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
-from tests.foreign import STRAYS, strays, with_huge_texts, with_shared_text
+from tests.foreign import STRAYS, flips, strays, with_huge_texts, with_many_rows, with_shared_text
 from tests.spark.story import HOUR, World, at, every
 
 WINDOWS, *_ = spool_files.SPOOL_TABLES
@@ -64,8 +63,7 @@ def test_what_spark_cannot_read_is_taken_in_or_put_aside(spark: SparkSession, hi
     with_shared_text(folder / "windows-shared.parquet", rows.slice(0, 1))
     bad = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
     pq.write_table(rows.slice(0, 1).set_column(1, "topic", bad), folder / "windows-text.parquet")
-    many = [pa.repeat(column[0], FILE_ROWS + 1) for column in rows.columns]
-    pq.write_table(pa.Table.from_arrays(many, schema=rows.schema), folder / "windows-many.parquet")
+    with_many_rows(folder / "windows-many.parquet", rows.slice(0, 1))
 
     tables = Tables(spark, history)
     done = ingest.ingest_table(tables, history, WINDOWS)
@@ -104,12 +102,8 @@ def test_readers_that_are_no_list_of_names_cost_only_their_row(history: Path) ->
 def test_a_flipped_bit_is_never_taken_for_a_value(history: Path) -> None:
     """Of 2,000 files with one flipped bit each is read as it was written, or refused."""
     (path,) = windows_of(history).glob("*.parquet")
-    whole, content = spool_files.read_spool_file(path, WINDOWS.schema), path.read_bytes()
-    drawn, refused = random.Random(17), 0
-    for _ in range(2000):
-        flipped = bytearray(content)
-        flipped[drawn.randrange(len(content))] ^= 1 << drawn.randrange(8)
-        path.write_bytes(flipped)
+    whole, refused = spool_files.read_spool_file(path, WINDOWS.schema), 0
+    for _ in flips(path, 2000):
         try:
             assert spool_files.read_spool_file(path, WINDOWS.schema).equals(whole)
         except spool_files.RefusedFileError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from exporter.history import Spool
 from exporter.history.last_advances import last_advances
 from exporter.history.spool import ForeignFileError
 from exporter.history.tables import read_columns, spool_schema, to_table
-from tests.foreign import STRAYS, strays, with_huge_texts, with_shared_text
+from tests.foreign import STRAYS, flips, strays, with_huge_texts, with_many_rows, with_shared_text
 
 ROWS = [
     Window("c", f"topic-{at % 7}", "id", at, at, at + 300.0, "e", "poll", records=at, last_advance=at, end_offset=at)
@@ -99,30 +98,15 @@ def test_what_is_no_regular_file_keeps_nobody_waiting_and_is_logged_once(
         assert f"{spool.folder / 'windows' / name} is not a regular file and is ignored" in caplog.text
 
 
-def test_more_rows_than_any_exporter_writes_are_refused_by_the_footer(
-    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A small file can hold millions of equal rows: they are counted before they cost memory."""
-    table = to_table(ROWS[:1])
-    many = pa.Table.from_arrays([pa.repeat(column[0], FILE_ROWS + 1) for column in table.columns], schema=table.schema)
-    path = tmp_path / "spool" / "windows" / "windows-many.parquet"
-    pq.write_table(many, path)
-    assert path.stat().st_size < 2**20
-    before = pa.total_allocated_bytes()
-    del many
-    assert started(spool) == (len(ROWS), 1)
-    assert pa.total_allocated_bytes() < before
-    assert f"a file holds at most {FILE_ROWS} rows, got {FILE_ROWS + 1}" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("write", "message"),
     [
+        (with_many_rows, f"a file holds at most {FILE_ROWS} rows, got {FILE_ROWS + 1}"),
         (with_huge_texts, f"a file holds at most {FILE_BYTES} bytes, got "),
         (with_shared_text, f"a file holds at most {FILE_BYTES} bytes of text, got 630"),
     ],
 )
-def test_more_bytes_than_any_exporter_writes_are_refused_before_they_cost_memory(
+def test_more_than_any_exporter_writes_is_refused_before_it_costs_memory(
     spool: Spool,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -130,7 +114,7 @@ def test_more_bytes_than_any_exporter_writes_are_refused_before_they_cost_memory
     write: Callable[[Path, pa.Table], None],
     message: str,
 ) -> None:
-    """A small file can hold gigantic texts, or a large one that many rows share."""
+    """A small file can hold millions of equal rows, gigantic texts, or a large one that many rows share."""
     path = tmp_path / "spool" / "windows" / "windows-huge.parquet"
     write(path, to_table(ROWS[:1]))
     assert path.stat().st_size < 64 * 2**20
@@ -145,12 +129,8 @@ def test_a_flipped_bit_is_never_taken_for_a_value(tmp_path: Path) -> None:
     """Pages carry checksums: of 500 files with one flipped bit each is read as written, or refused."""
     (path,) = (tmp_path / "spool" / "windows").glob("*.parquet")
     names = [field.name for field in fields(Window)]
-    whole, content = read_columns(path, Window, names), path.read_bytes()
-    drawn, refused = random.Random(17), 0
-    for _ in range(500):
-        flipped = bytearray(content)
-        flipped[drawn.randrange(len(content))] ^= 1 << drawn.randrange(8)
-        path.write_bytes(flipped)
+    whole, refused = read_columns(path, Window, names), 0
+    for _ in flips(path, 500):
         try:
             assert read_columns(path, Window, names).equals(whole)
         except ForeignFileError:
@@ -162,8 +142,8 @@ WRITER = """\
 import sys, time
 from pathlib import Path
 import pyarrow.parquet
+from exporter.domain import Window
 from exporter.history import spool
-from tests.unit.test_spool_files import ROWS
 
 def unfinished(table, file, **options):
     file.write(b"PAR1")
@@ -172,7 +152,7 @@ def unfinished(table, file, **options):
     time.sleep(300)
 
 pyarrow.parquet.write_table = unfinished
-spool.Spool(Path(sys.argv[1]), "e").write("c", 2.0, ROWS)
+spool.Spool(Path(sys.argv[1]), "e").write("c", 2.0, [Window("c", "orders", "id", 0, 1.0, 2.0, "e", "poll")])
 """
 
 
