@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -16,7 +16,7 @@ FIRST = int((START - 4 * 86_400) // (7 * 86_400))
 """The number of the story's first week."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Slots:
     """The slots of one stream in which something is known to have happened, in order.
 
@@ -70,7 +70,7 @@ OFFICE = np.where((HOUR_OF_WEEK < 120) & (HOUR_OF_WEEK % 24 >= 8) & (HOUR_OF_WEE
 NIGHTLY = np.where(HOUR_OF_WEEK % 24 == 2, 9.0, 0.0)
 WEEKLY = np.where(HOUR_OF_WEEK == 30, 99.0, 0.0)
 
-STREAMS: Sequence[Slots] = (
+STREAMS: tuple[Slots, ...] = (
     drawn(1, np.array(5.0)),
     drawn(2, np.array(0.3)),
     drawn(3, OFFICE),
@@ -84,7 +84,7 @@ STREAMS: Sequence[Slots] = (
     drawn(11, NIGHTLY + 0.01, unseen=(1300, 1301)),
 )
 
-FINE_STREAMS: Sequence[Slots] = (
+FINE_STREAMS: tuple[Slots, ...] = (
     finely(1, np.array(60.0)),
     finely(2, np.array(12.0), dead=(1000.0, 1003.5)),
     finely(3, 5 * OFFICE),
@@ -95,13 +95,14 @@ FINE_STREAMS: Sequence[Slots] = (
 )
 
 
-def hours_of(streams: Sequence[Slots]) -> Hours:
+@cache
+def hours_of(streams: tuple[Slots, ...]) -> Hours:
     """Return streams as hours; those in slots of five minutes tell of these, but for hours that were not polled."""
     rows = list[tuple[int, int, float, float, bool, int]]()
     for number, one in enumerate(streams):
         of_hour = np.floor(one.starts + 1e-9).astype(int)
-        for hour in np.unique(of_hour).tolist():
-            at = np.flatnonzero(of_hour == hour)
+        hours, begins = np.unique(of_hour, return_index=True)
+        for hour, at in zip(hours.tolist(), np.split(np.arange(len(of_hour)), begins[1:]), strict=True):
             known, vague = ~np.isnan(one.first[at]), bool(one.vague[at].any())
             first, last, fives = float(one.first[at[0]]), float(one.last[at[-1]]), 0
             if streams is FINE_STREAMS:
