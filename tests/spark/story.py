@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -218,17 +218,12 @@ class _Run:
         self.windows[part, start] = seen if (part, start) not in self.windows else window.merge(seen)
 
     def close(self, start: float, end: float, polls: int, last: float) -> None:
-        for key, window in self.windows.items():
-            if key[1] == start:
+        for part in self.parts:
+            window = self.windows.get((part, start))
+            if window is not None:
                 failures, ok = -window.polls_ok, polls + window.polls_ok
-                self.windows[key] = Window(
-                    **{
-                        **{name: getattr(window, name) for name in Window.__slots__},
-                        "window_end": end,
-                        "polls_ok": ok,
-                        "observed_seconds": (polls - failures) / polls * (end - start),
-                    }
-                )
+                seconds = (polls - failures) / polls * (end - start)
+                self.windows[part, start] = replace(window, window_end=end, polls_ok=ok, observed_seconds=seconds)
         self.coverage.append(
             Coverage(
                 self.world.cluster,
