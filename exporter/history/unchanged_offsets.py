@@ -83,6 +83,8 @@ def _rows(
     for cluster in table.column("cluster").unique().to_pylist():
         own = table.filter(pc.field("cluster") == cluster)
         topics = [topic for topic in own.column("topic").unique().to_pylist() if wanted(cluster, topic)]
+        if not topics:
+            continue
         own = own.filter(pc.field("topic").isin(topics))
         exporter = own.column("exporter").combine_chunks().dictionary_encode()
         stems = [file_stem(Coverage, name, cluster) for name in exporter.dictionary.to_pylist()]

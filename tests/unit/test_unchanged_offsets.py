@@ -108,6 +108,18 @@ def test_lives_shorter_than_the_limit_add_up(first: Life) -> None:
     assert seen == ["nothing", "nothing", Verdict.SUSPECT, Verdict.DEAD]
 
 
+def test_files_without_any_of_the_topics_tell_nothing(first: Life) -> None:
+    """They are of another cluster, or of a listing of a topic that came later."""
+    first.polls(5)
+    first.source.offsets[TopicPartition("later", 0)] = (0, 3, None)
+    first.polls(5)
+    first.history.flush(first.clock.now())
+    assert len(list((first.folder / "spool" / "inventory").iterdir())) == 2
+    assert unchanged_since(first.folder, lambda _, topic: topic == "later")["prod"].keys() == {("later", 0)}
+    assert stands(first.folder) == {ORDERS: UnchangedOffset("id-1", 10, MONDAY + 60)}
+    assert unchanged_since(first.folder, lambda cluster, _: cluster == "other") == {}
+
+
 @pytest.mark.parametrize("offset", [11, 9])
 def test_a_log_that_moved_between_two_lives_stands_since_the_second(first: Life, offset: int) -> None:
     """A record was written, or the log was truncated: the silence counts from the first poll after it."""
