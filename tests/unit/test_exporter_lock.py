@@ -9,6 +9,7 @@ import socket
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from exporter.domain import Coverage, Source
@@ -88,6 +89,19 @@ def test_what_was_written_of_each_cluster_was_not_lost(tmp_path: Path) -> None:
     last = ExporterLock(tmp_path, "e")
     assert last.lost_seconds("a") == 0
     last.release(clean=True)
+
+
+def test_what_was_lost_is_unknown_where_a_rollup_refused_all_that_was_written_last(tmp_path: Path) -> None:
+    """The clock was days ahead: the rows are in quarantine, and their file has none."""
+    spool, ahead = Spool(tmp_path, "e"), time.time() + 5 * 86400.0
+    spool.write("a", ahead, [Coverage("a", "e", "poll", ahead, ahead + 300.0, 10, 10, 1, 0, ahead, 30.0)])
+    file = spool.target("a", ahead, Coverage)
+    pq.write_table(pq.read_table(file).slice(0, 0), file)
+    (tmp_path / "serve-e.lock").write_text('{"started": 0}')
+    lock = ExporterLock(tmp_path, "e")
+    assert lock.lost_seconds("a") is None
+    assert lock.lost_seconds("b") is not None
+    lock.release(clean=True)
 
 
 def test_a_backfill_after_a_kill_does_not_count_as_polls(tmp_path: Path) -> None:
