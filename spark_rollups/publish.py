@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
@@ -97,7 +98,9 @@ def publish(
 def ahead(history: Location, now: datetime) -> str | None:
     """Return the moment that published expectations are as of where it lies an hour or more ahead of ``now``."""
     current = _current(history / "published")
-    return None if current is None or datetime.fromisoformat(current["as_of"]) <= latest(now) else current["as_of"]
+    if current is None or datetime.fromisoformat(current["as_of"]) <= latest(now):
+        return None
+    return str(current["as_of"])
 
 
 def _rows(path: Location) -> int:
@@ -119,21 +122,23 @@ def _free_name(folder: Location, as_of: datetime) -> str:
     return name
 
 
-def _current(folder: Location) -> dict[str, str] | None:
+def _current(folder: Location) -> dict[str, Any] | None:
     """The pointer, None where there is none or a damaged one, which the next published set replaces."""
     try:
         with opened(folder / "current.json") as file:
-            found: dict[str, str] = json.loads(file.read(_MAX_POINTER_BYTES))
+            found: dict[str, Any] = json.loads(file.read(_MAX_POINTER_BYTES))
         zone = datetime.fromisoformat(found["as_of"]).tzinfo
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return None if zone is None else found
 
 
-def published_as_of(folder: Location) -> datetime | None:
-    """Return as of when the published set is, None where there is none or its pointer is damaged."""
+def judged_nothing_at(folder: Location) -> datetime | None:
+    """Return as of when the published set is, None where it has rows, or there is none or its pointer is damaged."""
     pointer = _current(folder)
-    return None if pointer is None else datetime.fromisoformat(pointer["as_of"]).astimezone(UTC)
+    if pointer is None or pointer.get("rows") != 0:
+        return None
+    return datetime.fromisoformat(pointer["as_of"]).astimezone(UTC)
 
 
 def _clear_old(folder: Location, keep: str) -> None:

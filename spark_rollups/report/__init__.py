@@ -14,9 +14,8 @@ from datetime import UTC, datetime, tzinfo
 from exporter.domain import Outage
 from exporter.domain.links import Links
 from exporter.storage import Location
-from spark_rollups.publish import latest, published_as_of
+from spark_rollups.publish import judged_nothing_at, latest
 from spark_rollups.report.build import build_report
-from spark_rollups.report.facts import Facts
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
 from spark_rollups.report.tables import read_facts
 from spark_rollups.tables import Tables
@@ -66,17 +65,18 @@ def write_report(
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
     history = tables.history
     tables.layout()  # raises where a newer release made them
-    newest = latest(datetime.now(UTC))
-    facts = read_facts(tables, requested_as_of=as_of, not_after=newest, outages=outages)
+    # A rollup that finds no topic, as all were deleted, leaves no verdicts of its moment.
+    facts = read_facts(
+        tables,
+        requested_as_of=as_of,
+        not_after=latest(datetime.now(UTC)),
+        judged_nothing_at=judged_nothing_at(history / "published"),
+        outages=outages,
+    )
     if facts is None:
-        # The moment of the last rollup that judged nothing, for a cluster may hold no topic yet.
-        published = published_as_of(history / "published")
-        if published is None or published > newest:
-            raise NoVerdictsError(
-                f"no verdicts in {history / 'tables' / 'verdicts'}: "
-                f"run `topic-liveness rollup --history {history}` first"
-            )
-        facts = Facts(as_of=published)
+        raise NoVerdictsError(
+            f"no verdicts in {history / 'tables' / 'verdicts'}: run `topic-liveness rollup --history {history}` first"
+        )
     facts = replace(facts, asked_for=asked_for or as_of)
     folder: Location = output or history / "published" / "reports" / f"{facts.as_of.astimezone(UTC):%Y-%m-%d}"
     try:

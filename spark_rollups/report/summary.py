@@ -68,10 +68,10 @@ def _compared(counts: Counts, facts: Facts, zone: tzinfo) -> str:
 
 def warnings(facts: Facts, zone: tzinfo) -> Iterable[str]:
     """Return what makes the report less true than it looks."""
-    if not facts.tallies:
+    if not any(tally.topics for tally in facts.tallies):
         yield (
-            f"No topic has a verdict at or before {moment(facts.as_of, zone)}. See that the exporter writes its "
-            "history here, run `topic-liveness rollup` on it, then the report again."
+            f"No topic has a verdict as of {moment(facts.as_of, zone)}. See that the exporter sees topics and writes "
+            "its history here, run `topic-liveness rollup` on it, then the report again."
         )
     if facts.asked_for is not None and facts.asked_for - facts.as_of > _STALE:
         yield (

@@ -81,16 +81,21 @@ def read_facts(
     *,
     requested_as_of: datetime | None,
     not_after: datetime | None = None,
+    judged_nothing_at: datetime | None = None,
     outages: Sequence[Outage] = (),
 ) -> Facts | None:
     """Read what the report needs from the Delta tables; nothing is written.
 
-    The verdicts are the newest ones at or before ``requested_as_of`` (None: ``not_after``). Returns None where there
-    are none and ``requested_as_of`` is None too. A table that does not exist yet counts as empty. Raises TablesError
+    The verdicts are the newest ones at or before ``requested_as_of`` (None: ``not_after``), or none where the last
+    rollup before that found no topic, at ``judged_nothing_at``. Returns None where there is neither, and no
+    ``requested_as_of``. A table that does not exist yet counts as empty. Raises TablesError
     where one lost a commit.
     """
     verdicts = tables.read("verdicts")
-    runs = _runs(verdicts, requested_as_of or not_after)
+    until = requested_as_of or not_after
+    runs = _runs(verdicts, until)
+    if judged_nothing_at is not None and (until is None or judged_nothing_at <= until):
+        runs = sorted({*runs, judged_nothing_at})
     as_of = runs[-1] if runs else requested_as_of
     if as_of is None:
         return None

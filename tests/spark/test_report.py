@@ -170,7 +170,30 @@ def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, tmp_path: Pa
         paths = write_report(Tables(spark, tmp_path), as_of=as_of, output=None)
         plain = json.loads(text(paths.json))
         assert plain["summary"] == "No verdicts: nothing is known of any topic."
-        assert plain["warnings"][0].startswith("No topic has a verdict at or before Tue 2026-03-03 12:00 UTC.")
+        assert plain["warnings"][0].startswith("No topic has a verdict as of Tue 2026-03-03 12:00 UTC.")
+
+
+def test_a_rollup_that_finds_no_topic_is_reported_in_place_of_earlier_verdicts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """All were deleted, or may not be seen any more: what was dead is gone, and a warning says that nothing is left."""
+    write_table(
+        spark,
+        tmp_path,
+        "verdicts",
+        [*topic("died", "dead", as_of=WEEK_AGO, silent=2 * DAY), *topic("lived", "live", as_of=WEEK_AGO)],
+    )
+    published = tmp_path / "published" / "current.json"
+    published.parent.mkdir()
+    published.write_text(json.dumps({"as_of": AS_OF.isoformat(), "rows": 0}), encoding="utf-8")
+    paths = write_report(Tables(spark, tmp_path), as_of=None, asked_for=AS_OF + HOUR, output=None)
+    assert (paths.as_of, topics(paths)) == (AS_OF, {"gone": ["died"]})
+    plain = json.loads(text(paths.json))
+    assert plain["summary"].endswith("none of 0 topics is dead now, 1 fewer than a week ago.")
+    assert [warning.split(" as of ")[0] for warning in plain["warnings"]][:1] == ["No topic has a verdict"]
+    assert "has the rollup stopped?" not in " ".join(plain["warnings"])
+    before = write_report(Tables(spark, tmp_path), as_of=AS_OF - DAY, output=tmp_path / "before")
+    assert before.as_of == WEEK_AGO
 
 
 def test_a_moment_without_a_zone_is_refused(spark: SparkSession, tmp_path: Path) -> None:
