@@ -62,7 +62,7 @@ def test_the_first_rollup_writes_it_and_the_next_job_loads_spark_from_it(cache: 
     empty = tmp_path / "empty"
     (empty / "tables").mkdir(parents=True)
     (empty / "published").mkdir()
-    (empty / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z"}')
+    (empty / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z", "rows": 0}')
     loaded.mkdir()
     log = f"-Xlog:class+load:file={loaded}/%p.log:none"
     assert "classes " not in run("report", empty, cache, JAVA_TOOL_OPTIONS=f"{log} {NO_NETWORK}")

@@ -61,7 +61,7 @@ def test_a_report_is_shown_sent_and_summed_up_by_the_exit_code(tmp_path: Path) -
     hook, opened, (history, output) = Hook(), tmp_path / "opened", (tmp_path / "h", tmp_path / "out")
     (history / "tables").mkdir(parents=True)
     (history / "published").mkdir()
-    (history / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z"}')
+    (history / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z", "rows": 0}')
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
     browser.chmod(0o755)
@@ -97,7 +97,7 @@ def test_a_report_that_is_terminated_ends_with_one_line_and_no_java(tmp_path: Pa
     """Also where it would be sent afterwards: the job gets the signal, and nothing is sent."""
     (tmp_path / "tables").mkdir()
     (tmp_path / "published").mkdir()
-    (tmp_path / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z"}')
+    (tmp_path / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z", "rows": 0}')
     arguments = [sys.executable, "-m", "exporter", "report", "--history", str(tmp_path), "--exit-code"]
     running = subprocess.Popen(
         [*arguments, "--master", "local[1]"],

@@ -116,7 +116,7 @@ def test_files_without_any_of_the_topics_tell_nothing(first: Life) -> None:
     first.history.flush(first.clock.now())
     assert len(list((first.folder / "spool" / "inventory").iterdir())) == 2
     assert unchanged_since(first.folder, lambda _, topic: topic == "later")["prod"].keys() == {("later", 0)}
-    assert stands(first.folder) == {ORDERS: UnchangedOffset("id-1", 10, MONDAY + 60)}
+    assert stands(first.folder) == {ORDERS: UnchangedOffset("id-1", 10, MONDAY + POLL)}
     assert unchanged_since(first.folder, lambda cluster, _: cluster == "other") == {}
 
 
