@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 from dataclasses import dataclass, field
 
 Record = tuple[int, int]
@@ -45,10 +44,6 @@ class Log:
         return newest[read - 1]
 
     def _newest_up_to(self) -> list[int]:
-        if len(self._newest) < len(self.records):
-            added = (timestamp for _, timestamp in self.records[len(self._newest) :])
-            if self._newest:
-                self._newest += itertools.islice(itertools.accumulate(added, max, initial=self._newest[-1]), 1, None)
-            else:
-                self._newest += itertools.accumulate(added, max)
+        for _, timestamp in self.records[len(self._newest) :]:
+            self._newest.append(max(timestamp, self._newest[-1]) if self._newest else timestamp)
         return self._newest

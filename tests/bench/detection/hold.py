@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class Hold:
         ends, mine = self._silences.end, self._timings
         changes = np.concatenate([[0.0], mine.overdue, mine.noticed, mine.crossed, ends, mine.runs_out])
         self.moments = np.append(np.unique(changes[changes < over]), over)
-        self.incidents = lru_cache(None)(self._incidents)
+        self.incidents = cache(self._incidents)
 
     @property
     def share(self) -> float:
