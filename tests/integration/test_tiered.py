@@ -129,16 +129,21 @@ def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) ->
     tiered.await_setting("wakes", "local.retention.ms", "-1")
     woken = float(round(DAY_AGO + 60))
     bench.fill("wakes", [woken])
-    reading = test.reading("wakes")
-    assert (reading.state, reading.newest, reading.activity.advanced_by) == (State.PRESERVED, woken, 1), reading
+    seen = [test.reading("wakes")]
+    deadline = time.monotonic() + 60
+    while seen[-1].state is State.PENDING and time.monotonic() < deadline:
+        # For a moment the broker may have no MAX_TIMESTAMP for a record that LATEST counts.
+        seen.append(test.reading("wakes"))
+    assert (seen[-1].state, seen[-1].newest) == (State.PRESERVED, woken), seen
+    assert sum(reading.activity.advanced_by for reading in seen) == 1, seen
     bench.alter("wakes", GOES)
     tiered.await_tier("wakes", (3, 2))
-    sweep = test.sweep()
+    sweeps = [test.sweep()]
     again = test.reading("wakes")
     assert (again.state, again.newest) == (State.IDLE_IN_TIER, woken)
-    # At the poll before that sweep it had moved; now it rests, and is confirmed.
-    assert "by-time" not in sweep.lookups
-    assert test.sweep().lookups["by-time"] in (2, 3)  # a third where the broker let one lie
+    sweeps.append(test.sweep())
+    # Confirmed by the one that came after a poll that saw it at rest; a third look-up where the broker let one lie.
+    assert sum(sweep.lookups.get("by-time", 0) for sweep in sweeps) in (2, 3)
 
 
 def test_a_newest_time_that_lies_in_the_tier_alone_is_found(tiered: TieredBroker, bench: Bench) -> None:
