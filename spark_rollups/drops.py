@@ -53,8 +53,13 @@ _EPOCH = date(1970, 1, 1)
 _DAY_MICROS = 86_400_000_000
 
 
-def update_drops(tables: Tables, since: date, today: date) -> str:
-    """Rebuild the table from ``since`` on, for the days before ``today``; return the result in words."""
+def update_drops(tables: Tables, since: date, today: date, kept_from: date) -> str:
+    """Rebuild the table from ``since`` on, for the days before ``today``; return the result in words.
+
+    Days before ``kept_from``, which are past the table's retention, stay as they are: a clock that was wrong by decades
+    adds none of them.
+    """
+    since = max(since, kept_from)
     first = since - timedelta(weeks=REFERENCE_WEEKS, days=1 + LONGEST_DAYS + FELL_WITHIN_DAYS)
     spans = _polled_spans(tables, first)
     covered, exporters = _covered(spans, first, today)

@@ -206,7 +206,9 @@ class _Run:
         tables, today = self._tables, self._moment.astimezone(UTC).date()
         oldest = today - timedelta(days=RECHECKED_DAYS)
         with self._progress.stage("drops") as details:
-            details.append(update_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
+            since = oldest if since is None else min(since, oldest)
+            kept_from = today - timedelta(days=self._request.retention.days["drops"])
+            details.append(update_drops(tables, since, self._began.date(), kept_from))
         self._contradictions, worked = self._contradicted()
         known = drops_before(tables, today)
         streams = with_rests(streams, low_before(tables, known.days) if known.days else None, worked)
