@@ -339,6 +339,15 @@ def test_compaction_leaves_the_next_newer_record() -> None:
     assert search_offsets(log, Known(), [51], compacted=True)[51].found == TimestampRange(NOW - 60_000, NOW - 60_000)
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_known_record_at_the_committed_offset_needs_no_lookup(compacted: bool) -> None:
+    """Its timestamp is T, whatever is known of the records around it."""
+    known, log = Known(), Log([(0, NOW - DAY), (51, NOW - 2 * HOUR), (52, NOW - HOUR)], 53)
+    known.add((51, NOW - 3 * HOUR, NOW - 2 * HOUR), (52, NOW - 2 * HOUR + 1, NOW - HOUR))
+    search = search_offsets(log, known, [51], compacted=compacted)[51]
+    assert (search.found, search.lookups) == (TimestampRange(NOW - 2 * HOUR, NOW - 2 * HOUR), 0)
+
+
 def test_an_answer_that_contradicts_what_was_proved_wins() -> None:
     """Where records were removed between two answers the new one stands and the old ones are forgotten."""
     known = Known()

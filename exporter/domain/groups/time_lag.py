@@ -121,14 +121,13 @@ class Searches:
         """Return which searches need a look-up, and the time of each; the others are finished."""
         searches = np.flatnonzero(self.outcome == UNFINISHED)
         row = self.row[searches]
-        # A compacted topic may have no record at c: what matters is then the first one from there on.
-        place = points.place(row, self.committed[searches] - self.compacted[searches])
+        place = points.place(row, self.committed[searches])
         before, after = points.record_before(row, place), place
         if (gaps := np.flatnonzero(self.compacted[searches])).size:
-            # A bound before the end leaves open what lies behind it.
+            # The record at c may be gone. A bound before the end leaves open what lies behind it.
             end = points.place(row[gaps], self.latest[searches[gaps]] - 1)
             after = place.copy()
-            after[gaps] = np.minimum(points.record_from(place[gaps]), np.maximum(end, place[gaps]))
+            after[gaps] = np.minimum(points.record_from(place[gaps]), end)
         after = points.here(row, after)
         targets = np.zeros(len(searches), dtype=np.int64)
         first = before == NOWHERE
@@ -153,13 +152,12 @@ class Searches:
 
     def _bracketed(self, searches: Rows, before: Rows, after: Rows, points: Points) -> Flags:
         """Judge searches whose bracket is narrow enough; return which are."""
-        now, low, committed = self.limits.now, points.timestamp[before], self.committed[searches]
-        bounded = after != NOWHERE
-        offset, target = _of(points.offset, after), _of(points.target, after)
+        now, low = self.limits.now, points.timestamp[before]
+        bounded, target = after != NOWHERE, _of(points.target, after)
         timestamp, known = _of(points.timestamp, after), bounded & _of(points.known, after)
-        exact = points.offset[before] == committed
+        exact = points.offset[before] == self.committed[searches]
         by_record = self.compacted[searches] & known
-        hit = by_record & ((offset == committed) | (target == low + 1))
+        hit = by_record & (target == low + 1)
         rules = [exact, ~bounded, ~by_record]
         # Later than now is no smaller lag.
         high = np.select(rules, [low, np.maximum(low, now), target - 1], timestamp)
