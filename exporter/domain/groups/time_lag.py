@@ -179,23 +179,24 @@ class Searches:
         top = np.where(bounded, _of(points.target, after), now + 1)
         end = np.where(bounded, _of(points.offset, after), self.latest[searches])
         width = top - low
+        half = low + width // 2
         stalled = np.where(2.0 * width <= self.width[searches], 0, self.stalled[searches] + 1)
         self.width[searches], self.stalled[searches] = width, stalled
         # As many times older than the smallest lag as younger than the largest.
         nearest = np.maximum(now - top, max(tolerance, 1)).astype(np.float64)
         older = now - np.round(np.sqrt(nearest * np.maximum(now - low, nearest))).astype(np.int64)
-        older = np.where((low < older) & (older < top), older, low + width // 2)
-        even = low + np.round(width * ((committed - at) / np.maximum(end - at, 1))).astype(np.int64)
+        older = np.where((low < older) & (older < top), older, half)
+        even = low + np.round(width * ((committed - at) / (end - at))).astype(np.int64)
         target = np.where(stalled % 2 == 1, older, even)
         # Nearer to an end than is allowed, half of the answers would prove no more than at this distance.
         least = low + 1 + np.floor(allowed(low) / (1 + RELATIVE_TOLERANCE)).astype(np.int64)
-        most = top - allowed(top)
-        target = np.where(least > most, low + (width + 1) // 2, np.minimum(np.maximum(target, least), most))
-        # What is left to find is the first record past the newest one before c, which may be near or far.
-        root = np.sqrt(np.maximum(width, 0)).astype(np.int64)
-        near = np.select([stalled % 3 == 0, stalled % 3 == 1], [low + 1, low + root], low + width // 2)
-        target = np.where(self.compacted[searches] & (width <= allowed(top)), near, target)
-        target = np.minimum(np.maximum(target, low + 1), top - 1)
+        most = top - np.maximum(allowed(top), 1)
+        target = np.where(least > most, half, np.minimum(np.maximum(target, least), most))
+        # So narrow a bracket is open in a compacted topic only: what is left to find is the first record past the
+        # newest one before c, which may be near or far.
+        root = np.sqrt(width).astype(np.int64)
+        near = np.select([stalled % 3 == 0, stalled % 3 == 1], [low + 1, low + root], half)
+        target = np.where(width <= allowed(top), near, target)
         return np.where(at == committed - 1, low + 1, target).astype(np.int64)
 
 
