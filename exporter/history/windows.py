@@ -212,7 +212,7 @@ class OpenWindow:
         # A poll that failed for an earlier topic of this name did not see this one either.
         _, which = np.unique((of_name << _PARTITION_BITS) | partition, return_inverse=True)
         failures = np.bincount(which, folded.failures[streams])[which].astype(np.int64)
-        polls_ok = np.maximum(0, self._listed_polls - failures)
+        polls_ok = self._listed_polls - failures
         unread = ~folded.read[streams]
         columns: dict[str, Column] = {
             "cluster": cluster,
