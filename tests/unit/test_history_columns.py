@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -225,6 +226,31 @@ def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(pol
                 rows.append(replace(known.pop(key), observed_at=at, deleted=True))
         found = inventory.due(snapshot)
         assert written(found) == as_dicts(rows)
+
+
+@pytest.mark.parametrize(
+    ("state", "rows"),
+    [
+        (State.PENDING, [1, 0, 0]),
+        (State.FUTURE, [1, 0, 0]),
+        (State.PRESERVED, [1, 0, 0]),
+        (State.UNREADABLE, [1, 0, 0]),
+        (State.EMPTY, [1, 1, 1]),
+        (State.NEVER_WRITTEN, [1, 1, 1]),
+        (State.NO_TIMESTAMP, [1, 1, 1]),
+        (State.IDLE_IN_TIER, [1, 1, 1]),
+        (State.UNSUPPORTED, [1, 1, 1]),
+    ],
+)
+def test_a_state_that_passes_is_not_listed_and_one_that_lasts_is(state: State, rows: list[int]) -> None:
+    """From observed to the state and back: each change to or from a lasting one is a new row."""
+    inventory, observed = InventoryRows("c", "e"), ADVANCED.partitions[0]
+    states = (State.OBSERVED, state, State.OBSERVED)
+    polls: Polls = [
+        (30.0, 0.0, {"a": replace(ADVANCED, partitions={0: replace(observed, state=one)})}) for one in states
+    ]
+    found = [inventory.due(snapshot) for snapshot in snapshots(polls)]
+    assert [sum(columns.count for columns in each) for each in found] == rows
 
 
 def row_of(snapshot: Snapshot, key: TopicPartition) -> Inventory:
