@@ -52,8 +52,7 @@ class Trio:
         self.workbench = Workbench(first.bootstrap)
 
     def __enter__(self) -> Self:
-        with ThreadPoolExecutor() as starting:
-            list(starting.map(lambda each: each.start(), self.brokers.values()))
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,6 +61,12 @@ class Trio:
             self.brokers[node].stop()
         for wire in self.wires.values():
             wire.close()
+
+    def start(self) -> None:
+        """Start every broker that is down."""
+        down = [broker for broker in self.brokers.values() if broker.pid is None]
+        with ThreadPoolExecutor() as starting:
+            list(starting.map(lambda each: each.start(), down))
 
     @property
     def requests(self) -> int:

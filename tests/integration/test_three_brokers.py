@@ -57,11 +57,18 @@ def spread(running: Trio) -> None:
 
 
 @pytest.fixture(scope="module")
-def trio(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
-    """Three brokers; a test takes the third away for a while and gives it back."""
+def three(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
+    """Three brokers that the tests of this file share."""
     with Trio(tmp_path_factory.mktemp("trio"), kafka_jars) as running:
         spread(running)
         yield running
+
+
+@pytest.fixture
+def trio(three: Trio) -> Iterator[Trio]:
+    """Three brokers; a test takes some away for a while, and what it leaves down where it fails is started again."""
+    yield three
+    three.start()
 
 
 def lost_and_others(snapshot: Snapshot) -> set[Reason | None]:
