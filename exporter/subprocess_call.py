@@ -184,10 +184,10 @@ def _perform(request: _Request) -> _Response:
     except MemoryError:
         return _Response(None, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), logged.lines)
     except Exception as error:  # noqa: BLE001 - the caller raises it again
-        return _Response(None, _known(error), logged.lines)
+        return _Response(None, _importable(error), logged.lines)
 
 
-def _known(error: Exception) -> Exception:
+def _importable(error: Exception) -> Exception:
     """Return an error that the exporter can raise without an import; its frames go with it as a note."""
     if type(error).__module__.partition(".")[0] not in ("builtins", "exporter"):
         error = ForeignError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)

@@ -102,7 +102,7 @@ def drops_before(tables: Tables, day: date) -> PastDrops:
     """
     if not tables.exists("drops"):
         return PastDrops()
-    known = _known(tables, day)
+    known = _earlier_drops(tables, day)
     rows = known.select("cluster", "date", "judged", F.size("topics").alias("low")).collect()
     drops = [Drop(row.cluster, _number(row.date), judged=row.judged, low=row.low) for row in rows]
     # A silence that is longer is dead, whatever rested in it.
@@ -145,7 +145,7 @@ def low_before(tables: Tables, drops: Sequence[Drop]) -> DataFrame:
     return days.select("cluster", F.explode("topics").alias("topic"), F.unix_date("date").alias("day"))
 
 
-def _known(tables: Tables, day: date) -> DataFrame:
+def _earlier_drops(tables: Tables, day: date) -> DataFrame:
     """Return the drops before a day back to the oldest one that is compared with later ones."""
     return tables.read("drops").where((F.col("date") >= F.lit(day - LOOKBACK)) & (F.col("date") < F.lit(day)))
 

@@ -35,13 +35,13 @@ def only_one(history: Location) -> Iterator[Callable[[], None]]:
 def _leased(history: ObjectPath) -> AbstractContextManager[Callable[[], None]]:
     return leased(
         history / "rollup.lock",
-        lambda holder: LockedError(_taken(history, holder)),
+        lambda holder: LockedError(_in_use(history, holder)),
         LockedError,
         lambda cause: LockedError(f"{history} may be rolled up by another process: {cause}; run this again"),
     )
 
 
-def _taken(history: Location, holder: str) -> str:
+def _in_use(history: Location, holder: str) -> str:
     return f"{history} is being rolled up by {holder}: wait until it has ended, or end it, and run this again"
 
 
@@ -61,7 +61,7 @@ def _file_locked(history: Path) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             holder = lock.read().strip() or "another process"
-            raise LockedError(_taken(history, holder)) from None
+            raise LockedError(_in_use(history, holder)) from None
         except OSError as error:
             raise LockedError(
                 f"{path} cannot be locked: {error.strerror}; keep the history on a file system that knows locks"

@@ -215,8 +215,8 @@ class _StreamColumns:
 
     def columns(self) -> dict[str, Any]:
         """Return it as columns of STREAMS."""
-        taken = {name: self._taken(name, name, self._from) for name in _LISTING}
-        offsets = self._taken("end_offset", "latest_offset", np.where(self._later, UNKNOWN, self._from))
+        taken = {name: self._chosen_values(name, name, self._from) for name in _LISTING}
+        offsets = self._chosen_values("end_offset", "latest_offset", np.where(self._later, UNKNOWN, self._from))
         state = texts(taken["state"])
         state[self._later] = State.OBSERVED.value
         reason = texts(taken["reason"])
@@ -230,10 +230,10 @@ class _StreamColumns:
             "listed_at": nullable_integers(self._at, MICROS),
             "observed_until": nullable_integers(self._until, MICROS),
             "unreadable_since": nullable_integers(self._proved.unreadable_since, MICROS),
-            "unreadable_reason": self._taken("reason", "unreadable_reason", why),
+            "unreadable_reason": self._chosen_values("reason", "unreadable_reason", why),
         }
 
-    def _taken(self, of_events: str, of_state: str, rows: Rows) -> pa.Array:
+    def _chosen_values(self, of_events: str, of_state: str, rows: Rows) -> pa.Array:
         both = pa.concat_arrays([column(self._new_rows.events, of_events), column(self._known_streams.state, of_state)])
         return both.take(pa.array(rows, pa.int64(), mask=rows < 0))
 

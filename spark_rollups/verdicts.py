@@ -68,7 +68,7 @@ JUDGED = optional(
             StructField(LEARNED["suspect_silence_seconds"], DoubleType()),
             StructField(LEARNED["max_silence_seconds"], DoubleType()),
             StructField("leader", IntegerType()),
-            StructField("promised", BooleanType()),
+            StructField("has_expectation", BooleanType()),
             StructField("unusual", BooleanType()),
             StructField("holdable", BooleanType()),
             StructField("hold_expired", BooleanType()),
@@ -88,7 +88,7 @@ HELD = StructType(
 )
 """Streams that an incident may hold, the name of the incident, and its description."""
 
-_FLAGS = ("promised", "unusual", "holdable", "hold_expired")
+_FLAGS = ("has_expectation", "unusual", "holdable", "hold_expired")
 _ALARMING = (Verdict.SUSPECT.value, Verdict.DEAD.value)
 _GONE = [VERDICT_CODES[Verdict.DEAD], VERDICT_CODES[Verdict.RETIRED]]
 
@@ -135,7 +135,7 @@ def judged(streams: DataFrame, baselines: DataFrame, rule: Rule, shards: int) ->
 
 def held(rows: DataFrame) -> DataFrame:
     """Turn ``suspect`` and ``dead`` into ``held`` where an incident explains the silence."""
-    silent = rows.where("promised").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue", "as_of")
+    silent = rows.where("has_expectation").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue", "as_of")
     make = functools.partial(_hold, schema=arrow_schema(HELD))
     together = in_groups(silent, "cluster", make, HELD)
     same = [F.col(name).eqNullSafe(F.col(f"held_{name}")) for name in KEY]
@@ -325,7 +325,7 @@ def _columns(
         LEARNED["suspect_silence_seconds"]: numbers(found.learned_suspect_limit),
         LEARNED["max_silence_seconds"]: numbers(found.learned_limit),
         "leader": subjects.leader,
-        "promised": found.promised,
+        "has_expectation": found.has_expectation,
         "unusual": found.unusual,
         "holdable": found.holdable,
         "hold_expired": found.hold_expired,
@@ -357,11 +357,11 @@ def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
     """Return the streams of one cluster that an incident may hold."""
     names = Names(rows)
     number = names.rows[0]
-    promised, unusual, holdable, hold_expired = of_each = np.zeros((len(_FLAGS), len(names)), np.bool_)
+    has_expectation, unusual, holdable, hold_expired = of_each = np.zeros((len(_FLAGS), len(names)), np.bool_)
     of_each[:, number] = [flags(column(rows, name)) for name in _FLAGS]
     since, overdue = (np.full(len(names), np.nan) for _ in range(2))
     since[number], overdue[number] = seconds(column(rows, "last_advance")), seconds(column(rows, "overdue"))
-    silent = Silent(promised, unusual, holdable, hold_expired, since, overdue)
+    silent = Silent(has_expectation, unusual, holdable, hold_expired, since, overdue)
     leader = np.full(len(names), NO_LEADER, np.intp)
     leader[number] = integers(column(rows, "leader"), NO_LEADER)
     part = slice(0, names.partitions)

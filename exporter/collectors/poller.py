@@ -19,8 +19,8 @@ from exporter.domain.polls.activity import (
     conclude,
     nothing_read,
     observe,
-    stood,
     unsettled,
+    with_restored_silences,
     with_tiers,
 )
 from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code, rows_with
@@ -196,7 +196,7 @@ class Poller:
         first = np.flatnonzero(read)
         first = first[np.isnan(before.last_good_poll[rows[first]])]
         first = first[unchanged.is_of(first, {name: info.topic_id for name, info in metadata.topics.items()})]
-        return stood(table, rows[first], unchanged.end_offset[first], unchanged.since[first])
+        return with_restored_silences(table, rows[first], unchanged.end_offset[first], unchanged.since[first])
 
     def _concluded(
         self,

@@ -187,7 +187,7 @@ class Client:
         if names := self._credentials.changed():
             before, changed = (self._credentials, self._admin), ", ".join(names)
             try:
-                self._credentials = before[0].read_anew()
+                self._credentials = before[0].reloaded()
                 self._admin = self._prepared()
             except (KafkaException, ValueError, TypeError) as error:
                 self._credentials, self._admin = before

@@ -72,7 +72,7 @@ class Credentials:
         now = self._read_files()
         return sorted(name for name, seen in self._seen.items() if now[name] != seen)
 
-    def read_anew(self) -> Credentials:
+    def reloaded(self) -> Credentials:
         """Return them with the present files. Raises ValueError as the constructor does."""
         return Credentials(self._given, self._aws_iam)
 

@@ -182,9 +182,9 @@ class ClientProcess:
             ) from None
         except SourceError as error:
             if error.reason is not Reason.CLIENT_FAILED:
-                self._well(running)
+                self._record_answer(running)
             raise
-        self._well(running, answered.memory)
+        self._record_answer(running, answered.memory)
         return answered.result, answered.notes, running.generation
 
     def renew(self) -> None:
@@ -246,7 +246,7 @@ class ClientProcess:
             self._running.send(make)
         return self._running
 
-    def _well(self, running: _Running, memory: int | None = None) -> None:
+    def _record_answer(self, running: _Running, memory: int | None = None) -> None:
         with self._lock:
             running.answered += 1
             self._ends_in_a_row = 0
@@ -306,7 +306,7 @@ class _Running:
         self._connection = Connection(ours.detach())
         self.send(Begin(_EXPORTER.getEffectiveLevel()))
         try:
-            for work in (self._listen, self._hear):
+            for work in (self._listen, self._log_stderr):
                 threading.Thread(target=work, name=f"{name}, process {self.pid}", daemon=True).start()
         except RuntimeError:  # no thread more: nobody else would end the process
             self._process.kill()
@@ -387,7 +387,7 @@ class _Running:
             record.exc_text = line.traceback
             logger.handle(record)
 
-    def _hear(self) -> None:
+    def _log_stderr(self) -> None:
         """Log its standard error: C libraries write there, such as a failed assertion."""
         assert self._process.stderr is not None
         with self._process.stderr as lines:

@@ -94,7 +94,13 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
             {
                 "cluster": one.cluster,
                 "name": incident.name,
-                **asdict(incident),
+                "topics": incident.topics,
+                "promised": incident.with_expectation,
+                "since": incident.since,
+                "until": incident.until,
+                "leader": incident.leader,
+                "most": incident.most,
+                "one_by_one": incident.one_by_one,
                 "falling": _falling(incident),
                 "evidence": str(incident),
             }

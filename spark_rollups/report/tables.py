@@ -120,7 +120,7 @@ def read_facts(
         incidents=_incidents(run_counts, [run for run in runs if run > as_of - WEEK]),
         coverage=seen.clusters,
         rules=_rules(judged),
-        promises=_promises(tables.read("calibration"), as_of),
+        promises=_false_alarm_promises(tables.read("calibration"), as_of),
         week_ago=_verdicts_of(run_counts, week_ago),
         relations=relations_of(related, as_of),
         owners=_owners(tables.read("inventory"), as_of),
@@ -347,7 +347,7 @@ def _rules(judged: Sequence[JudgedStream]) -> tuple[RuleInForce, ...]:
     return tuple(RuleInForce(*each) for each in sorted(rules))
 
 
-def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
+def _false_alarm_promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
     rows = _collected(calibration.where(F.col("as_of") == literal(as_of)))
     return tuple(
         Promise(

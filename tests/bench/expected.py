@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from exporter.domain import Expectation
 from tests.pointer import point_to
-from tests.unit.promised import SCHEDULE
+from tests.unit.expectations import SCHEDULE
 
 
 def publish(history: Path, cluster: str, topics: Sequence[str], per_topic: int, at: float) -> None:

@@ -35,7 +35,7 @@ from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebConfigFile, WebServer
 from tests.bench.process_tree import usage
-from tests.unit.promised import by_clock
+from tests.unit.expectations import by_clock
 from tests.unit.readings import TableSource
 
 PER_TOPIC, TOPICS_PER_GROUP, TOPICS_OF_GROUP = 12, 4, 20

@@ -21,7 +21,7 @@ from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebServer
 from tests.browser.contrast import contrasts_of
-from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP
 

@@ -14,7 +14,7 @@ import pytest
 from exporter.demo.broker import free_port
 from tests.damage import damage
 from tests.integration.serving import Exporter, until
-from tests.unit.promised import by_wall, publish
+from tests.unit.expectations import by_wall, publish
 
 
 @pytest.fixture

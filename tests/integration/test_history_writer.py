@@ -15,7 +15,7 @@ import pytest
 
 from exporter.demo.broker import Broker
 from tests.integration.serving import Exporter, until
-from tests.unit.promised import by_clock, publish
+from tests.unit.expectations import by_clock, publish
 from tests.workbench import Workbench
 
 WINDOW = {"TOPIC_LIVENESS_HISTORY__WINDOW": "5s"}

@@ -32,7 +32,7 @@ from tests.backfill_rows import Stream, Written, written_by_stream, written_stre
 from tests.integration.serving import Exporter, until
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.slow_line import SlowLine
-from tests.unit.promised import MONDAY, by_clock, publish
+from tests.unit.expectations import MONDAY, by_clock, publish
 from tests.unit.readings import Collected
 from tests.unit.test_exporter_lock import LOST, NOWHERE, polls
 from tests.unit.test_recorder import ORDERS, Bench

@@ -17,7 +17,7 @@ from exporter.domain import Coverage, Inventory, Source, Window
 from exporter.history import Spool
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
-from tests.unit.promised import HOUR, by_clock, publish
+from tests.unit.expectations import HOUR, by_clock, publish
 from tests.workbench import Workbench
 
 

@@ -301,7 +301,7 @@ def together(
             "topic_id": "id",
             "as_of": moment(at(END) + 5 * HOUR),
             "verdict": verdict,
-            "promised": True,
+            "has_expectation": True,
             "unusual": crossed,
             "holdable": crossed,
             "last_advance": moment(at(END) - hours_apart * number * HOUR),

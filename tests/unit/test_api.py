@@ -28,7 +28,7 @@ from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import Status, WebConfigFile, WebServer
 from exporter.web.api import document, routes
 from tests.plain_http import NO_TLS, get
-from tests.unit.promised import DAY, HOUR, MONDAY, by_wall
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP, scene
 

@@ -26,7 +26,7 @@ from exporter.history import Spool
 from exporter.history.published import Published
 from exporter.settings import Settings, load_settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
-from tests.unit.promised import HOUR, by_wall
+from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 ORDERS = TopicPartition("orders", 0)

@@ -217,7 +217,7 @@ def test_a_rotated_secret_is_noticed_as_kubernetes_rotates_it(tmp_path: Path) ->
     (tmp_path / "..next").symlink_to("..2")
     (tmp_path / "..next").rename(tmp_path / "..data")
     assert credentials.changed() == ["sasl.password"]
-    renewed = credentials.read_anew()
+    renewed = credentials.reloaded()
     assert (credentials.properties["sasl.password"], renewed.properties["sasl.password"]) == ("old", "new")
     assert renewed.changed() == []
 

@@ -42,7 +42,7 @@ from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebConfigFile, WebServer
 from tests.answers import answering
 from tests.snapshots import snapshot_of
-from tests.unit.promised import DAY, by_wall, publish
+from tests.unit.expectations import DAY, by_wall, publish
 
 NOW = 1_772_539_200.0
 BCRYPT = "$2b$04$" + 53 * "a"

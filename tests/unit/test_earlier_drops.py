@@ -9,7 +9,7 @@ import pytest
 
 from exporter.domain.learning.drops import LONGEST_DAYS, Drop, EarlierDrop, OngoingDrop, earlier_drops
 from exporter.domain.learning.rest_days import Rests
-from tests.unit.promised import DAY
+from tests.unit.expectations import DAY
 
 
 def holiday(first: int, days: int, topics: str, judged: int = 20) -> list[Drop]:

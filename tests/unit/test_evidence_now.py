@@ -12,7 +12,7 @@ from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now, evidence_of_all
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.silence import Silence
-from tests.unit.promised import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
+from tests.unit.expectations import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
 
 KNOWN = {
     "history_start": MONDAY - 8 * WEEK,

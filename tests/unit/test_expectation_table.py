@@ -16,7 +16,7 @@ from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.polls.layout import Layout
-from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 
 WEEK: Any = np.linspace(0.0, 1.0, 168, dtype=np.float32)
 

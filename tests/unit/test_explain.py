@@ -49,7 +49,7 @@ from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.settings import ClusterSettings, Settings
 from tests.pointer import point_to
 from tests.snapshots import inspections_of
-from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
 
 NOW = MONDAY + DAY + 12 * HOUR

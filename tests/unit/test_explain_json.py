@@ -19,7 +19,7 @@ from exporter.settings import Settings
 from exporter.state import Monitor
 from exporter.web import WebServer
 from tests.plain_http import get
-from tests.unit.promised import DAY, HOUR, MONDAY, by_wall, publish
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
 
 NOW = MONDAY + DAY

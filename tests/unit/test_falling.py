@@ -19,7 +19,7 @@ from exporter.domain.learning.drops import MOST_DAYS, Drop, OngoingDrop
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS, TopicOverride
-from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.test_incidents import NOW, fleet
 from tests.unit.test_rollup_verdicts import objects, steady, streams
 
@@ -98,7 +98,7 @@ def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
     found, without = (assessed(12, hours=56.0, falling=each) for each in (True, False))
     assert (without.held_topics, found.held_topics) == (0, 12)
     (incident,) = found.incidents
-    assert (incident.topics[0], len(incident.topics), incident.promised) == ("silent-000", 12, 40)
+    assert (incident.topics[0], len(incident.topics), incident.with_expectation) == ("silent-000", 12, 40)
     assert incident.name.startswith("drop-")
     judgement = found.topics["silent-003"].judgement
     assert judgement.verdict is Verdict.HELD

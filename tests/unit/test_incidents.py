@@ -23,7 +23,7 @@ from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.judging.detection import Detector
 from tests.snapshots import snapshot_of
-from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 
 STEADY = by_clock([1.0] * 168, clock_step=1.0, suspect_score=2.5, dead_score=3.0)
 """A slot each hour: crossed past e^2 - 1 = 6.4, suspect past 11.2, dead past 19.1 hours missed."""
@@ -88,7 +88,7 @@ def test_an_incident_is_known_before_anything_in_it_is_suspect() -> None:
     assessment = assessed(20, 80, 9.0)
     assert verdicts(assessment) == {Verdict.QUIET}
     (incident,) = assessment.incidents
-    assert (len(incident.topics), incident.promised, incident.leader) == (20, 100, None)
+    assert (len(incident.topics), incident.with_expectation, incident.leader) == (20, 100, None)
     assert assessment.held_topics == 0, "what is quiet shows no hold"
 
 
@@ -149,7 +149,7 @@ def test_a_leader_that_takes_no_records_is_one_incident() -> None:
     stopped = {judgement.verdict for key, judgement in assessment.judgements.items() if key.topic.startswith("silent")}
     assert stopped == {Verdict.LIVE, Verdict.HELD}
     (incident,) = assessment.incidents
-    assert (len(incident.topics), incident.promised, incident.leader) == (12, 23, 0)
+    assert (len(incident.topics), incident.with_expectation, incident.leader) == (12, 23, 0)
     assert assessment.held_topics == 12
     half = assessed(12, 12, 20.5, partitions=3, silent_partitions=1)
     assert half.incidents == (), "half of what it leads may be anything"

@@ -23,7 +23,7 @@ from exporter.history.last_advances import last_advances
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.exposed import verdict_of_orders
-from tests.unit.promised import HOUR, MONDAY, by_wall
+from tests.unit.expectations import HOUR, MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
 
 ORDERS = TopicPartition("orders", 0)

@@ -26,7 +26,7 @@ from exporter.domain.polls.silence import Silence
 from exporter.history import History, Spool
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
-from tests.unit.promised import DAY, MONDAY, by_wall
+from tests.unit.expectations import DAY, MONDAY, by_wall
 from tests.unit.readings import Collected, ManualClock
 
 PER_TOPIC = 5

@@ -25,7 +25,7 @@ from exporter.domain.owners import Owners
 from exporter.domain.polls.silence import Silence
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of, topics_of
-from tests.unit.promised import HOUR, by_wall
+from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import ManualClock, TableSource
 
 LIMIT = TopicOverride("orders", max_silence_seconds=2 * HOUR)

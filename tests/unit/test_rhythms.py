@@ -24,7 +24,7 @@ from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.weekly_scores import maxima
 from exporter.domain.verdicts import VERDICTS
 from exporter.history.published import Expectations
-from tests.unit.promised import by_clock, publish
+from tests.unit.expectations import by_clock, publish
 
 DAY = 24 * HOUR
 FIRST = 2900
@@ -305,7 +305,7 @@ def test_schedules_are_named_as_people_name_them(active: Active, beginning: str)
     assert str(schedule).startswith(beginning)
     assert schedule is not None
     last = START + 8 * WEEK + 2 * HOUR
-    assert schedule.not_come(last, last + 2 * DAY).endswith(" in 8 weeks) has not come since Mon")
+    assert schedule.describe_missed_run(last, last + 2 * DAY).endswith(" in 8 weeks) has not come since Mon")
 
 
 def test_days_on_which_nothing_is_due_cost_nothing() -> None:

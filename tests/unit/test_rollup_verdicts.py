@@ -23,7 +23,7 @@ from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS
 from spark_rollups.options import JsonOption
 from spark_rollups.overrides import parse
-from tests.unit.promised import by_wall
+from tests.unit.expectations import by_wall
 
 AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NOW = AS_OF.timestamp()
@@ -178,8 +178,8 @@ def test_a_weekly_run_that_a_holiday_skipped_is_due_a_week_later(
         each = replace(each, rests=objects([(Rest(day, day + DAY, "40 of 50 topics rested", seen=True),)] * 2))
     found = judge(each, weekly(2), np.arange(2), NOW)
     assert [VERDICTS[code] for code in found.verdict] == [verdict, verdict]
-    put_off = 7 * DAY if rested_day == 7 else 0.0
-    assert found.expected_by[0] == pytest.approx(last + 12.25 * DAY + put_off)
+    extra = 7 * DAY if rested_day == 7 else 0.0
+    assert found.expected_by[0] == pytest.approx(last + 12.25 * DAY + extra)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_a_topic_is_judged_by_what_was_learned_once_its_override_has_ended(
     last = NOW - silent_days * DAY
     found = judge(streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW, overrides=[override])
     limits = found.learned_suspect_limit[0], found.learned_limit[0]
-    promised = by_wall(suspect_silence_seconds=limits[0], max_silence_seconds=limits[1], rule=found.learned_rule[0])
-    assert promised.rule == "period" and found.rule[0] == "override"
-    assert judge_one(Silence(last, NOW, known=True), promised, NOW).verdict is verdict
+    learned = by_wall(suspect_silence_seconds=limits[0], max_silence_seconds=limits[1], rule=found.learned_rule[0])
+    assert learned.rule == "period" and found.rule[0] == "override"
+    assert judge_one(Silence(last, NOW, known=True), learned, NOW).verdict is verdict
 
 
 def judged(each: Streams, overrides: Sequence[TopicOverride] = ()) -> Verdicts:
@@ -343,7 +343,7 @@ def test_topics_that_the_configuration_decides_on_take_part_in_no_incident() -> 
     each = streams([("prod", "died"), ("prod", "gone")], [0, 0], [NOW - 30 * HOUR] * 2, [NOW] * 2)
     found = judged(each, [TopicOverride("gone", retired=True)])
     assert {each.name[row] for row in np.flatnonzero(found.holdable)} == {"died"}
-    assert {each.name[row] for row in np.flatnonzero(found.promised)} == {"died"}
+    assert {each.name[row] for row in np.flatnonzero(found.has_expectation)} == {"died"}
     assert [line is not None for line in found.evidence_if_held] == [True, False, True, False]
     assert found.evidence_if_held[0].endswith("; suspect since Sun 2026-03-01 15:29 UTC"), "the incident is said behind"
     assert not np.isnan(found.overdue[0]) and np.isnan(found.overdue[1])

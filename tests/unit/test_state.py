@@ -31,7 +31,7 @@ from exporter.history.published import Published
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.series import ClusterSeries
 from exporter.state import Monitor, MonitorSettings, Rhythm
-from tests.unit.promised import MONDAY, by_wall
+from tests.unit.expectations import MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
 
 NOW = 1_772_539_200.0

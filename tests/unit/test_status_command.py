@@ -20,7 +20,7 @@ from exporter.domain.ports import SourceError
 from exporter.web import WebConfigFile, WebServer
 from exporter.web.api import document
 from tests.plain_http import get
-from tests.unit.promised import DAY, HOUR, MONDAY, by_wall, publish
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.test_explain_json import scene as fleet
 from tests.unit.test_state import NOW, SWEEP, promise, scene
 from tests.unit.test_state import publish as in_memory

@@ -14,7 +14,7 @@ from exporter.domain import Verdict
 from exporter.domain.judging.detection import judge
 from exporter.domain.learning.traffic_clock import Clocks
 from exporter.domain.polls.silence import Silence
-from tests.unit.promised import DAY, HOUR, MONDAY, WEEK, by_clock
+from tests.unit.expectations import DAY, HOUR, MONDAY, WEEK, by_clock
 
 
 def rates(drawn: bytes) -> list[float]:

@@ -23,7 +23,7 @@ from exporter.history.tables import to_table
 from exporter.history.unchanged_offsets import unchanged_since
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.exposed import verdict_of_orders
-from tests.unit.promised import HOUR, MONDAY
+from tests.unit.expectations import HOUR, MONDAY
 from tests.unit.readings import ManualClock, TableSource
 
 ORDERS, BUSY = TopicPartition("orders", 0), TopicPartition("busy", 0)

@@ -59,7 +59,7 @@ class Scores:
     score: Floats
     expected_by: Floats
     """The moment at which the silence becomes dead if it lasts."""
-    promised: Flags
+    has_expectation: Flags
     """Whether the stream has a threshold; without one its verdict is ``learning``."""
     holdable: Flags
     """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not expired."""
@@ -105,7 +105,7 @@ class SilenceRules:
             verdicts=np.full(count, _LEARNING, dtype=np.int8),
             score=np.full(count, np.nan),
             expected_by=np.full(count, np.nan),
-            promised=np.zeros(count, dtype=np.bool_),
+            has_expectation=np.zeros(count, dtype=np.bool_),
             holdable=np.zeros(count, dtype=np.bool_),
             hold_expired=np.zeros(count, dtype=np.bool_),
             unusual=np.zeros(count, dtype=np.bool_),
@@ -271,8 +271,8 @@ class ExpectationSet:
     @property
     def partitions(self) -> int:
         """Number of partitions with a threshold."""
-        promised = (self._rules.clock >= 0) | ~np.isnan(self._rules.limit)
-        return int((promised & (self.table.partition != WHOLE_TOPIC)).sum())
+        has_expectation = (self._rules.clock >= 0) | ~np.isnan(self._rules.limit)
+        return int((has_expectation & (self.table.partition != WHOLE_TOPIC)).sum())
 
     def row(self, topic: str, partition: int | None, topic_id: str | None) -> int:
         """Return the row of a stream, -1 where there is none or the row is of an earlier topic of that name."""
@@ -355,7 +355,7 @@ def _decide(
         (silent, _QUIET),
     ]
     scores.verdicts[at] = np.select([flags for flags, _ in choices], [code for _, code in choices], _LIVE)
-    scores.promised[at] = True
+    scores.has_expectation[at] = True
 
 
 def _chosen(values: Sequence[float], numbers: NDArray[np.int32]) -> Floats:

@@ -102,11 +102,13 @@ def observed(streams: int, listings: Listings, failures: Failures, polls: Sequen
     for observer in np.unique(listings.observer[newest]).tolist():
         own = newest[listings.observer[newest] == observer]
         if len(polls[observer].window_start):
-            _vouch(own, listings, failures, observer, polls[observer], proved)
+            _add_observer_proofs(own, listings, failures, observer, polls[observer], proved)
     return proved
 
 
-def _vouch(own: Rows, listings: Listings, failures: Failures, observer: int, polls: Polls, proved: Observed) -> None:
+def _add_observer_proofs(
+    own: Rows, listings: Listings, failures: Failures, observer: int, polls: Polls, proved: Observed
+) -> None:
     """Add what one exporter proves: its last good poll of each partition that it lists."""
     stream = listings.stream[own]
     restart = np.searchsorted(polls.starts, listings.at[own], side="right")

@@ -179,7 +179,7 @@ def _hold(
     """Hold silences that began together; return all that these, or a drop of the fleet that has not ended, hold."""
     count = len(layout)
     began = np.where(silences.known, silences.since, silences.not_before)
-    silent = Silent(scores.promised, scores.unusual, scores.holdable, scores.hold_expired, began, scores.overdue)
+    silent = Silent(scores.has_expectation, scores.unusual, scores.holdable, scores.hold_expired, began, scores.overdue)
     held = hold(
         Streams(
             names=layout.topics,

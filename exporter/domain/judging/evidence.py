@@ -130,7 +130,7 @@ def _usual_silence(row: EvidenceFacts) -> str | None:
     """Return the longest silence, and when it was, in the span of the baseline."""
     if row.schedule is not None and row.last_advance is not None:
         missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET) and not _unproved(row)
-        return row.schedule.not_come(row.last_advance, row.as_of) if missing else str(row.schedule)
+        return row.schedule.describe_missed_run(row.last_advance, row.as_of) if missing else str(row.schedule)
     if row.last_advance is None or row.history_start is None or row.largest_silence is None:
         return None
     chosen_by = row.last_advance if row.baseline_of is None else row.baseline_of

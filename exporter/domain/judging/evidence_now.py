@@ -87,8 +87,8 @@ def _line(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> str:
     row = _judged(subject, now, foreseen)
     if seen.override is not None:
         return _joined([_unseen(seen), overridden(row, seen.override)])
-    unpromised = expectation is None or expectation.rule != _NO_RULE
-    if judgement.verdict is Verdict.LEARNING and unpromised and seen.state not in (State.NEVER_WRITTEN, State.EMPTY):
+    unusable = expectation is None or expectation.rule != _NO_RULE
+    if judgement.verdict is Verdict.LEARNING and unusable and seen.state not in (State.NEVER_WRITTEN, State.EMPTY):
         why = "no expectation of it is in force" if expectation is None else "what is published of it cannot be used"
         return _joined([_unseen(seen), silence(row), f"learning: {why}"])
     doubt = None if seen.may_be_held is None else f"may be held: {seen.may_be_held}"

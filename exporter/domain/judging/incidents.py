@@ -23,14 +23,14 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """``topics`` of ``promised`` ones fell silent together: of the cluster, or at one ``leader``.
+    """``topics`` that fell silent together, of ``with_expectation`` in the cluster or at one ``leader``.
 
     All of them can have fallen silent between ``since`` and ``until`` (Unix seconds). ``most`` means that these are
-    most of the promised ones. Then the cluster or the leader is the cause, else something that these topics share.
+    most of those with an expectation. Then the cluster or the leader is the cause, else something that they share.
     """
 
     topics: tuple[str, ...]
-    promised: int
+    with_expectation: int
     since: float
     until: float
     leader: int | None = None
@@ -55,14 +55,15 @@ class Incident:
         begin, end = moment(self.since), moment(self.until)
         when = f"about {begin}" if begin == end else f"between {begin} and {end}"
         how = "one after the other, more than chance brings," if self.one_by_one else "together"
-        return f"{len(self.topics)} of {self.promised} {of} fell silent {how} {when} ({some(self.topics)})"
+        return f"{len(self.topics)} of {self.with_expectation} {of} fell silent {how} {when} ({some(self.topics)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Silent(ColumnSet):
     """The silences of n topics or partitions, a column [n] each; Unix seconds."""
 
-    promised: Flags
+    has_expectation: Flags
+    """Which have a threshold; the others belong to no incident."""
     unusual: Flags
     """Which have a score above NOTICED_FROM."""
     holdable: Flags
@@ -77,7 +78,7 @@ class Silent(ColumnSet):
     @property
     def candidates(self) -> Flags:
         """Which are unusual, and may belong to an incident."""
-        return self.promised & self.unusual & ~np.isnan(self.since) & ~np.isnan(self.overdue)
+        return self.has_expectation & self.unusual & ~np.isnan(self.since) & ~np.isnan(self.overdue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +120,13 @@ def hold(streams: Streams, now: float) -> Held:
     union of its partitions. At a leader it counts when all its partitions at that leader fell silent: a broker that
     accepts no more records is one incident, although each topic is live elsewhere.
     """
-    topics = np.full(len(streams.of_topics.promised), -1, dtype=np.intp)
+    topics = np.full(len(streams.of_topics.has_expectation), -1, dtype=np.intp)
     partitions = np.full(len(streams.topic), -1, dtype=np.intp)
     incidents = []
-    promised = int(streams.of_topics.promised.sum())
-    for group in of_fleet(streams.of_topics, promised, now):
+    with_expectation = int(streams.of_topics.has_expectation.sum())
+    for group in of_fleet(streams.of_topics, with_expectation, now):
         members = group.members
-        incidents.append(_of_cluster(streams, group, promised))
+        incidents.append(_of_cluster(streams, group, with_expectation))
         topics[members[streams.of_topics.holdable[members]]] = len(incidents) - 1
         partitions = np.where(topics[streams.topic] == len(incidents) - 1, len(incidents) - 1, partitions)
     for incident, rows in _at_leaders(streams, partitions < 0):
@@ -133,67 +134,67 @@ def hold(streams: Streams, now: float) -> Held:
         partitions[rows] = len(incidents) - 1
     # A topic is held with its partitions.
     alone = np.ones(len(topics), dtype=np.bool_)
-    alone[streams.topic[streams.of_partitions.promised & (partitions < 0)]] = False
+    alone[streams.topic[streams.of_partitions.has_expectation & (partitions < 0)]] = False
     of_partitions = np.full(len(topics), -1, dtype=np.intp)
     np.maximum.at(of_partitions, streams.topic, partitions)
-    holdable = streams.of_topics.holdable & streams.of_topics.promised
+    holdable = streams.of_topics.holdable & streams.of_topics.has_expectation
     topics = np.where((topics < 0) & holdable & alone, of_partitions, topics)
     return Held(topics, partitions, tuple(incidents))
 
 
-def of_fleet(silent: Silent, promised: int, now: float) -> Iterator[Group]:
+def of_fleet(silent: Silent, with_expectation: int, now: float) -> Iterator[Group]:
     """Yield the members of each incident of a cluster: those that began together, then those silent at once."""
-    left = silent.promised & ~np.isnan(silent.since)
-    for group in _groups(silent, promised, HELD_SHARE):
+    left = silent.has_expectation & ~np.isnan(silent.since)
+    for group in _groups(silent, with_expectation, HELD_SHARE):
         yield group
         left[group.members] = False
     rows = np.flatnonzero(left)
     some = silent[rows]
-    found = at_once(some.since, some.overdue, some.holdable | some.hold_expired, promised, HELD_SHARE, now)
+    found = at_once(some.since, some.overdue, some.holdable | some.hold_expired, with_expectation, HELD_SHARE, now)
     if found is not None and some.holdable[found.members].any():
         yield found._replace(members=rows[found.members])
 
 
-def _groups(silent: Silent, promised: int, share: float) -> Iterator[Group]:
+def _groups(silent: Silent, with_expectation: int, share: float) -> Iterator[Group]:
     """Yield the members of each incident that may hold enough of them now, and the span in which they fell silent.
 
     Most incidents are proved by many unusual silences. A few that are or were holdable are as good a proof, because
     these are rare.
     """
-    least, left = max(share * promised, HELD_LEAST), silent.candidates
+    least, left = max(share * with_expectation, HELD_LEAST), silent.candidates
     for of, ordinary in ((left, NOTICED), (left & (silent.holdable | silent.hold_expired), ORDINARY)):
         some = np.flatnonzero(of & left)
-        for group in together(silent.since[some], silent.overdue[some], promised, share, ordinary):
+        for group in together(silent.since[some], silent.overdue[some], with_expectation, share, ordinary):
             members = some[group.members]
             if silent.holdable[members].any() and np.count_nonzero(~silent.hold_expired[members]) > least:
                 yield group._replace(members=members)
                 left[members] = False
 
 
-def _of_cluster(streams: Streams, group: Group, promised: int) -> Incident:
+def _of_cluster(streams: Streams, group: Group, with_expectation: int) -> Incident:
     members, one_by_one = group.members, group.one_by_one
     silent = streams.of_topics[members]
     since, until = span_of(silent.since, silent.overdue)
     if one_by_one:
         since, until = float(silent.since.min()), float(silent.since.max())
-    most = len(members) > MOST * promised
+    most = len(members) > MOST * with_expectation
     leaders = np.unique(streams.leader[np.isin(streams.topic, members)])
     if not most and len(leaders) == 1 and leaders[0] != NO_LEADER:
-        led = len(np.unique(streams.topic[streams.of_partitions.promised & (streams.leader == leaders[0])]))
+        led = len(np.unique(streams.topic[streams.of_partitions.has_expectation & (streams.leader == leaders[0])]))
         if len(members) > MOST * led:
             return Incident(streams.named(members), led, since, until, int(leaders[0]), True, one_by_one)
-    return Incident(streams.named(members), promised, since, until, None, most, one_by_one)
+    return Incident(streams.named(members), with_expectation, since, until, None, most, one_by_one)
 
 
 def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
     """Yield the incidents at single leaders, with the partitions that each holds."""
     of = streams.of_partitions
-    judged = np.flatnonzero(of.promised & free & (streams.leader != NO_LEADER))
+    judged = np.flatnonzero(of.has_expectation & free & (streams.leader != NO_LEADER))
     if of.candidates[judged].sum() <= HELD_LEAST:
         return
-    pairs = streams.leader[judged] * len(streams.of_topics.promised) + streams.topic[judged]
+    pairs = streams.leader[judged] * len(streams.of_topics.has_expectation) + streams.topic[judged]
     kinds, place = np.unique(pairs, return_inverse=True)
-    leaders, topics = np.divmod(kinds, len(streams.of_topics.promised))
+    leaders, topics = np.divmod(kinds, len(streams.of_topics.has_expectation))
     units = _of_units(of[judged], place.ravel(), len(kinds))
     for leader in np.unique(leaders):
         led = np.flatnonzero(leaders == leader)
@@ -212,10 +213,10 @@ def _of_units(silent: Silent, unit: Rows, count: int) -> Silent:
     here = silent.candidates
     np.maximum.at(since, unit[here], silent.since[here])
     np.maximum.at(overdue, unit[here], silent.overdue[here])
-    promised, whole, holdable = (np.ones(count, dtype=np.bool_) for _ in range(3))
+    has_expectation, whole, holdable = (np.ones(count, dtype=np.bool_) for _ in range(3))
     hold_expired = np.zeros(count, dtype=np.bool_)
     whole[unit[~here]] = False
     holdable[unit[~silent.holdable]] = False
     hold_expired[unit[silent.hold_expired]] = True
     since, overdue = (np.where(whole, one, np.nan) for one in (since, overdue))
-    return Silent(promised, whole, holdable, hold_expired, since, overdue)
+    return Silent(has_expectation, whole, holdable, hold_expired, since, overdue)

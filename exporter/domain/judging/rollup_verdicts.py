@@ -22,7 +22,7 @@ from exporter.domain.judging.detection import overruled_silences
 from exporter.domain.learning.baselines import Baselines, longest_usual
 from exporter.domain.learning.drops import DAY
 from exporter.domain.learning.hours import Integers
-from exporter.domain.learning.rest_days import Rest, is_due_on, put_off, quiet
+from exporter.domain.learning.rest_days import Rest, extra_seconds_for_rests, is_due_on, quiet
 from exporter.domain.learning.schedule import planned
 from exporter.domain.learning.slots import BY_HOUR
 from exporter.domain.overrides import OverrideColumns, Overrides
@@ -72,8 +72,8 @@ class Verdicts:
     evidence: Strings
     evidence_if_held: Strings
     """The evidence line if an incident holds the stream; None where none could."""
-    promised: Flags
-    """Whether it takes part in incidents."""
+    has_expectation: Flags
+    """Whether it has a threshold, and no override is in force; only such a stream takes part in incidents."""
     unusual: Flags
     holdable: Flags
     hold_expired: Flags
@@ -120,9 +120,9 @@ def judge(
         partitions_live=_counted(streams, np.isin(verdict, _LIVE)) if in_force else live,
         evidence=lines,
         evidence_if_held=if_held,
-        promised=measured.promised & ~decided,
+        has_expectation=measured.has_expectation & ~decided,
         unusual=measured.scores.unusual,
-        holdable=measured.scores.holdable & measured.promised & ~decided,
+        holdable=measured.scores.holdable & measured.has_expectation & ~decided,
         hold_expired=measured.scores.hold_expired,
         overdue=np.where(decided, np.nan, measured.scores.overdue),
         rests=measured.rests,
@@ -192,7 +192,9 @@ class _Measured:
             of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
         self.rests = _resting(streams, baselines, row)
-        excused = put_off(longest_usual(self.suspect_limit, self.limit), streams.last_advance, self.rests)
+        excused = extra_seconds_for_rests(
+            longest_usual(self.suspect_limit, self.limit), streams.last_advance, self.rests
+        )
         self.suspect_limit, self.limit = self.suspect_limit + excused, self.limit + excused
         of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
         for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
@@ -229,7 +231,7 @@ class _Measured:
         self.scores = rules.judge(
             JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
         )
-        self.promised, self.held = self.scores.promised, self.scores.falling
+        self.has_expectation, self.held = self.scores.has_expectation, self.scores.falling
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
         self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))

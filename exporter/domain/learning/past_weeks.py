@@ -28,7 +28,7 @@ from exporter.domain.learning.baselines import (
 from exporter.domain.learning.hours import SECOND, Hours, Integers
 from exporter.domain.learning.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, remembered, spells
 from exporter.domain.learning.profiles import TOGETHER, by_days, flat, profile
-from exporter.domain.learning.random_arrivals import arrives_at_random, dispersion, law
+from exporter.domain.learning.random_arrivals import arrives_at_random, dispersion, log_mean_and_spread
 from exporter.domain.learning.schedule import schedules
 from exporter.domain.learning.silence_spreads import TOGETHER_SPREAD, expected, summary
 from exporter.domain.learning.slots import (
@@ -114,7 +114,7 @@ class PastWeeks:
             step = scored.rates.mean(-1)
             a_week = total / np.maximum(watched[rows].sum((1, 2)) / HOURS, 1.0)
             by_chance = arrives_at_random(scored.dispersion, a_week) & ~scored.together
-            own = law(total, a_week, step)
+            own = log_mean_and_spread(total, a_week, step)
             mean, spread = np.where(by_chance, own[0], mean), np.where(by_chance, own[1], spread)
         hours = self._begin * HOURS + np.maximum(first[rows], left * HOURS)
         weeks = np.minimum(count, whole_weeks(FIRST_MONDAY + hours * HOUR, week))

@@ -42,7 +42,7 @@ def arrives_at_random(dispersed: Floats, a_week: Floats) -> Flags:
     return (a_week <= MOST_A_WEEK) & (dispersed >= least) & (dispersed <= most)
 
 
-def law(active: Floats, a_week: Floats, step: Floats) -> tuple[Floats, Floats]:
+def log_mean_and_spread(active: Floats, a_week: Floats, step: Floats) -> tuple[Floats, Floats]:
     """Return mean and spread of the logarithm of missed slots plus a step; ``active`` are the active hours of the past.
 
     With these a score of s means a silence that comes by chance e^(-s NATS) times a week, as with a schedule.

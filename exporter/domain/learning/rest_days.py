@@ -177,7 +177,9 @@ def is_due_on(rest: Rest, due: float) -> bool:
     return rest.since <= due and rest.until > due - DAY
 
 
-def put_off(longest: Floats, since: Floats, rests: Sequence[Sequence[Rest]] | NDArray[np.object_]) -> Floats:
+def extra_seconds_for_rests(
+    longest: Floats, since: Floats, rests: Sequence[Sequence[Rest]] | NDArray[np.object_]
+) -> Floats:
     """Return the extra seconds that each stream with a limit by the wall clock may be silent.
 
     ``longest`` is the longest of its usual silences in seconds, NaN without a limit. ``since`` (Unix seconds) is when

@@ -84,7 +84,7 @@ class Schedule:
         day = f"{_WEEKDAYS[int(latest // DAY) % 7]} " if latest // DAY != usual // DAY and self.runs_a_week == 1 else ""
         return f"{cadence} at {_clock(usual)} UTC (latest {day}{_clock(latest)} in {self.weeks} weeks)"
 
-    def not_come(self, last_advance: float, now: float) -> str:
+    def describe_missed_run(self, last_advance: float, now: float) -> str:
         """Return a sentence about the run that has not come by ``now`` (Unix seconds)."""
         recent = now - last_advance < WEEK - DAY
         since = _WEEKDAYS[int((last_advance - FIRST_MONDAY) // DAY) % 7] if recent else moment(last_advance)

@@ -101,7 +101,7 @@ def observe(table: Table, seen: Sightings, at: float) -> Table:
     )
 
 
-def stood(table: Table, rows: Rows, end_offset: Offsets, since: Floats) -> Table:
+def with_restored_silences(table: Table, rows: Rows, end_offset: Offsets, since: Floats) -> Table:
     """Return the table in which unchanged ``rows``, read for the first time, are silent ``since`` then.
 
     An end offset that is the same as before the restart proves the silence since.

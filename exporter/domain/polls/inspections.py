@@ -139,7 +139,7 @@ class Inspections(Mapping[TopicPartition, Inspected]):
     @cached_property
     def of_topics(self) -> OfTopics:
         """The values of topics."""
-        producers = self._known(self.producers_known)
+        producers = self._known_of_topics(self.producers_known)
         return OfTopics(
             self._summed(self.log_bytes),
             self._summed(self.disk_bytes),
@@ -149,7 +149,7 @@ class Inspections(Mapping[TopicPartition, Inspected]):
             self._extreme(self.open_since, producers, np.fmin),
         )
 
-    def _known(self, known: Flags) -> Flags:
+    def _known_of_topics(self, known: Flags) -> Flags:
         """Return for each topic whether a value is known of all partitions that an inspection knew."""
         count = len(self.layout.topics)
         inspected = np.bincount(self.layout.topic[self.there], minlength=count)
@@ -158,7 +158,7 @@ class Inspections(Mapping[TopicPartition, Inspected]):
 
     def _summed(self, counts: Counts) -> Counts:
         sums = np.concatenate([[0], np.cumsum(np.where(counts.known, counts.value, 0))])[self.layout.first]
-        known = self._known(counts.known)
+        known = self._known_of_topics(counts.known)
         return Counts(np.where(known, np.diff(sums), 0), known)
 
     def _distinct(self, ids: ProducerIds) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from exporter.domain import HELD_DAYS, HELD_SECONDS, SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.learning.baselines import longest_usual
 from exporter.domain.learning.drops import MOST_DAYS, Drop, among, earlier_drops
-from exporter.domain.learning.rest_days import DAY, Rest, Rests, put_off
+from exporter.domain.learning.rest_days import DAY, Rest, Rests, extra_seconds_for_rests
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.slots import BY_HOUR
 from exporter.domain.learning.traffic_clock import Clocks, Plans, Resting
@@ -430,7 +430,7 @@ class ProductClock:
         longest, since = self.longest[at] * 3600.0, self._seconds(silences.start)
         slow, more = np.flatnonzero(~np.isnan(longest)), np.zeros(len(silences))
         rested = [rests.of(CLUSTER, self.topics[unit]) for unit in silences.unit[slow].tolist()]
-        more[slow] = put_off(longest[slow], since[slow], rested)
+        more[slow] = extra_seconds_for_rests(longest[slow], since[slow], rested)
         return np.fmin(hours, self.limit[at] + more / 3600.0)
 
     def usual_hours(self, silences: Silences) -> Floats:

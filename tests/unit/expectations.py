@@ -22,7 +22,7 @@ MONDAY = 1_772_409_600.0
 
 
 def by_clock(profile: Sequence[float], **other: object) -> Expectation:
-    """Return a promise by the traffic clock; without more it is suspect past e and dead past e^2 slots missed."""
+    """Return an expectation by the traffic clock; without more it is suspect past e and dead past e^2 slots missed."""
     row = dict(_COMMON, profile=profile, clock_step=1e-9, log_mean=0.0, log_spread=1.0)
     row.update(suspect_score=1.0, dead_score=2.0, rule="traffic-clock")
     row.update(other)
@@ -30,7 +30,7 @@ def by_clock(profile: Sequence[float], **other: object) -> Expectation:
 
 
 def by_wall(**other: object) -> Expectation:
-    """Return a promise by the wall clock: suspect past four hours and dead past five."""
+    """Return an expectation by the wall clock: suspect past four hours and dead past five."""
     row = dict(_COMMON, max_silence_seconds=5 * HOUR, suspect_silence_seconds=4 * HOUR)
     row.update(suspect_score=1.5, dead_score=2.0, rule="period")
     row.update(other)
