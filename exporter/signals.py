@@ -1,6 +1,8 @@
-"""Waits of the main thread, in which alone Python handles signals.
+"""How the main thread waits for a signal, or for a process to end.
 
-A wait without a time limit may never handle one that another thread gets, or that comes right before it.
+Python runs signal handlers in the main thread alone, between two of its instructions. A wait without a time limit may
+never come to one: the signal may have reached another thread, or have come right before the wait. So the main thread
+wakes up every second.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Change:
 
 
 def can_commit(table: Location, settings: Mapping[str, str]) -> bool:
-    """Tell whether tables there can have commits of this kind, by the settings of Spark."""
+    """Return whether tables there can have commits of this kind, by the settings of Spark."""
     if isinstance(table, Path):
         return True
     return table.root.startswith("s3://") and not any(name.startswith(_LOG_STORE) for name in settings)
@@ -135,7 +135,7 @@ def commit_here(table: Location, change: Change, properties: Mapping[str, str]) 
 
 
 def _is_plain(log: Log, change: Change) -> bool:
-    """Tell whether a table has the columns of the rows, and nothing else that a commit must heed."""
+    """Return whether a table has the columns of the rows, and nothing else that a commit must heed."""
     return (
         log.protocol == _PROTOCOL
         and set(log.metadata["configuration"]) <= set(_STATISTICS)

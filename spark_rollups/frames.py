@@ -149,7 +149,7 @@ def count(rows: DataFrame) -> int:
 
 
 def in_own_process(spark: SparkSession) -> bool:
-    """Tell whether the history is small enough for this process to compute and to hold it."""
+    """Return whether the history is small enough for this process to compute and to hold it."""
     return spark.conf.get(IN_OWN_PROCESS, "false") == "true"
 
 

@@ -213,7 +213,7 @@ class _Batch:
             self._write()
 
     def written(self) -> Location:
-        """Return the whole file. Some rows have been added."""
+        """Write what is left and return the finished file. Call it only after rows were added."""
         self._write().close()
         return self._path
 

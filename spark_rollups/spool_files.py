@@ -200,7 +200,7 @@ def _read(path: Location, file: IO[bytes], schema: StructType) -> pa.Table:
     rows = coded.read(list(wanted))
     # Pages have checksums; of the footer only its counts can contradict each other.
     if rows.num_rows != row_count:
-        raise pa.ArrowInvalid(f"its footer tells of {row_count} rows, got {rows.num_rows}")
+        raise pa.ArrowInvalid(f"its footer says {row_count} rows, got {rows.num_rows}")
     rows.validate(full=True)
     written_out = sum(map(_text_bytes, (rows.column(name) for name in texts)))
     if written_out > FILE_BYTES:

@@ -80,7 +80,7 @@ _DATA = re.compile(r".*\.parquet")
 
 _COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 
-_AGAIN = "all tables are then made again of what is in the spool, and acknowledgements of what Alertmanager still tells"
+_AGAIN = "the next rollup makes all tables from the spool, and acknowledgements from what Alertmanager still lists"
 
 
 _Found = TypeVar("_Found")
@@ -258,7 +258,7 @@ class Tables:
             self.replace_where(name, rows, where)
 
     def exists(self, name: str) -> bool:
-        """Tell whether the table was ever written. Raises TablesError where its log is damaged or lost."""
+        """Return whether the table was ever written. Raises TablesError where its log is damaged or lost."""
         return self._newest(name) is not None
 
     def _newest(self, name: str) -> Stored | None:
@@ -278,11 +278,11 @@ class Tables:
             return
         advice = f"move {self.folder} away; {_AGAIN}"
         if name == "acknowledgements":
-            advice = f"move {folder} away; only what Alertmanager still tells is then read again"
+            advice = f"move {folder} away; the next rollup reads only the silences that Alertmanager still lists"
         if name in _MADE:
             advice = (
-                f"move {folder} away and run `topic-liveness rollup --rebuild`, which makes again what the windows "
-                "that are kept tell of"
+                f"move {folder} away and run `topic-liveness rollup --rebuild`, which makes this table again from the "
+                "windows that are still kept"
             )
         raise TablesError(
             f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or "
@@ -347,7 +347,7 @@ class Tables:
         return {self.folder / name: name in SCHEMAS and self._reads(name) for name in there}
 
     def _reads(self, name: str) -> bool:
-        """Tell whether a table has the columns of this layout, but for some that may be null."""
+        """Return whether a table has the columns of this layout, but for some that may be null."""
         if not self.exists(name):
             return False  # a run was killed in its first commit
         found = {field.name: field.dataType for field in self.spark.read.format("delta").load(self.path(name)).schema}

@@ -49,7 +49,7 @@ class Retention:
 
 
 def is_due(tables: Tables, moment: datetime, now: datetime) -> bool:
-    """Tell whether a week has begun since the last time; the first run only notes its week.
+    """Return whether a week has begun since the last time; the first run only notes its week.
 
     A last time that is still to come was recorded by a clock that was ahead, and counts for nothing.
     """
@@ -147,7 +147,7 @@ def _table(tables: Tables, name: str) -> DeltaTable:
 
 
 def _is_in_pieces(tables: Tables, name: str) -> bool:
-    """Tell whether a compaction may find anything to do: finding nothing takes Delta a second a table (measured)."""
+    """Return whether a compaction may find anything to do: finding nothing takes Delta a second a table (measured)."""
     log = tables.log(name)
     if log is None:
         return True
@@ -156,7 +156,7 @@ def _is_in_pieces(tables: Tables, name: str) -> bool:
 
 
 def _has_old_files(tables: Tables, name: str, hours: float) -> bool:
-    """Tell whether VACUUM may find any file to delete: finding none takes it two seconds a table (measured)."""
+    """Return whether VACUUM may find any file to delete: finding none takes it two seconds a table (measured)."""
     log = tables.log(name)
     if log is None:
         return True
@@ -169,7 +169,7 @@ def _dated(name: str) -> Column:
 
 
 def _has_expired_rows(tables: Tables, name: str, cutoff: date) -> bool:
-    """Tell whether any row that no verdict rests on is dated before a UTC day."""
+    """Return whether any row that no verdict rests on is dated before a UTC day."""
     rows = tables.read(name).where(_dated(name) < F.lit(cutoff))
     if name == "baselines":
         rows = rows.join(_last_weeks(tables), _same_week(), "left_anti")

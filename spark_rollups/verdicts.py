@@ -200,7 +200,7 @@ def _rests_of(streams: pa.Table, rests: Rests, outages: Entries[Outage]) -> Rest
 
 
 def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
-    """Tell of each stream whether it is a partition that exists."""
+    """Return for each stream whether it is a partition that exists."""
     cluster = names.keys["cluster"].to_pylist()
     listed_at = values_at(integers(column(streams, "listed_at")), row, UNKNOWN)
     deleted = values_at(flags(column(streams, "deleted")), row, False)

@@ -250,6 +250,6 @@ def _read(client: httpx.Client, place: str, headers: Mapping[str, str]) -> bytes
 
 def _too_much(place: str) -> AlertmanagerError:
     return AlertmanagerError(
-        f"{place} did not tell its silences within {_LONGEST_SECONDS:g} s and {_LARGEST_BYTES:,} bytes; next step: see "
-        "whether it is slow"
+        f"{place} did not answer with its silences within {_LONGEST_SECONDS:g} s and {_LARGEST_BYTES:,} bytes; next "
+        "step: check whether it is slow, or has very many silences"
     )

@@ -135,7 +135,7 @@ def warn_of_exposed(config: Path | None, sources: Mapping[str, RemotePollSource]
         for line in exposed_secrets(config, sources):
             log.warning("%s", line)
     except SourceError as error:
-        log.warning("secrets of clusters were not checked for who may read them: %s", error.detail)
+        log.warning("could not check who may read the secrets of clusters: %s", error.detail)
 
 
 def exposed_secrets(config: Path | None, sources: Mapping[str, RemotePollSource]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an error may say of a URL, and of what a server said: without secrets, and in one line."""
+"""URLs and the answers of servers as an error message may show them: in one line and without secrets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _LEAST_VALUE = 8
 
 
 def secrets_of(url: str, authorization: str) -> tuple[str, ...]:
-    """Return what of a URL nobody may read: all after the host, and each value of its query, as some sign there.
+    """Return the secrets of a request: what no message may show.
 
-    And the header Authorization, with its scheme and without.
+    Of the URL these are all that follows the host, and each value of its query, because some services sign there. Of
+    the header Authorization it is the whole value, and the value without its scheme.
     """
     split = urlsplit(url)
     values = [value for pair in split.query.split("&") if len(value := pair.partition("=")[2]) >= _LEAST_VALUE]

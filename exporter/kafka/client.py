@@ -86,7 +86,7 @@ class Client:
         self._answered = False
         self._read_at = -math.inf
         self.connections = 0
-        """How many admin clients there have been: a new one comes with other credentials, or to forget."""
+        """How many admin clients were made: one more after credentials changed or connections were dropped."""
         try:
             self._credentials = Credentials(properties, aws_iam)
         except ValueError as error:

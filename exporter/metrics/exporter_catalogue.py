@@ -203,8 +203,8 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_report_last_delivery_timestamp_seconds",
         "gauge",
-        "When a message of the last report was last delivered, or nobody was found to be due one, Unix seconds; absent "
-        "where none was delivered.",
+        "When a message of the last report was last delivered, Unix seconds. Where no recipient had to get one: when "
+        "this was found. Absent where none was delivered.",
     ),
     Metric(
         "topic_liveness_held_topics",

@@ -266,7 +266,7 @@ class Service:
             try:
                 self._lock.release(clean=not failures)
             except OSError as error:
-                log.warning("the next start takes this exporter for one that was killed: %s", error)
+                log.warning("the lock still names this process, so the next start will report a kill: %s", error)
         if failures:
             raise HistoryError("; ".join(failures))
 

@@ -57,14 +57,14 @@ class Cluster:
     detector: Detector = field(default_factory=Detector)
 
     def fresh(self, at: float) -> bool:
-        """Tell whether the last good poll is recent enough for its series to be shown."""
+        """Return whether the last good poll is recent enough for its series to be shown."""
         if self.polled_at is None:
             return False
         allowed = (self.rhythm.missed_polls + 1) * max(self.rhythm.interval_seconds, self.poll_seconds)
         return at - self.polled_at <= allowed
 
     def swept_lately(self, at: float) -> bool:
-        """Tell whether the last sweep is recent enough for its series to be shown."""
+        """Return whether the last sweep is recent enough for its series to be shown."""
         if self.swept_at is None or self.rhythm.sweep_seconds is None:
             return False
         # A sweep may take as long as its interval.

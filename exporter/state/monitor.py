@@ -330,7 +330,7 @@ class Monitor(Upkeep):
         ]
 
     def swept_lately(self, name: str) -> bool:
-        """Tell whether the consumer groups of a cluster are read, and were so not long ago."""
+        """Return whether the consumer groups of a cluster are read, and were so not long ago."""
         return self._clusters[name].swept_lately(self._clock.monotonic())
 
     def _readable(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What uvicorn leaves open: a limit of connections, and time limits for silent clients.
+"""Limits that uvicorn lacks: on the number of connections, and on the time for which a client may be silent.
 
 uvicorn (0.54) takes every connection, and waits without end for a TLS handshake, for a request's headers and for an
 answer to be read. One that waits costs its socket here, for ten seconds at most.
@@ -120,7 +120,10 @@ class Server(uvicorn.Server):
         while len(self._opening) + len(self.server_state.connections) >= MAX_CONNECTIONS:
             _, _, close = min(self._waiting(), key=lambda one: one[:2], default=(_Need.ANSWERED, 0.0, None))
             if close is not None:
-                log.warning("HTTP: %d connections are open: one that waits for its client is closed", MAX_CONNECTIONS)
+                log.warning(
+                    "HTTP: %d connections are open, the most allowed: closing one that waits for its client",
+                    MAX_CONNECTIONS,
+                )
                 close()
                 await asyncio.sleep(0)
             else:

@@ -66,7 +66,7 @@ def test_a_flood_costs_neither_descriptors_nor_the_log_nor_scrapes(exporter: Exp
     resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
     before, log = descriptors(exporter), exporter.log.stat().st_size
     peak = 0
-    warning = f"{MAX_CONNECTIONS} connections are open: one that waits for its client is closed"
+    warning = f"{MAX_CONNECTIONS} connections are open, the most allowed: closing one that waits for its client"
     for opened in flood(exporter, sent):
         peak = max(peak, descriptors(exporter))
         if opened % 1000 == 0:

@@ -259,7 +259,7 @@ def test_a_long_list_of_topics_is_used() -> None:
 def test_an_answer_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time, and all of them do not."""
     monkeypatch.setattr(acknowledgements, "_LONGEST_SECONDS", 1.0)
-    late = pytest.raises(AlertmanagerError, match=r"did not tell its silences within 1 s")
+    late = pytest.raises(AlertmanagerError, match=r"did not answer with its silences within 1 s")
     with answering(200, b"[" * 15, pause=0.2) as (url, _), late:
         read_acknowledgements(settings(url))
 

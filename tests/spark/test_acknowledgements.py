@@ -58,7 +58,7 @@ def test_a_table_without_its_log_is_named_with_what_moving_it_away_costs(spark: 
     folder.mkdir(parents=True)
     (folder / "part.parquet").write_bytes(b"x")
     with pytest.raises(
-        TablesError, match=rf"move {folder} away; only what Alertmanager still tells is then read again"
+        TablesError, match=rf"move {folder} away; the next rollup reads only the silences that Alertmanager still lists"
     ):
         acknowledged_outages(Tables(spark, tmp_path), AT)
 

@@ -84,7 +84,7 @@ class OneRow:
         return self.table.activity(0)
 
     def asks_about(self, moved: Sighting) -> bool:
-        """Tell whether a poll that sees this asks for the newest timestamp."""
+        """Return whether a poll that sees this asks for the newest timestamp."""
         number = self._ids.setdefault(moved.topic_id, len(self._ids))
         return len(unsettled(observe(self.table, self._sightings(moved, number, good=True), 1.0))) > 0
 

@@ -31,7 +31,7 @@ def test_what_belongs_to_an_earlier_topic_does_not_exist() -> None:
 
 
 def existing(rows: list[tuple[int, int, bool]]) -> list[bool]:
-    """Tell which partitions of one topic exist, of (number of its id, listed at, deleted), polled at AT."""
+    """Return which partitions of one topic exist, of (number of its id, listed at, deleted), polled at AT."""
     topic_id, listed_at, deleted = (np.array(column) for column in zip(*rows, strict=True))
     topic = np.zeros(len(rows), np.intp)
     return existing_streams(["prod"] * len(rows), topic, topic_id, listed_at, deleted, {"prod": AT}).tolist()  # type: ignore[no-any-return]

@@ -269,12 +269,12 @@ def test_expected_by_follows_a_stream_that_went_from_hourly_to_daily() -> None:
 
 
 def nightly(hour: int) -> bool:
-    """Tell whether a run at 02:00 is due."""
+    """Return whether a run at 02:00 is due."""
     return hour % 24 == 2
 
 
 def weekday(hour: int) -> bool:
-    """Tell whether a run at 02:00 from Monday to Friday is due."""
+    """Return whether a run at 02:00 from Monday to Friday is due."""
     return hour % 24 == 2 and hour // 24 % 7 < 5
 
 

@@ -132,5 +132,5 @@ def test_a_lock_that_cannot_be_released_ends_no_stop(
     monkeypatch.setattr(ExporterLock, "release", full)
     service.stop()
     assert caplog.messages[-1] == (
-        "the next start takes this exporter for one that was killed: [Errno 28] No space left on device"
+        "the lock still names this process, so the next start will report a kill: [Errno 28] No space left on device"
     )

@@ -50,7 +50,7 @@ BY_FIVE = Slot(300.0, 1.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PastSilences(ColumnSet):
-    """The silences between active hours that are evidence, be they none, each a column [n]; Unix seconds."""
+    """The n silences between active hours that are evidence, a column [n] for each fact; Unix seconds. n may be 0."""
 
     stream: Rows
     start: Floats

@@ -102,9 +102,10 @@ def observe(table: Table, seen: Sightings, at: float) -> Table:
 
 
 def with_restored_silences(table: Table, rows: Rows, end_offset: Offsets, since: Floats) -> Table:
-    """Return the table in which unchanged ``rows``, read for the first time, are silent ``since`` then.
+    """Return the table with the silences of some ``rows`` from before a restart of the exporter.
 
-    An end offset that is the same as before the restart proves the silence since.
+    These rows were read for the first time. Where the end offset is still the ``end_offset`` from before the restart,
+    the partition has been silent ``since`` that time (Unix seconds).
     """
     silent_since = table.silent_since.copy()
     same = table.latest[rows] == end_offset

@@ -97,7 +97,7 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ended(ColumnSet):
-    """Silences, be they inside an hour, by the weeks in which they began and ended."""
+    """Silences, also those inside an hour, with the weeks in which they began and ended."""
 
     stream: Rows
     began: Integers
