@@ -69,7 +69,7 @@ def _lag(made: dashboard.Dashboard) -> None:
         ),
         curves(
             "Time lag over time, at least",
-            "The error bound taken off, as the alert does; none where it cannot be told (see below).",
+            "The error bound is subtracted, as in the alert. No value where the time lag is not known (see below).",
             [query(f"topk(15, clamp_min({late} - {bound}, 0))", _NAME)],
             "s",
             _NONE,
@@ -83,7 +83,7 @@ def _lag(made: dashboard.Dashboard) -> None:
         ),
         curves(
             "Groups by state",
-            "As their coordinators tell it; empty ones have no member.",
+            "As their coordinators report it; empty ones have no member.",
             [
                 query(
                     f"count by ({CLUSTER_KEYS}, state) (max by ({CLUSTER_KEYS}, consumergroup, state)"
@@ -130,7 +130,7 @@ def _not_known() -> dashboard.Row:
         .with_panel(
             curves(
                 "No time lag, by reason",
-                "Committed offsets of which it cannot be told how old the first unread record is: docs/time-lag.md.",
+                "Committed offsets whose time lag is not known: docs/time-lag.md.",
                 [
                     query(
                         f"max by ({CLUSTER_KEYS}, outcome)"

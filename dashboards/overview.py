@@ -109,7 +109,7 @@ def _figures(made: dashboard.Dashboard) -> None:
         ),
         (
             "Learning topics",
-            "Too little evidence: nothing is promised of these.",
+            "Too little history for an expectation.",
             _counted(topics("learning")),
             "none",
             steps((None, BLUE)),

@@ -40,7 +40,7 @@ TOPIC_KEYS = f"{CLUSTER_KEYS}, topic"
 GREEN, ORANGE, RED, BLUE, PURPLE = "green", "orange", "red", "blue", "purple"
 
 BY_TOPIC = "needs series of each partition, metrics.granularity: partition"
-NO_READINGS = "nothing was read of what is chosen: see the dashboard of the exporter"
+NO_READINGS = "no readings of what you selected: see the dashboard of the exporter"
 NO_SCRAPE = "no exporter is scraped under what is chosen"
 
 

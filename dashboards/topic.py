@@ -78,7 +78,7 @@ def _now(made: dashboard.Dashboard) -> None:
             f"min({_PROMISE}) - time()",
             "dtdurations",
             steps((None, RED), (0, GREEN)),
-            "nothing is promised: learning, muted or held",
+            "not known: learning, muted or held",
         ),
         (
             "Number of partitions",
@@ -133,7 +133,7 @@ def _silence(made: dashboard.Dashboard) -> None:
     made.with_panel(
         curves(
             "Silence, and what is still as usual",
-            "Where the silence crosses the limit the topic is dead. No limit: nothing is promised.",
+            "Where the silence crosses the limit the topic is dead. No limit: the topic has no expectation.",
             [
                 query(f"time() - {_ADVANCE}", _NAME + " silent"),
                 query(f"{_PROMISE} - {_ADVANCE}", _NAME + " limit"),
@@ -155,7 +155,7 @@ def _silence(made: dashboard.Dashboard) -> None:
                 ),
             ],
             "none",
-            "nothing is promised of this topic: learning, muted or held",
+            "not known: the topic is learning, muted or held",
         )
     )
     made.with_panel(

@@ -113,8 +113,8 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     Example:
       topic-liveness check-config --config prod.yaml
 
-    All problems of settings are listed at once, each with its place. Where there are
-    none, those of web.config_file are, and for each cluster the first property that
+    All problems of settings are listed at once, each with its place. If there are
+    none, it lists those of web.config_file, and for each cluster the first property that
     librdkafka refuses. Secrets are printed as ***. No broker is contacted.
     Exit codes: 0 valid, 2 not.
     """
@@ -278,7 +278,7 @@ def status(
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets.")
 @click.option(
-    "--format", "style", type=click.Choice(["table", "json", "csv"]), help="Else a table on a terminal, CSV elsewhere."
+    "--format", "style", type=click.Choice(["table", "json", "csv"]), help="Default: a table on a terminal, else CSV."
 )
 def offsets(
     topics: tuple[str, ...],

@@ -21,7 +21,7 @@ Any librdkafka property goes under `kafka`; ${NAME} takes it from the environmen
   sasl.username: liveness
   sasl.password: ${KAFKA_PASSWORD}
 
-Every setting outside of lists has a variable that overrides it; two underscores part
+Every setting outside of lists has a variable that overrides it; two underscores separate
 section and name. The variable of a list holds all of it, as YAML:
   TOPIC_LIVENESS_POLL__INTERVAL=15s
   TOPIC_LIVENESS_WEB__LISTEN=127.0.0.1:9797

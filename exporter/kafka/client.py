@@ -90,7 +90,7 @@ class Client:
         try:
             self._credentials = Credentials(properties, aws_iam)
         except ValueError as error:
-            raise ValueError(f"of the properties of the cluster at {self.bootstrap} {error}") from None
+            raise ValueError(f"properties of the cluster at {self.bootstrap}: {error}") from None
         try:
             self._admin = self._prepared() if at_once else None
         except (KafkaException, ValueError, TypeError) as error:

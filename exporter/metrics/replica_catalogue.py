@@ -64,7 +64,7 @@ COMPARISON_METRICS = (
     Metric(
         "topic_liveness_replica_comparisons_total",
         "counter",
-        "Comparisons of replicas that ended, without those that know no state as look-ups failed; 0 from the start.",
+        "Comparisons of replicas that ended, except where look-ups failed and no state is known. 0 from the start.",
         PAIR,
     ),
     Metric(

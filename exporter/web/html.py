@@ -260,7 +260,7 @@ def _link(query: Query, offset: int) -> str:
 
 
 def _bar(subject: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return how far a silence is towards the moment from which it is dead, None where nothing is promised."""
+    """Return how far a silence is towards the moment from which it is dead, None where that is unknown."""
     silent, by, last = subject["silence_seconds"], subject["expected_by"], subject["last_advance"]
     if silent is None or by is None or last is None or by <= last:
         return None

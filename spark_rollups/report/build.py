@@ -96,7 +96,7 @@ _HEADINGS = {
     ),
     "learning": _Heading(
         "Too new to judge",
-        "Too little history: nothing is promised yet.",
+        "Too little history: it has no expectation yet.",
         "Nothing to do; a rarely written topic may stay here.",
     ),
     "muted": _Heading("Muted", "Taken out of judgement by configuration.", "Nothing to do."),

@@ -29,7 +29,7 @@ _NAMED_READERS = 5
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OF_ALL = (
     (
-        "Nothing is promised with fewer than 10 active slots or fewer than two whole weeks of history: such a topic is "
+        "A topic with fewer than 10 active slots or fewer than two whole weeks of history has no expectation: it is "
         "learning."
     ),
     "Silence is judged by advances of the end offset and proved only where the exporter polled or backfilled.",
