@@ -48,7 +48,7 @@ _PAUSE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """Polls in a row while a share of the partitions moved: CPU and wall seconds a poll, memory after the last.
+    """Polls in a row while a share of the partitions moved: CPU and wall seconds a poll, memory after half and all.
 
     ``missed`` are polls that failed meanwhile; their CPU is in that of the good ones.
     """
@@ -58,6 +58,7 @@ class Polls:
     missed: int
     cpu: float
     wall: float
+    memory_halfway: Memory
     memory: Memory
 
 
@@ -205,7 +206,9 @@ class _Serving:
         pid = self._exporter.process.pid
         before = self._await_polls(1)
         cpu = usage(pid).cpu
-        after = self._await_polls(count)
+        self._await_polls(count // 2)
+        halfway = memory(pid)
+        after = self._await_polls(count - count // 2)
         done = after.polls - before.polls
         cpu = (usage(pid).cpu - cpu) / done
         seen = (after.records - before.records) / done
@@ -216,7 +219,7 @@ class _Serving:
             )
         missed = after.missed - before.missed
         wall = (after.wall - before.wall) / (done + missed)
-        return Polls(share, done, missed, cpu, wall, memory(pid))
+        return Polls(share, done, missed, cpu, wall, halfway, memory(pid))
 
     def scrapes(self, seconds: float, least: int) -> list[Scrapes]:
         """Scrape plain and with gzip in turns; those count that ran in the seconds before a poll is first seen.
@@ -293,13 +296,13 @@ def show(costs: Costs, held_against: Mapping[float, Yardstick]) -> None:
     print(
         f"start to first good scrape {costs.start_seconds:.1f} s, memory then {_memory_text(costs.start_memory)}\n"
         f"{'moving':<8}{'polls':>6}{'missed':>8}{'CPU s a poll':>14}{'yardstick':>11}{'ratio':>7}{'wall s':>9}"
-        "  memory after"
+        "  memory after half of the polls, and after all"
     )
     for each in costs.polls:
         least = held_against[each.moving].cpu
         print(
-            f"{each.moving:<8.0%}{each.polls:>6}{each.missed:>8}{each.cpu:>14.3f}{least:>11.3f}{each.cpu / least:>7.1f}"
-            f"{each.wall:>9.2f}  {_memory_text(each.memory)}"
+            f"{each.moving:<8.0%}{each.polls:>6}{each.missed:>8}{each.cpu:>14.3f}{least:>11.3f}{each.cpu / least:>7.2f}"
+            f"{each.wall:>9.2f}  {_memory_text(each.memory_halfway)}; {_memory_text(each.memory)}"
         )
     for scraped in costs.scrapes:
         print(
