@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from exporter.collectors.offsets import TierSource
 from exporter.domain import Answer, TopicPartition
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
@@ -32,6 +33,11 @@ def first_since(source: ByTime, key: TopicPartition, seconds: float, leader: int
 def end_of(source: OffsetSource, key: TopicPartition, leader: int = 1) -> Answer:
     """LATEST of a partition, as its leader answers."""
     return objects(source.ends(led({key: leader})))[0]
+
+
+def tier_of(tiers: TierSource, spec: str, key: TopicPartition, leader: int = 1) -> Answer:
+    """EARLIEST_LOCAL or LATEST_TIERED of a partition, as its leader answers."""
+    return objects(tiers.tier(spec, led({key: leader})))[0]
 
 
 def objects(answers: Answers) -> list[Answer]:

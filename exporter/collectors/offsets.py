@@ -80,8 +80,8 @@ class Source(OffsetSource, ByTime, Protocol):
 class TierSource(Protocol):
     """A cluster that returns the bounds of its local and its remote tier (KIP-405, KIP-1005)."""
 
-    def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer."""
+    def tier(self, spec: str, membership: Membership) -> Answers:
+        """EARLIEST_LOCAL or LATEST_TIERED of partitions, which have leaders."""
 
 
 def list_offsets(
@@ -152,7 +152,7 @@ class _Lookups:
 
     def _places(self, spec: Spec) -> Mapping[TopicPartition, Answer]:
         if self._tier is not None and spec in TIERED:
-            return self._tier.tier(spec, self._leaders)
+            return _by_key(self._membership.layout, self._tier.tier(spec, self._membership))
         if spec is Spec.LATEST:
             self._complete(self._latest, self._source.ends, self._leaders)
             return self._latest

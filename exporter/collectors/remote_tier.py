@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search, ask_next
-from exporter.domain import Answer, PollFailure, Reason, Snapshot, State, TopicPartition
+from exporter.domain import PollFailure, Reason, Snapshot, State
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
 from exporter.domain.polls.activity import TierFacts
+from exporter.domain.polls.answers import Answers, count_failures
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.table import STATE_CODES, Table
@@ -144,10 +145,9 @@ class _Wanted:
         unsure: Flags = np.isin(table.state, _SOUGHT_CODES) & rests & ~searched
         return self.rows[unsure[self.rows]]
 
-    def leaders(self, rows: Rows) -> dict[TopicPartition, int]:
-        """Return the leader of each of these partitions."""
-        layout, leaders = self.table.layout, self.table.led_by[rows].tolist()
-        return {layout.key(row): leader for row, leader in zip(rows.tolist(), leaders, strict=True)}
+    def membership(self) -> Membership:
+        """Return all partitions with their leaders."""
+        return Membership.led(self.table.layout, self.table.led_by)
 
     def search(self, row: int, now: float) -> Search:
         """Return a search for the newest timestamp of a partition."""
@@ -257,19 +257,19 @@ class TierWatch:
         return _Wanted(table, known, np.flatnonzero(tiered))
 
     def _ask_offsets(self, wanted: _Wanted, sweep: TierSweep, enough: Callable[[], bool]) -> TierSweep:
-        failures: Counter[tuple[str, Reason]] = Counter()
+        membership, failures = wanted.membership(), Counter[tuple[str, Reason]]()
         try:
             with self._tiers() as client:
                 if not self._ignored_logged:
                     log_ignored_properties(self._cluster, "the offsets of the remote tier", client.left_out)
                     self._ignored_logged = True
-                for rows in self._batches(wanted.longest_ago(), enough):
-                    leaders = wanted.leaders(rows)
-                    by_spec = {spec: client.tier(spec, leaders) for spec in self._specs}
-                    for spec, answers in by_spec.items():
-                        failures.update((spec, answer.reason) for answer in answers.values() if answer.reason)
-                    offsets = {spec: _offsets(answers[key] for key in leaders) for spec, answers in by_spec.items()}
-                    self._keep_offsets(rows, wanted, offsets)
+                for batch in self._batches(wanted.longest_ago(), enough):
+                    rows = np.sort(batch)
+                    part = membership.part(rows)
+                    answers = {spec: client.tier(spec, part) for spec in self._specs}
+                    for spec, given in answers.items():
+                        failures.update(_failures(spec, given))
+                    self._keep_offsets(rows, wanted, answers)
                 return replace(sweep, lookups=dict(client.counts), failures=failures)
         except KafkaPythonError as error:
             return replace(sweep, problem=str(error))
@@ -281,14 +281,15 @@ class TierWatch:
                 return
             yield rows[at : at + self._batch]
 
-    def _keep_offsets(self, rows: Rows, wanted: _Wanted, offsets: Mapping[str, Floats]) -> None:
-        """Keep the offsets of each spec, except for topics that were created again in the meantime."""
+    def _keep_offsets(self, rows: Rows, wanted: _Wanted, answers: Mapping[str, Answers]) -> None:
+        """Keep the answers to each spec, except for topics that were created again in the meantime."""
         with self._lock:
             known = self._known
             here = known.rows_of(wanted.known, rows)
             valid = here >= 0
             for column, spec in ((known.earliest_local, EARLIEST_LOCAL), (known.latest_tiered, LATEST_TIERED)):
-                column[here[valid]] = offsets[spec][valid] if spec in offsets else math.nan
+                given = answers.get(spec, Answers.none(len(rows)))[valid]
+                column[here[valid]] = np.where(given.found, given.offset, np.nan)
             known.answered_at[here[valid]] = self._clock.monotonic()
 
     def _ask_times(self, wanted: _Wanted, sweep: TierSweep, enough: Callable[[], bool]) -> TierSweep:
@@ -300,7 +301,7 @@ class TierWatch:
             connected = self._times()
         except ValueError as error:
             return replace(sweep, problem=str(error))
-        membership = Membership.led(wanted.table.layout, wanted.table.led_by)
+        membership = wanted.membership()
         with connected as source:
             for rows in self._batches(unsure, enough):
                 now = self._clock.now()
@@ -326,6 +327,5 @@ class TierWatch:
             known.searched_from[here] = table.earliest[there]
 
 
-def _offsets(answers: Iterable[Answer]) -> Floats:
-    """Return the offset in each answer, NaN where there is none."""
-    return np.array([math.nan if answer.offset is None else answer.offset for answer in answers])
+def _failures(spec: str, answers: Answers) -> dict[tuple[str, Reason], int]:
+    return {(spec, reason): count for reason, count in count_failures(answers.reason).items()}

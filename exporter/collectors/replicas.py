@@ -29,7 +29,7 @@ from exporter.domain import (
     TopicInfo,
 )
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.polls.answers import Answers, reason_code, reason_of_code
+from exporter.domain.polls.answers import Answers, count_failures, reason_code
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.table import Table
@@ -261,9 +261,7 @@ class ReplicaWatch:
             first, later = self._ask(pairs.rows, rows, wanted, source.table)
             for codes in (first.reason, later.reason[~np.isnan(wanted.later)]):
                 lookups += len(codes)
-                for code, count in zip(*(each.tolist() for each in np.unique(codes, return_counts=True)), strict=True):
-                    if (reason := reason_of_code(code)) is not None:
-                        failures[reason] += count
+                failures.update(count_failures(codes))
             compacted = pairs.compacted[rows]
             found = missing(mine[rows], known.newest[rows], first, later, compacted=compacted, markers=self._markers)
             known.found.put(rows, found)

@@ -104,8 +104,7 @@ class Lookups:
             found = [results.get(one) for one in partitions]
             answers = answers_of(found)
         except (KafkaException, TimeoutError) as error:
-            failed, answers = error, Answers.none(len(partitions))
-            answers.reason[:] = reason_code(reason_of(error))
+            failed, answers = error, Answers.failed(len(partitions), reason_of(error))
         for place in np.flatnonzero(answers.reason == reason_code(Reason.OTHER)).tolist():
             what = f"broker {leader}, asked for {spec_name(partitions[place].offset)} offsets"
             self._client.unexplained(what, failed or _unknown_answer(found[place]))

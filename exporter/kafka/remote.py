@@ -12,7 +12,7 @@ import numpy as np
 
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.groups.consumer_groups import Committed, Description, GroupList
-from exporter.domain.polls.answers import Answers, reason_code
+from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import Extents, SourceError
@@ -214,8 +214,7 @@ class RemoteSource(Remote):
         try:
             answers: Answers = self._call(method, *arguments, longer=count / rate if rate else 0.0)
         except SourceError as error:
-            answers = Answers.none(count)
-            answers.reason[:] = reason_code(error.reason)
+            return Answers.failed(count, error.reason)
         return answers
 
 

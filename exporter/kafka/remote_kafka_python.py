@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.domain import Answer, TopicPartition
+from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
 from exporter.domain.polls.metadata import Membership
@@ -62,15 +62,16 @@ class RemoteTiers(_RemoteKafkaPython):
 
     kind = "tiers"
 
-    def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
-        """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer.
+    def tier(self, spec: str, membership: Membership) -> Answers:
+        """EARLIEST_LOCAL or LATEST_TIERED of partitions, which have leaders.
 
         Raises KafkaPythonError where another process had to connect, and could not.
         """
+        count = len(membership.layout)
         try:
-            answers: dict[TopicPartition, Answer] = self._ask("tier", spec, leaders, partitions=len(leaders))
+            answers: Answers = self._ask("tier", spec, membership, partitions=count)
         except SourceError as error:
-            return dict.fromkeys(leaders, Answer(reason=error.reason))
+            return Answers.failed(count, error.reason)
         return answers
 
 

@@ -6,11 +6,15 @@ librdkafka (2.16.1) refuses to send these two ListOffsets specs.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from exporter.domain import Answer, Reason, TopicPartition
+import numpy as np
+
+from exporter.domain import Answer, Reason
+from exporter.domain.polls.answers import Answers, failure_of_all, reason_code
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import BROKER_FAILED
 from exporter.kafka.credentials import Property
 from exporter.kafka.kafka_python import KafkaPythonClient
@@ -44,46 +48,44 @@ class TierClient(KafkaPythonClient):
         """Leaders that will not answer a spec, and why."""
         self._limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, time)
 
-    def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
-        """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer.
+    def tier(self, spec: str, membership: Membership) -> Answers:
+        """EARLIEST_LOCAL or LATEST_TIERED of partitions, which have leaders.
 
         An answer of LATEST_TIERED without an offset means that nothing is in the remote tier. For a topic
         without remote storage EARLIEST_LOCAL is EARLIEST.
         """
-        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        for key, leader in sorted(leaders.items()):
-            by_leader[leader].append(key)
-        answers: dict[TopicPartition, Answer] = {}
-        for leader, keys in by_leader.items():
-            for at in range(0, len(keys), PARTITIONS_PER_CALL):
-                chunk = keys[at : at + PARTITIONS_PER_CALL]
+        partition = self._kafka.TopicPartition
+        answers = Answers.none(len(membership.layout))
+        for leader in np.unique(membership.leader).tolist():
+            led = np.flatnonzero(membership.leader == leader)
+            for at in range(0, len(led), PARTITIONS_PER_CALL):
+                rows = led[at : at + PARTITIONS_PER_CALL]
                 if reason := self._gone.get((spec, leader)):
-                    answers |= dict.fromkeys(chunk, Answer(reason=reason))
+                    answers.reason[rows] = reason_code(reason)
                     continue
-                got = self._ask(spec, leader, chunk)
-                answers |= got
-                reasons = {answer.reason for answer in got.values()}
-                if len(reasons) == 1 and reasons <= BROKER_FAILED:
-                    self._gone[spec, leader] = next(iter(got.values())).reason or Reason.OTHER
+                got = self._ask(spec, leader, [partition(*key) for key in membership.layout.part(rows)])
+                answers.put(rows, got)
+                if (failure := failure_of_all(got.reason)) in BROKER_FAILED:
+                    self._gone[spec, leader] = failure
         return answers
 
-    def _ask(self, spec: str, leader: int, keys: Sequence[TopicPartition]) -> dict[TopicPartition, Answer]:
-        kafka = self._kafka
-        self.counts[spec] += len(keys)
+    def _ask(self, spec: str, leader: int, partitions: Sequence[Any]) -> Answers:
+        self.counts[spec] += len(partitions)
         if self._limiter is not None:
             time.sleep(self._limiter.wait(leader))
-            self._limiter.spend(leader, len(keys))
+            self._limiter.spend(leader, len(partitions))
         try:
             found = self._admin.list_partition_offsets(
-                {kafka.TopicPartition(*key): _SPECS[spec] for key in keys}, timeout_ms=self._timeout_ms
+                dict.fromkeys(partitions, _SPECS[spec]), timeout_ms=self._timeout_ms
             )
-        except kafka.errors.KafkaError as error:
+        except self._kafka.errors.KafkaError as error:
             reason = self._reason(error)
-            if len(keys) == 1 or reason in BROKER_FAILED:
-                return dict.fromkeys(keys, Answer(reason=reason))
-            middle = len(keys) // 2
-            return self._ask(spec, leader, keys[:middle]) | self._ask(spec, leader, keys[middle:])
-        return {key: _answer(found.get(kafka.TopicPartition(*key))) for key in keys}
+            if len(partitions) == 1 or reason in BROKER_FAILED:
+                return Answers.failed(len(partitions), reason)
+            middle = len(partitions) // 2
+            halves = partitions[:middle], partitions[middle:]
+            return Answers.joined([self._ask(spec, leader, half) for half in halves])
+        return Answers.of(_answer(found.get(partition)) for partition in partitions)
 
 
 def _answer(found: object) -> Answer:

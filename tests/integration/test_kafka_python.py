@@ -13,6 +13,7 @@ from exporter.domain import Answer, TopicPartition
 from exporter.kafka import EARLIEST_LOCAL, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
 from tests.integration.secured import SECRET, Secured
+from tests.times import tier_of
 
 TOPIC = TopicPartition("orders", 0)
 
@@ -29,7 +30,7 @@ def test_kafka_python_signs_in_by_the_same_configuration(secured: Secured, way: 
         case mechanism:
             properties = secured.by_password(mechanism)
     with closing(TierClient(properties, request_timeout=30)) as client:
-        assert client.tier(EARLIEST_LOCAL, {TOPIC: 1}) == {TOPIC: Answer(0)}
+        assert tier_of(client, EARLIEST_LOCAL, TOPIC) == Answer(0)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

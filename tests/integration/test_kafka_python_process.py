@@ -26,6 +26,7 @@ from tests.bench.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.serving import Exporter, until
 from tests.integration.test_client_restarts import polls, restarts
+from tests.times import tier_of
 
 KEY = TopicPartition("bench-0000", 0)
 THERE = Layout.of({KEY.topic: [KEY.partition]})
@@ -64,7 +65,7 @@ class Rounds:
         """Whether a round is."""
         try:
             with self.tiers() as client:
-                return client.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(0)}
+                return tier_of(client, EARLIEST_LOCAL, KEY, 0) == Answer(0)
         except KafkaPythonError:
             return False
 
@@ -81,7 +82,7 @@ def test_answers_counts_and_ignored_properties_come_through(rounds: Rounds) -> N
     """As from a client in the same process, for each round anew."""
     for _ in range(2):
         with rounds.tiers() as tiers:
-            assert tiers.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(0)}
+            assert tier_of(tiers, EARLIEST_LOCAL, KEY, 0) == Answer(0)
             assert (tiers.counts, tiers.left_out) == ({EARLIEST_LOCAL: 1}, ("linger.ms",))
     with rounds.inspections() as inspections:
         producers = inspections.producers(Layout.of({KEY.topic: [KEY.partition, 9]}), 0)
@@ -95,17 +96,17 @@ def test_answers_counts_and_ignored_properties_come_through(rounds: Rounds) -> N
 def test_the_end_of_the_process_costs_answers_of_one_round(rounds: Rounds) -> None:
     """They say why, the end is counted, and so is what was asked before."""
     with rounds.tiers() as tiers, rounds.inspections() as inspections:
-        assert tiers.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(0)}
+        assert tier_of(tiers, EARLIEST_LOCAL, KEY, 0) == Answer(0)
         assert rounds.process.pid is not None
         os.kill(rounds.process.pid, signal.SIGABRT)
         await_that(lambda: bool(rounds.restarts), "the end is noticed")
-        assert tiers.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(reason=Reason.CLIENT_FAILED)}
+        assert tier_of(tiers, EARLIEST_LOCAL, KEY, 0) == Answer(reason=Reason.CLIENT_FAILED)
         assert inspections.producers(THERE, 0).failure is Reason.CLIENT_FAILED
         assert inspections.log_sizes(THERE, 0) is Reason.CLIENT_FAILED
         assert not len(inspections.partitions(THERE).layout)
         assert tiers.counts == {EARLIEST_LOCAL: 1}
         time.sleep(2)  # a new process may start: the rest of the round is asked through it
-        assert tiers.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(0)}
+        assert tier_of(tiers, EARLIEST_LOCAL, KEY, 0) == Answer(0)
         assert tiers.counts == {EARLIEST_LOCAL: 2}
     assert rounds.good()
     assert rounds.restarts == [Restart.ENDED]
@@ -118,7 +119,7 @@ def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
     assert rounds.process.pid is not None
     with rounds.tiers() as tiers:
         os.kill(rounds.process.pid, signal.SIGSTOP)
-        assert tiers.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(reason=Reason.CLIENT_FAILED)}
+        assert tier_of(tiers, EARLIEST_LOCAL, KEY, 0) == Answer(reason=Reason.CLIENT_FAILED)
     assert rounds.restarts == [Restart.HUNG]
     await_that(rounds.good, "a round is good again")
     rounds.process.close()

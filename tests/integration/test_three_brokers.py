@@ -41,6 +41,7 @@ from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that
 from tests.integration.sweeping import Swept, commit
 from tests.integration.watch import UNREACHED, Watch, advanced, seen
+from tests.times import led, objects, tier_of
 from tests.trio import THIRD, Trio
 
 TIMEOUT = 2.0
@@ -142,10 +143,8 @@ def test_the_tiers_of_the_brokers_that_are_well_are_read(trio: Trio, how: str) -
     with getattr(trio, how)():
         began = time.monotonic()
         with closing(TierClient({"bootstrap.servers": trio.bootstrap}, request_timeout=TIMEOUT)) as client:
-            answers = client.tier(EARLIEST_LOCAL, leaders)
-            assert client.tier(EARLIEST_LOCAL, {TopicPartition("spread", 0): 1}) == {
-                TopicPartition("spread", 0): Answer(0)
-            }
+            answers = dict(zip(leaders, objects(client.tier(EARLIEST_LOCAL, led(leaders))), strict=True))
+            assert tier_of(client, EARLIEST_LOCAL, TopicPartition("spread", 0)) == Answer(0)
         assert time.monotonic() - began < 5 * TIMEOUT + MERCY
     lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
     assert lost <= UNREACHED

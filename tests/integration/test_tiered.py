@@ -33,6 +33,7 @@ from tests.integration.tiering import (
     moments,
     storage_jars,
 )
+from tests.times import led, objects, tier_of
 from tests.workbench import EVERLASTING, Workbench
 
 DAY_AGO = time.time() - 86_400
@@ -247,11 +248,9 @@ def test_one_partition_that_cannot_be_asked_costs_only_itself(tiered: TieredBrok
     """A partition that is not there says so, and its neighbours in the same call are answered."""
     there = TopicPartition("idle", 0)
     with closing(TierClient({"bootstrap.servers": tiered.bootstrap}, request_timeout=10)) as client:
-        answers = client.tier(
-            EARLIEST_LOCAL, {there: 1, TopicPartition("idle", 7): 1, TopicPartition("never-made", 0): 1}
-        )
-        assert answers.pop(there) == Answer(IDLE)
-        assert set(answers.values()) == {Answer(reason=Reason.UNKNOWN_TOPIC)}
+        wanted = led({there: 1, TopicPartition("idle", 7): 1, TopicPartition("never-made", 0): 1})
+        unknown = Answer(reason=Reason.UNKNOWN_TOPIC)
+        assert objects(client.tier(EARLIEST_LOCAL, wanted)) == [Answer(IDLE), unknown, unknown]
     assert "never-made" not in Workbench(tiered.bootstrap).admin.list_topics(timeout=10).topics
 
 
@@ -322,5 +321,5 @@ def test_without_remote_storage_nobody_is_asked(broker: Broker, workbench: Workb
     assert (sweep.at, test.connected) == (None, 0)
     key = TopicPartition("plain-local", 0)
     with closing(TierClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10)) as client:
-        assert client.tier(EARLIEST_LOCAL, {key: 1}) == {key: Answer(0)}
-        assert client.tier(LATEST_TIERED, {key: 1}) == {key: Answer()}
+        assert tier_of(client, EARLIEST_LOCAL, key) == Answer(0)
+        assert tier_of(client, LATEST_TIERED, key) == Answer()

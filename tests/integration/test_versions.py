@@ -29,7 +29,7 @@ from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.integration.zookeeper import ZookeeperBroker
-from tests.times import first_since, led, objects
+from tests.times import first_since, led, objects, tier_of
 from tests.workbench import QUIET
 
 HOUR = 3600.0
@@ -225,8 +225,8 @@ def test_what_a_broker_is_too_old_for_is_a_reason_of_the_tiers(kafka: Kafka) -> 
     key = TopicPartition("tiers", 0)
     old = Answer(reason=Reason.UNSUPPORTED_VERSION)
     with closing(TierClient({"bootstrap.servers": kafka.bootstrap}, request_timeout=10)) as client:
-        assert client.tier(EARLIEST_LOCAL, {key: 1}) == {key: Answer(0) if kafka.number >= (3, 5) else old}
-        assert client.tier(LATEST_TIERED, {key: 1}) == {key: Answer() if kafka.number >= (3, 9) else old}
+        assert tier_of(client, EARLIEST_LOCAL, key) == (Answer(0) if kafka.number >= (3, 5) else old)
+        assert tier_of(client, LATEST_TIERED, key) == (Answer() if kafka.number >= (3, 9) else old)
 
 
 def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_path: Path) -> None:

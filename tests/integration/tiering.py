@@ -18,6 +18,7 @@ from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, RemoteTiers, client_pr
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
+from tests.times import tier_of
 from tests.workbench import EVERLASTING, Workbench
 
 USER, PASSWORD = "lena", "n0t-for-logs"
@@ -94,7 +95,7 @@ class TieredBroker(Broker):
         deadline = time.monotonic() + seconds
         with closing(TierClient({"bootstrap.servers": self.bootstrap}, request_timeout=10)) as client:
             specs = EARLIEST_LOCAL, LATEST_TIERED
-            while (got := tuple(client.tier(spec, {key: 1})[key].offset for spec in specs)) != want:
+            while (got := tuple(tier_of(client, spec, key).offset for spec in specs)) != want:
                 assert time.monotonic() < deadline, f"{topic}: {got}, not {want} within {seconds:g} s"
                 time.sleep(0.05)
 

@@ -65,10 +65,10 @@ class Tiers:
         self.counts = Counter()
         yield self
 
-    def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
-        self.counts[spec] += len(leaders)
-        self.clock.time += self.seconds * len(leaders)
-        return {key: self.offsets.get((spec, key), Answer(5)) for key in leaders}
+    def tier(self, spec: str, membership: Membership) -> Answers:
+        self.counts[spec] += len(membership.layout)
+        self.clock.time += self.seconds * len(membership.layout)
+        return Answers.of(self.offsets.get((spec, key), Answer(5)) for key in membership.layout)
 
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         return answered(membership, rows, milliseconds, self._first)
@@ -243,10 +243,10 @@ def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
     silent = threading.Event()
 
     class Silent(Tiers):
-        def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
+        def tier(self, spec: str, membership: Membership) -> Answers:
             requested.set()
             assert silent.wait(30)
-            return super().tier(spec, leaders)
+            return super().tier(spec, membership)
 
     requested = threading.Event()
     seen = watch(Silent(tiers.clock), specs=[EARLIEST_LOCAL])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -63,6 +64,13 @@ class Answers(ColumnSet):
         )
 
     @classmethod
+    def failed(cls, count: int, reason: Reason) -> Answers:
+        """Return n rows that could not be read for the same reason."""
+        answers = cls.none(count)
+        answers.reason[:] = reason_code(reason)
+        return answers
+
+    @classmethod
     def of(cls, answers: Iterable[Answer | None]) -> Answers:
         """Return answers as columns; None becomes NO_ANSWER."""
         given = [_NOBODY if answer is None else answer for answer in answers]
@@ -102,3 +110,15 @@ def rows_with(reasons: Codes, wanted: Sequence[Reason]) -> Flags:
     """Return which rows failed for one of these reasons."""
     found: Flags = np.isin(reasons, [reason_code(reason) for reason in wanted])
     return found
+
+
+def failure_of_all(reasons: Codes) -> Reason | None:
+    """Return the reason, where no row could be read for the same one."""
+    first = int(reasons[0]) if len(reasons) else ANSWERED
+    return reason_of_code(first) if (reasons == first).all() else None
+
+
+def count_failures(reasons: Codes) -> Counter[Reason]:
+    """Count the rows that could not be read, by reason."""
+    codes, counts = np.unique(reasons[reasons > ANSWERED], return_counts=True)
+    return Counter({REASONS[code - 1]: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)})

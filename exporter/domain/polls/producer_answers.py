@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, REASONS, reason_code
+from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, REASONS, failure_of_all, reason_code
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import Reason
 
@@ -52,8 +52,7 @@ class ProducerAnswers:
     @property
     def failure(self) -> Reason | None:
         """The reason, where no partition could be read for the same one."""
-        first = int(self.reason[0]) if len(self.reason) else ANSWERED
-        return REASONS[first - 1] if first != ANSWERED and bool(np.all(self.reason == first)) else None
+        return failure_of_all(self.reason)
 
 
 class ProducersRead:
