@@ -46,7 +46,7 @@ def objects(answers: Answers) -> list[Answer]:
 
 
 def answered(
-    membership: Membership, rows: Rows, milliseconds: Offsets, answer: Callable[[TopicPartition, float], Answer]
+    membership: Membership, rows: Rows, milliseconds: Offsets, answer: Callable[[TopicPartition, float], Answer | None]
 ) -> Answers:
     """Answer look-ups by time, each of a led partition and of its own time, with a function of both (in seconds)."""
     assert (membership.leader[rows] != NO_LEADER).all()

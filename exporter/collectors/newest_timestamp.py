@@ -1,4 +1,4 @@
-"""Finds the newest timestamp of a partition with look-ups by time (KIP-79), where MAX_TIMESTAMP is not enough.
+"""Finds the newest timestamps of partitions with look-ups by time (KIP-79), where MAX_TIMESTAMP is not enough.
 
 MAX_TIMESTAMP sees the leader's own disk only (KAFKA-17552, still so in 4.4.0). A look-up by time searches the remote
 tier too (seen on 4.3.1). No record is read; the DESCRIBE right is enough.
@@ -6,12 +6,11 @@ tier too (seen on 4.3.1). No record is read; the DESCRIBE right is enough.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from exporter.domain import Answer, Reason
-from exporter.domain.arrays import Rows
+from exporter.domain import Reason
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows
+from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import ByTime
@@ -21,97 +20,104 @@ LOOKUPS_OF_A_SEARCH = 60
 
 _END_MS = round(END_OF_TIME * 1000)
 
+_NEVER = 2**62
+"""Milliseconds, later than all times of records."""
 
-class Search:
-    """Searches the newest timestamp of one partition that ends at ``latest``.
+_MISSING_ANSWER, _OTHER, _TIMED_OUT = map(reason_code, (Reason.MISSING_ANSWER, Reason.OTHER, Reason.TIMED_OUT))
+
+
+class Searches:
+    """Searches the newest timestamps of n partitions that end at ``latest`` [n].
 
     Each answer is a record, so that a good guess costs two look-ups. Otherwise the time between the oldest record and
     now is halved until the last record is found. That takes 20 look-ups for a week with a record a second, and 5 with a
     record a day.
     """
 
-    def __init__(self, latest: int, *, guess: float | None, now: float) -> None:
-        """``guess`` is a timestamp that may be the newest; it and ``now`` are Unix seconds."""
+    def __init__(self, latest: Offsets, *, guess: Floats, now: float) -> None:
+        """``guess`` [n] are timestamps that may be the newest, NaN: none; they and ``now`` are Unix seconds."""
         self._latest = latest
         self._now = round(now * 1000)
-        self._there: int | None = None
-        """The largest timestamp known to be that of a record."""
-        self._not_there: int | None = None
+        self._guess = _milliseconds(guess)
+        self._target = np.maximum(self._guess, 0)
+        """The time to ask for next, in milliseconds; valid during a search."""
+        self._there = np.full(len(latest), -1, dtype=np.int64)
+        """The largest timestamp known to be that of a record, -1: none."""
+        self._offset = np.zeros(len(latest), dtype=np.int64)
+        """The offset of that record."""
+        self._not_there = np.full(len(latest), _NEVER, dtype=np.int64)
         """The smallest time known to be past every record."""
-        self._guess = None if guess is None else round(guess * 1000)
-        self.target: int | None = self._guess or 0
-        """The time to ask for next, in milliseconds; None: the search is over."""
-        self.reason: Reason | None = None
-        """Why it ended without a result, beyond that no record carries a timestamp."""
-        self._offset: int | None = None
-        self._left = LOOKUPS_OF_A_SEARCH
-        self._timed_out = False
+        self._left = np.full(len(latest), LOOKUPS_OF_A_SEARCH)
+        self._timed_out = np.zeros(len(latest), dtype=np.bool_)
+        self._reason = np.full(len(latest), NO_ANSWER, dtype=np.int8)
+        """NO_ANSWER during a search, ANSWERED after a good one, or the code of the Reason why it failed."""
 
-    @property
-    def newest(self) -> float | None:
-        """The newest timestamp in Unix seconds; None during the search, and where there is none."""
-        return None if self.target is not None or self._there is None else self._there / 1000
+    def ask_next(self, source: ByTime, membership: Membership, rows: Rows) -> int:
+        """Send the next look-up of each search once; return how many were sent, 0 when all are finished.
 
-    @property
-    def offset(self) -> int | None:
-        """The offset of the first record with the newest timestamp; None during the search."""
-        return None if self.newest is None else self._offset
+        ``rows`` [n] are the partitions of the searches. All must have leaders.
+        """
+        going = np.flatnonzero(self._reason == NO_ANSWER)
+        if len(going):
+            self._take(going, source.by_time(membership, rows[going], self._target[going]))
+        return len(going)
 
-    def take(self, answer: Answer) -> None:
-        """Take the answer to ``target`` and choose the next one.
+    def results(self) -> Answers:
+        """Return the first record with the newest timestamp of each partition; NO_ANSWER during the search.
 
-        A record from before the requested time, and too many answers, end the search with ``Reason.OTHER``. A timeout
+        None is found where no record carries a timestamp.
+        """
+        found = (self._reason == ANSWERED) & (self._there >= 0)
+        return Answers(
+            self._reason.copy(),
+            found,
+            np.where(found, self._offset, 0),
+            np.where(found, self._there / 1000, np.nan),
+            np.full(len(found), -1, dtype=np.int32),
+        )
+
+    def _take(self, going: Rows, answers: Answers) -> None:
+        """Take the answers to the targets of the searches that are ``going``, and choose the next targets.
+
+        A record from before the requested time, and too many answers, end a search with ``Reason.OTHER``. A timeout
         is retried once: a broker sometimes drops a look-up in its remote tier (seen on 4.3.1).
         """
-        target = self.target
-        assert target is not None
-        self._left -= 1
-        if answer.reason is Reason.TIMED_OUT and not self._timed_out:
-            self._timed_out = True
-        elif answer.reason is not None:
-            self._fail(answer.reason)
-        else:
-            self._learn(target, answer)
-        if self.target is not None and not self._left:
-            self._fail(Reason.OTHER)
+        target, latest = self._target[going], self._latest[going]
+        reason = np.where(answers.reason == NO_ANSWER, _MISSING_ANSWER, answers.reason)
+        retried = (reason == _TIMED_OUT) & ~self._timed_out[going]
+        self._timed_out[going] |= retried
+        good, there = reason == ANSWERED, _milliseconds(answers.timestamp)
+        # A record at or past ``latest`` was written since, and no earlier record is as late.
+        found = good & answers.found & (there >= 0) & (answers.offset < latest)
+        later, early = good & ~found, found & (there < target)
+        found &= ~early
+        self._not_there[going[later]] = target[later]
+        self._there[going[found]], self._offset[going[found]] = there[found], answers.offset[found]
+        following = self._following(going, good & answers.found & (answers.offset == latest - 1))
+        self._target[going] = np.where(retried, target, following)
+        self._left[going] -= 1
+        ended = np.select([retried, early, ~good, following < 0], [NO_ANSWER, _OTHER, reason, ANSWERED], NO_ANSWER)
+        self._reason[going] = np.where((ended == NO_ANSWER) & (self._left[going] == 0), _OTHER, ended)
 
-    def _learn(self, target: int, answer: Answer) -> None:
-        if answer.offset is None or answer.timestamp is None or answer.offset >= self._latest:
-            # A record at or past ``latest`` was written since, and no earlier record is as late.
-            self._not_there = target
-        elif (there := round(answer.timestamp * 1000)) < target:
-            self._fail(Reason.OTHER)
-            return
-        else:
-            self._there, self._offset = there, answer.offset
-        self.target = self._next(target, last=answer.offset == self._latest - 1)
-
-    def _fail(self, reason: Reason) -> None:
-        self.target, self.reason, self._there = None, reason, None
-
-    def _next(self, target: int, *, last: bool) -> int | None:
-        """Return the time to look up after ``target``; ``last``: the record found is the last one."""
-        if self._there is None:
+    def _following(self, going: Rows, last: Flags) -> Offsets:
+        """Return the times to look up after ``_target``, -1: none; ``last``: the record found is the last one."""
+        target, there, not_there = self._target[going], self._there[going], self._not_there[going]
+        open_end = not_there == _NEVER
+        guessed = open_end & (target == there) & (there == self._guess[going])
+        nothing = there < 0
+        rules = [
             # The guess is gone: start from the beginning, unless that was looked up already.
-            return 0 if target else None
-        if self._there >= _END_MS or (self._not_there is not None and self._not_there <= self._there + 1):
-            return None
-        if last or (self._not_there is None and target == self._there == self._guess):
-            return self._there + 1
-        if self._not_there is None:
-            return max(self._now, self._there + 1) if target < self._now else _END_MS
-        return (self._there + self._not_there + 1) // 2
+            nothing & (target > 0),
+            nothing | (there >= _END_MS) | (not_there <= there + 1),
+            last | guessed,
+            open_end & (target < self._now),
+            open_end,
+        ]
+        times: list[Offsets | int] = [0, -1, there + 1, np.maximum(self._now, there + 1), _END_MS]
+        following: Offsets = np.select(rules, times, (there + not_there + 1) // 2)
+        return following
 
 
-def ask_next(searches: Sequence[Search], source: ByTime, membership: Membership, rows: Rows) -> int:
-    """Send the next look-up of each search once; return how many were sent, 0 when all are finished.
-
-    ``rows`` are the partitions of the searches. All must have leaders.
-    """
-    going = [at for at, search in enumerate(searches) if search.target is not None]
-    if going:
-        targets = np.array([searches[at].target for at in going], dtype=np.int64)
-        found = source.by_time(membership, rows[going], targets)
-        for place, at in enumerate(going):
-            searches[at].take(found.answer(place) or Answer(reason=Reason.MISSING_ANSWER))
-    return len(going)
+def _milliseconds(seconds: Floats) -> Offsets:
+    """Return Unix times in milliseconds, -1 for NaN."""
+    return np.where(np.isnan(seconds), -1, np.round(seconds * 1000)).astype(np.int64)

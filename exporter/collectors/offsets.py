@@ -12,8 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
-from exporter.collectors.newest_timestamp import Search, ask_next
+from exporter.collectors.newest_timestamp import Searches
 from exporter.domain import Answer, Metadata, Reason, State, TopicInfo, TopicPartition
+from exporter.domain.arrays import Offsets
 from exporter.domain.polls.activity import state_of
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
@@ -195,9 +196,10 @@ class _Lookups:
         )
         extents = Extents(earliest, latest, np.full(len(held), -1, dtype=np.int32))
         part = self._membership.part(self._membership.layout.rows(held))
-        newest = _by_key(held, self._source.max_timestamp(part, extents))
+        answers = self._source.max_timestamp(part, extents)
+        newest = _by_key(held, answers)
         supported = self._source.max_timestamp_supported()
-        sought = self._sought(dict(zip(held, latest.tolist(), strict=True)), newest)
+        sought = self._sought(held, latest, answers)
         confirmed = self._confirmed({key: answer for key, answer in newest.items() if key not in sought})
         newest = {**newest, **sought}
         rows = {}
@@ -227,23 +229,15 @@ class _Lookups:
         config = self._metadata.topics[topic].config
         return config is not None and config.remote_storage
 
-    def _sought(
-        self, latest: Mapping[TopicPartition, int], newest: Mapping[TopicPartition, Answer]
-    ) -> dict[TopicPartition, Answer]:
+    def _sought(self, held: Sequence[TopicPartition], latest: Offsets, newest: Answers) -> dict[TopicPartition, Answer]:
         """Search the largest timestamp in both tiers: MAX_TIMESTAMP sees the local disk only (KAFKA-17552)."""
-        searches = {
-            key: Search(end, guess=newest.get(key, Answer()).timestamp, now=self._future_after)
-            for key, end in latest.items()
-            if self._tiered(key.topic)
-        }
-        rows = self._membership.layout.rows(searches)
-        while ask_next(list(searches.values()), self._source, self._membership, rows):
+        tiered = [at for at, key in enumerate(held) if self._tiered(key.topic)]
+        keys = [held[at] for at in tiered]
+        rows = self._membership.layout.rows(keys)
+        searches = Searches(latest[tiered], guess=newest.timestamp[tiered], now=self._future_after)
+        while searches.ask_next(self._source, self._membership, rows):
             pass
-        return {
-            key: Answer(search.offset, search.newest, reason=search.reason)
-            for key, search in searches.items()
-            if search.newest is not None or search.reason is not None
-        }
+        return {key: answer for key, answer in _by_key(keys, searches.results()).items() if answer != Answer()}
 
     def _confirmed(self, newest: Mapping[TopicPartition, Answer]) -> dict[TopicPartition, Answer]:
         """Look up the record of each largest timestamp: brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310)."""

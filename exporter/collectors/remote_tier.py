@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search, ask_next
+from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
 from exporter.domain import PollFailure, Reason, Snapshot, State
-from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows
 from exporter.domain.polls.activity import TierFacts
-from exporter.domain.polls.answers import Answers, count_failures
+from exporter.domain.polls.answers import ANSWERED, Answers, count_failures
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.table import STATE_CODES, Table
@@ -148,11 +148,6 @@ class _Wanted:
     def membership(self) -> Membership:
         """Return all partitions with their leaders."""
         return Membership.led(self.table.layout, self.table.led_by)
-
-    def search(self, row: int, now: float) -> Search:
-        """Return a search for the newest timestamp of a partition."""
-        guess = self.known.newest[row]
-        return Search(int(self.table.latest[row]), guess=or_none(guess), now=now)
 
 
 class TierWatch:
@@ -304,25 +299,24 @@ class TierWatch:
         membership = wanted.membership()
         with connected as source:
             for rows in self._batches(unsure, enough):
-                now = self._clock.now()
-                searches = [wanted.search(row, now) for row in rows.tolist()]
-                while not enough() and (count := ask_next(searches, source, membership, rows)):
+                guess = wanted.known.newest[rows]
+                searches = Searches(wanted.table.latest[rows], guess=guess, now=self._clock.now())
+                while not enough() and (count := searches.ask_next(source, membership, rows)):
                     lookups[BY_TIME] += count
-                failures.update((BY_TIME, search.reason) for search in searches if search.reason)
-                self._keep_times(rows, wanted, searches)
+                results = searches.results()
+                failures.update(_failures(BY_TIME, results))
+                self._keep_times(rows, wanted, results)
         return replace(sweep, lookups=lookups, failures=failures)
 
-    def _keep_times(self, rows: Rows, wanted: _Wanted, searches: Sequence[Search]) -> None:
+    def _keep_times(self, rows: Rows, wanted: _Wanted, results: Answers) -> None:
         """Keep the results, except for partitions where a poll saw a newer record in the meantime."""
         with self._lock:
             known, table = self._known, wanted.table
             here = known.rows_of(wanted.known, rows)
-            ended = np.array([each.reason is None and each.target is None for each in searches], dtype=np.bool_)
-            valid = np.flatnonzero((here >= 0) & ended)
+            valid = np.flatnonzero((here >= 0) & (results.reason == ANSWERED))
             valid = valid[known.newest_at[here[valid]] == wanted.known.newest_at[rows[valid]]]
-            newest = [math.nan if each.newest is None else each.newest for each in searches]
             here, there = here[valid], rows[valid]
-            known.newest[here] = np.array(newest)[valid]
+            known.newest[here] = results.timestamp[valid]
             known.newest_at[here] = known.searched_to[here] = table.latest[there]
             known.searched_from[here] = table.earliest[there]
 

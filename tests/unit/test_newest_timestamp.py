@@ -1,19 +1,30 @@
-"""The search for a partition's newest timestamp: always right, and cheap where a guess is."""
+"""The search for newest timestamps: always right, and cheap where a guess is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search
-from exporter.domain import Answer, Reason
+from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
+from exporter.domain import Answer, Reason, TopicPartition
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import END_OF_TIME
+from tests.times import answered, led
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
+
+Broker = Callable[[float], Answer | None]
+"""The first record of one partition at or after a time."""
 
 moments = st.one_of(
     st.integers(1, 9),
@@ -22,24 +33,57 @@ moments = st.one_of(
 ).map(lambda ms: ms / 1000)
 
 
-def first_since(times: Sequence[float], target_ms: int) -> Answer:
-    """What a broker answers: the first record, in offset order, at or after a time."""
-    for offset, time in enumerate(times):
-        if round(time * 1000) >= target_ms:
-            return Answer(offset, time)
-    return Answer()
+def log_of(times: Sequence[float]) -> Broker:
+    """Answer as a broker does: with the first record, in offset order, at or after a time."""
+    return lambda target: next((Answer(offset, time) for offset, time in enumerate(times) if time >= target), Answer())
+
+
+def each_of(answers: Sequence[Answer | None]) -> Broker:
+    """Answer with one after the other, again and again, whatever is asked."""
+    turns = itertools.cycle(answers)
+    return lambda _: next(turns)
+
+
+class Searched:
+    """Searches of one partition each, side by side, until all have ended: results, and the times that were asked."""
+
+    def __init__(self, *partitions: tuple[Broker, int, float | None], now: float = NOW) -> None:
+        """Each partition has a broker's answers, its end offset, and a guess."""
+        brokers, latest, guesses = zip(*partitions, strict=True)
+        self._brokers: Sequence[Broker] = brokers
+        self.targets: list[list[float]] = [[] for _ in partitions]
+        guess = np.array([math.nan if one is None else one for one in guesses])
+        self._searches = Searches(np.array(latest, dtype=np.int64), guess=guess, now=now)
+        membership = led({TopicPartition("t", at): 1 for at in range(len(partitions))})
+        while self._searches.ask_next(self, membership, np.arange(len(partitions))):
+            pass
+        results = self._searches.results()
+        self.results = [results.answer(at) for at in range(len(partitions))]
+
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        self.during = self._searches.results()
+        """What was found before the last look-up."""
+        return answered(membership, rows, milliseconds, self._answer)
+
+    def _answer(self, key: TopicPartition, target: float) -> Answer | None:
+        self.targets[key.partition].append(target)
+        return self._brokers[key.partition](target)
+
+
+def alone(broker: Broker, latest: int, guess: float | None = None, *, now: float = NOW) -> tuple[Answer, list[float]]:
+    """Search one partition; return the result, and the times that were asked."""
+    searched = Searched((broker, latest, guess), now=now)
+    [result], [targets] = searched.results, searched.targets
+    assert result is not None
+    return result, targets
 
 
 def run(times: Sequence[float], latest: int, guess: float | None) -> tuple[float | None, int]:
     """Search a log, and return the time that was found and how many look-ups it took."""
-    search = Search(latest, guess=guess, now=NOW)
-    lookups = 0
-    while search.target is not None:
-        search.take(first_since(times, search.target))
-        lookups += 1
-    assert search.newest is not None
-    assert search.offset == times.index(search.newest)
-    return search.newest, lookups
+    found, targets = alone(log_of(times), latest, guess)
+    assert found.timestamp is not None
+    assert found == Answer(times.index(found.timestamp), found.timestamp)
+    return found.timestamp, len(targets)
 
 
 @given(st.lists(moments, min_size=1, max_size=30), st.integers(0, 3), st.none() | moments)
@@ -73,54 +117,67 @@ def test_a_week_of_records_every_minute_costs_twenty_and_some() -> None:
 
 def test_a_log_without_timestamps_has_none() -> None:
     """Nothing is found at or after the beginning of time: the search ends without a result and without a reason."""
-    search = Search(5, guess=None, now=NOW)
-    search.take(Answer())
-    assert (search.target, search.newest, search.reason) == (None, None, None)
+    assert alone(each_of([Answer()]), 5) == (Answer(), [0.0])
+
+
+def test_a_search_that_goes_on_has_no_result() -> None:
+    """The guess is confirmed, and one look-up is left: it is neither a record nor a reason."""
+    assert Searched((log_of([NOW]), 1, NOW)).during.answer(0) is None
 
 
 def test_a_failed_look_up_ends_without_a_number() -> None:
     """Half a search is no knowledge: the reason is kept, the timestamp found so far is not."""
-    search = Search(5, guess=NOW, now=NOW)
-    search.take(Answer(4, NOW))
-    search.take(Answer(reason=Reason.UNAUTHORIZED))
-    assert (search.target, search.newest, search.reason) == (None, None, Reason.UNAUTHORIZED)
+    refused = Answer(reason=Reason.UNAUTHORIZED)
+    assert alone(each_of([Answer(4, NOW), refused]), 5, NOW)[0] == refused
 
 
 def test_what_times_out_is_asked_once_more() -> None:
     """A broker lets a look-up in its remote tier lie now and then; one that does so again gives no answer."""
-    search = Search(2, guess=10.0, now=20.0)
     silent = Answer(reason=Reason.TIMED_OUT)
-    search.take(silent)
-    again = search.target
-    search.take(Answer(1, 10.0))
-    search.take(silent)
-    assert (again, search.target, search.newest, search.reason) == (10_000, None, None, Reason.TIMED_OUT)
+    result, targets = alone(each_of([silent, Answer(1, 10.0), silent]), 2, 10.0, now=20.0)
+    assert (result, targets[:2]) == (silent, [10.0, 10.0])
 
 
 @given(st.lists(st.builds(Answer, st.none() | st.integers(0, 9), st.none() | moments), min_size=60, max_size=60))
 def test_whatever_a_broker_answers_a_search_ends(answers: list[Answer]) -> None:
     """After so many answers, and with a time or a reason where records were found."""
-    search = Search(5, guess=None, now=NOW)
-    targets: list[int] = []
-    while search.target is not None:
-        targets.append(search.target)
-        search.take(answers[len(targets) - 1])
-    assert search.newest is None or search.reason is None
+    result, targets = alone(each_of(answers), 5)
     wrong = any(
-        answer.offset is not None
-        and answer.offset < 5
-        and answer.timestamp is not None
-        and round(answer.timestamp * 1000) < target
+        answer.offset is not None and answer.offset < 5 and answer.timestamp is not None and answer.timestamp < target
         for answer, target in zip(answers, targets, strict=False)
     )
-    assert not wrong or (search.newest, search.reason) == (None, Reason.OTHER)
+    assert result.timestamp is None or result.reason is None
+    assert not wrong or result == Answer(reason=Reason.OTHER)
 
 
 @pytest.mark.parametrize("behind", [-1, 0], ids=["before the time asked for", "just at it"])
 def test_a_broker_that_always_finds_a_record_does_not_hold_up_the_search(behind: int) -> None:
     """There is no such log: the search ends with a reason and without a timestamp."""
-    search = Search(5, guess=NOW, now=NOW)
-    for _ in range(LOOKUPS_OF_A_SEARCH):
-        if search.target is not None:
-            search.take(Answer(4, (search.target + behind) / 1000))
-    assert (search.target, search.newest, search.reason) == (None, None, Reason.OTHER)
+    result, targets = alone(lambda target: Answer(4, (round(target * 1000) + behind) / 1000), 5, NOW)
+    assert result == Answer(reason=Reason.OTHER)
+    assert len(targets) <= LOOKUPS_OF_A_SEARCH
+
+
+def test_a_partition_that_an_answer_leaves_out_costs_only_itself() -> None:
+    """Its search has that as its reason; its neighbour's is good."""
+    searched = Searched((lambda _: None, 5, NOW), (log_of([NOW]), 1, NOW))
+    assert searched.results == [Answer(reason=Reason.MISSING_ANSWER), Answer(0, NOW)]
+
+
+answers = st.builds(Answer, st.none() | st.integers(0, 9), st.none() | moments)
+failures = st.builds(Answer, reason=st.sampled_from([Reason.TIMED_OUT, Reason.TIMED_OUT, Reason.UNAUTHORIZED]))
+makers = st.one_of(
+    st.lists(moments, min_size=1, max_size=9).map(lambda times: partial(log_of, times)),
+    st.lists(answers | failures | st.none(), min_size=1, max_size=5).map(lambda given: partial(each_of, given)),
+)
+"""Make brokers, some of which lie and fail."""
+
+
+@given(st.lists(st.tuples(makers, st.integers(1, 9), st.none() | moments), min_size=1, max_size=8))
+def test_searches_side_by_side_go_as_each_alone(
+    partitions: list[tuple[Callable[[], Broker], int, float | None]],
+) -> None:
+    """Whatever the answers to the others, each asks the same times and has the same result."""
+    together = Searched(*((make(), latest, guess) for make, latest, guess in partitions))
+    each = [alone(make(), latest, guess) for make, latest, guess in partitions]
+    assert list(zip(together.results, together.targets, strict=True)) == each
