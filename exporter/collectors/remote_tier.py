@@ -102,7 +102,8 @@ class _Results:
     def rows_of(self, other: _Results, rows: Rows) -> Rows:
         """Return the row here for each of ``rows`` of ``other``; -1 if its topic has no remote storage, or a new id."""
         topic = other.layout.topic[rows]
-        here = self.layout.find(other.layout.topics, topic, other.layout.partition[rows])
+        same = other.layout is self.layout
+        here = rows.copy() if same else self.layout.find(other.layout.topics, topic, other.layout.partition[rows])
         found = np.flatnonzero(here >= 0)
         now = self.layout.topic[here[found]]
         dropped = ~self.tiered[now] | (self.ids[now] != other.ids[topic[found]])
