@@ -1,19 +1,32 @@
-"""What a poll costs in objects: none for a partition where nothing happened."""
+"""What a poll and a sweep over tiers cost in objects: none for a partition where nothing happened."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 
 from exporter.collectors.poller import Poller
-from exporter.domain import Activity, Answer, Metadata, PartitionInfo, Reading, TopicInfo, TopicPartition
+from exporter.collectors.remote_tier import BY_TIME, TierSweep, TierWatch
+from exporter.domain import (
+    Activity,
+    Answer,
+    Metadata,
+    PartitionInfo,
+    Reading,
+    Reason,
+    TopicConfig,
+    TopicInfo,
+    TopicPartition,
+)
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.history.rows import Inventory, Relation, Window
@@ -23,8 +36,10 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, PartitionsOf
 from exporter.domain.polls.readings import Inspected
 from exporter.domain.polls.silence import Silence
+from exporter.domain.ports import SnapshotSink
 from exporter.history import History, Spool
 from exporter.history.published import Published
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.unit.expectations import DAY, MONDAY, by_wall
 from tests.unit.readings import Collected, ManualClock
@@ -38,17 +53,24 @@ OBJECTS: tuple[type, ...] = (
 
 
 class ColumnSource:
-    """A PollSource that answers in columns: every partition holds 10 records, the first one gains one at each poll."""
+    """A PollSource that answers in columns: every partition holds 10 records, the first one gains one at each poll.
+
+    All have remote storage: it answers look-ups of tiers and by time too. Those of the last partition of a topic fail.
+    """
+
+    left_out = ()
 
     def __init__(self, partitions: int) -> None:
         topics = [f"topic-{number:03}" for number in range(partitions // PER_TOPIC)]
         numbers = np.tile(np.arange(PER_TOPIC, dtype=np.int32), len(topics))
         layout = Layout(topics, [PER_TOPIC] * len(topics), numbers)
         membership = Membership.led(layout, np.ones(partitions, dtype=np.int32))
-        infos = {name: TopicInfo(f"id-{name}", PartitionsOf(membership, name)) for name in topics}
+        config = TopicConfig("CreateTime", "delete", math.inf, remote_storage=True)
+        infos = {name: TopicInfo(f"id-{name}", PartitionsOf(membership, name), config) for name in topics}
         self.known = Metadata({1: "localhost:9092"}, infos, given=membership)
         self.ends = np.full(partitions, 10, dtype=np.int64)
         self.newest = np.full(partitions, MONDAY)
+        self.counts: Counter[str] = Counter()
 
     def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:  # noqa: ARG002
         return self.known
@@ -61,6 +83,25 @@ class ColumnSource:
 
     def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:  # noqa: ARG002
         return self._answers(latest - 1, self.newest[rows])
+
+    def tier(self, spec: str, membership: Membership) -> Answers:
+        count = len(membership.layout)
+        self.counts[spec] += count
+        return self._with_failures(
+            self._answers(np.full(count, 4), np.full(count, np.nan)), membership.layout.partition
+        )
+
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        later = np.flatnonzero(milliseconds > self.newest[rows] * 1000)
+        answers = self._answers(self.ends[rows] - 1, self.newest[rows])
+        answers.found[later], answers.timestamp[later] = False, np.nan
+        return self._with_failures(answers, membership.layout.partition[rows])
+
+    @staticmethod
+    def _with_failures(answers: Answers, partition: NDArray[np.int32]) -> Answers:
+        failed = np.flatnonzero(partition == PER_TOPIC - 1)
+        answers.put(failed, Answers.failed(len(failed), Reason.NOT_LEADER))
+        return answers
 
     @staticmethod
     def _answers(offset: Offsets, timestamp: Any) -> Answers:
@@ -79,7 +120,7 @@ class ColumnSource:
 
 
 class Running:
-    """A cluster that is polled, judged, shown and kept in history."""
+    """A cluster that is polled, whose tiers are looked up, and that is judged, shown and kept in history."""
 
     def __init__(self, folder: Path, partitions: int) -> None:
         self.folder, self.clock, self.source = folder, ManualClock(MONDAY + DAY), ColumnSource(partitions)
@@ -95,7 +136,17 @@ class Running:
         self.monitor.take_expectations(Published(MONDAY, MONDAY, limits, {}, table_of(rows), {}), None)
         spool = Spool(folder, "exporter-1")
         self.history = History("prod", spool, exporter="exporter-1", window_seconds=300, poll_interval_seconds=30)
-        self.poller = Poller("prod", self.source, [self.monitor, self.history], self.clock)
+        self.tiers = TierWatch(
+            "prod",
+            self.clock,
+            interval=300.0,
+            lookups_per_second=1000.0,
+            specs=(EARLIEST_LOCAL, LATEST_TIERED),
+            times=lambda: nullcontext(self.source),
+            tiers=lambda: nullcontext(self.source),  # type: ignore[arg-type, return-value]
+        )
+        sinks: list[SnapshotSink] = [self.tiers, self.monitor, self.history]
+        self.poller = Poller("prod", self.source, sinks, self.clock, tier=self.tiers)
 
     def poll(self, after: float = 30.0) -> str:
         """Poll, and return what is exposed."""
@@ -104,6 +155,12 @@ class Running:
         self.source.newest[0] = self.clock.time
         self.poller.poll()
         return self.monitor.metrics().decode()
+
+    def sweep(self) -> TierSweep:
+        """Look up the tiers."""
+        sweep = self.tiers.sweep()
+        self.monitor.take_tier_sweep(sweep)
+        return sweep
 
     def written(self, table: str) -> int:
         """Count the rows in the spool."""
@@ -147,17 +204,22 @@ def made(folder: Path, partitions: int) -> Counter[str]:
     running.poll()
     running.poll()
     with counting() as counts:
+        sweep = running.sweep()
         for _ in range(20):
             running.poll()
         exposed = running.poll(after=DAY)
         running.history.flush(running.clock.time)
+    topics = partitions // PER_TOPIC
+    # The first partition moves: polls look up its newest record.
+    assert sweep.lookups[BY_TIME] == 2 * (partitions - topics - 1) + topics
+    assert sweep.failures == {(spec, Reason.NOT_LEADER): topics for spec in (EARLIEST_LOCAL, LATEST_TIERED, BY_TIME)}
     assert exposed.count("\nkafka_topic_partition_current_offset{") == partitions
-    assert exposed.count('",verdict="dead"} 1\n') == partitions - 1 + (partitions // PER_TOPIC - 1)
+    assert exposed.count('",verdict="dead"} 1\n') == partitions - 1 + (topics - 1)
     assert running.written("windows") == 4
     assert running.written("inventory") == 2 * partitions
     return counts
 
 
 def test_a_poll_makes_no_object_for_a_partition_where_nothing_happened(tmp_path: Path) -> None:
-    """Polled, judged, shown, folded into windows and written, a hundred times the partitions make as many objects."""
+    """Polled, swept, judged, shown, folded into windows and written, a hundred times the partitions make as many."""
     assert made(tmp_path / "few", 10) == made(tmp_path / "many", 1000)
