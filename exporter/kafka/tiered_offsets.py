@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain import Answer, Reason
-from exporter.domain.polls.answers import Answers, failure_of_all, reason_code
+from exporter.domain import Reason
+from exporter.domain.polls.answers import ANSWERED, Answers, failure_of_all, reason_code
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import BROKER_FAILED
 from exporter.kafka.credentials import Property
@@ -23,6 +23,9 @@ from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.rate_limiter import RateLimiter
 
 _SPECS = {EARLIEST_LOCAL: -4, LATEST_TIERED: -5}
+
+_MISSING = -2
+"""For a partition that an answer leaves out; -1 is Kafka's own, where there is no such record."""
 
 
 class TierClient(KafkaPythonClient):
@@ -85,11 +88,9 @@ class TierClient(KafkaPythonClient):
             middle = len(partitions) // 2
             halves = partitions[:middle], partitions[middle:]
             return Answers.joined([self._ask(spec, leader, half) for half in halves])
-        return Answers.of(_answer(found.get(partition)) for partition in partitions)
-
-
-def _answer(found: object) -> Answer:
-    offset = getattr(found, "offset", None)
-    if offset is None:
-        return Answer(reason=Reason.MISSING_ANSWER)
-    return Answer(offset if offset >= 0 else None)
+        given = (getattr(found.get(partition), "offset", None) for partition in partitions)
+        offset = np.array([_MISSING if one is None else one for one in given], dtype=np.int64)
+        answers = Answers.none(len(partitions))
+        answers.reason[:] = np.where(offset == _MISSING, reason_code(Reason.MISSING_ANSWER), ANSWERED)
+        answers.found[:], answers.offset[:] = offset >= 0, np.maximum(offset, 0)
+        return answers
