@@ -256,8 +256,10 @@ class TimeLags:
         timed = answers.found & ~np.isnan(answers.timestamp)
         failed = np.where(answers.found & ~timed, _NO_TIMESTAMP, answers.reason)
         failed[rows_with(answers.reason, [Reason.UNSUPPORTED_FORMAT])] = _NO_TIMESTAMP
-        proved = failed == ANSWERED
         milliseconds = np.minimum(np.round(np.where(timed, answers.timestamp, 0.0) * 1000), _LATEST_TIMESTAMP)
+        # No broker that keeps KIP-79 answers a time with an older record, and searches rely on that.
+        failed[timed & (milliseconds < targets)] = reason_code(Reason.OTHER)
+        proved = failed == ANSWERED
         # A record written after the look-up of the end may be the answer: no earlier record is from that time.
         offsets = np.where(timed, answers.offset, searches.latest[pending])
         new = Points(rows, offsets, targets, milliseconds.astype(np.int64), timed)[proved]

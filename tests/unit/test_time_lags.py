@@ -219,6 +219,12 @@ def test_records_without_timestamps(bench: Bench, answer: Answer) -> None:
     assert bench.measure(g={A: 60}).time_lags == {NoTimeLag.NO_TIMESTAMP: 1}
 
 
+def test_a_record_from_before_the_time_that_was_asked_for_proves_nothing(bench: Bench) -> None:
+    """No broker may answer so: the partition has a reason and no value, and others are found."""
+    bench.times.failing[A] = Answer(0, NOW - 6000)
+    assert bench.measure(g={A: 60, B: 60}).time_lags == {Reason.OTHER: 1, "ok": 1}
+
+
 def test_where_the_end_is_not_known_there_is_no_time_lag(bench: Bench) -> None:
     """The reason is that of the lag in records; a partition without a leader is not asked."""
     sweep = bench.measure(g={A: GroupPartition(60, reason=Reason.TIMED_OUT), TopicPartition("c", 0): 60})
