@@ -48,23 +48,26 @@ LOOKBACK = timedelta(weeks=53)
 COVERED = 0.8
 """A day with a lower share of hours polled is not judged for drops."""
 
+_BEFORE = timedelta(weeks=REFERENCE_WEEKS, days=1 + LONGEST_DAYS + FELL_WITHIN_DAYS)
+"""How far back a day is compared."""
+
 _EPOCH = date(1970, 1, 1)
 
 _DAY_MICROS = 86_400_000_000
 
 
-def update_drops(tables: Tables, since: date, today: date, kept_from: date) -> str:
+def update_drops(tables: Tables, since: date, today: date, kept_days: float) -> str:
     """Rebuild the table from ``since`` on, for the days before ``today``; return the result in words.
 
-    Days before ``kept_from``, which are past the table's retention, stay as they are: a clock that was wrong by decades
-    adds none of them.
+    Days that are more than ``kept_days``, the table's retention, before the last one that was polled stay as they are:
+    a clock that was wrong by decades adds none of them.
     """
-    since = max(since, kept_from)
-    first = since - timedelta(weeks=REFERENCE_WEEKS, days=1 + LONGEST_DAYS + FELL_WITHIN_DAYS)
-    spans = _polled_spans(tables, first)
-    covered, exporters = _covered(spans, first, today)
+    spans = _polled_spans(tables, since - _BEFORE)
+    covered, exporters = _covered(spans, since - _BEFORE, today)
     if not covered:
         return "no day is over"
+    since = max(since, _EPOCH + timedelta(days=max(map(max, covered.values())) - kept_days))
+    first = since - _BEFORE
     longest = max(max(days) - min(days) for days in covered.values())
     if longest < 7 * LEAST_REFERENCES and not tables.exists("drops"):
         return "none"  # no day has enough weeks before it to be judged by

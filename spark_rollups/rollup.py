@@ -207,8 +207,7 @@ class _Run:
         oldest = today - timedelta(days=RECHECKED_DAYS)
         with self._progress.stage("drops") as details:
             since = oldest if since is None else min(since, oldest)
-            kept_from = today - timedelta(days=self._request.retention.days["drops"])
-            details.append(update_drops(tables, since, self._began.date(), kept_from))
+            details.append(update_drops(tables, since, self._began.date(), self._request.retention.days["drops"]))
         self._contradictions, worked = self._contradicted()
         known = drops_before(tables, today)
         streams = with_rests(streams, low_before(tables, known.days) if known.days else None, worked)

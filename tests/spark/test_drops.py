@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import Outage
+from exporter.domain.history.retention import RETENTION_DAYS
 from exporter.domain.learning.drops import DAY, EarlierDrop, among
 from exporter.domain.learning.rest_days import Calendar, Rests
 from spark_rollups import contradictions
@@ -28,6 +29,7 @@ FIRST = date(2026, 1, 5)
 HOLIDAY = FIRST + timedelta(days=64)
 """A Tuesday in the tenth week."""
 TODAY = HOLIDAY + timedelta(days=2)
+KEPT_DAYS = RETENTION_DAYS["drops"]
 
 
 def covered(day: date, since: float, until: float, exporter: str = "a") -> tuple[object, ...]:
@@ -99,11 +101,11 @@ def dropped(tables: Tables) -> dict[str, tuple[int, int]]:
 def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> None:
     """It is rest once the day after it is over; looked at again it is the same; as of an earlier day there is none."""
     for since in (FIRST, HOLIDAY):
-        assert update_drops(tables, since, TODAY, FIRST) == f"{HOLIDAY}: 8 of 17 topics"
+        assert update_drops(tables, since, TODAY, KEPT_DAYS) == f"{HOLIDAY}: 8 of 17 topics"
         (row,) = tables.read("drops").collect()
         assert (row["date"], row["cluster"], row["judged"]) == (HOLIDAY, "prod", 17)
         assert row["topics"] == [f"orders.{number:02}" for number in range(8)]
-    assert update_drops(tables, FIRST, TODAY, HOLIDAY + timedelta(days=1)) == "none"
+    assert update_drops(tables, FIRST, TODAY, kept_days=0) == "none"
     assert tables.read("drops").count() == 1
     assert [(one.took_part, one.topics) for one in drops_before(tables, TODAY).days] == [(8, frozenset())]
     known = drops_before(tables, TODAY).days
@@ -135,7 +137,7 @@ def test_hours_that_several_exporters_saw_count_once(tables: Tables, tmp_path: P
         seen = [*others, *(covered(HOLIDAY, *span) for span in spans), covered(HOLIDAY + timedelta(days=1), 0, 23)]
         rows += in_cluster(cluster, seen)
     found.append("coverage", tables.spark.createDataFrame(rows, COVERAGE))
-    update_drops(found, HOLIDAY, TODAY, FIRST)
+    update_drops(found, HOLIDAY, TODAY, KEPT_DAYS)
     assert dropped(found) == {"nearly all day": (8, 17)}
 
 
@@ -178,7 +180,7 @@ def test_topics_that_nobody_polled_take_no_part_in_a_drop(tables: Tables, tmp_pa
     found = with_days_of(tables, tmp_path, LISTED)
     found.append("inventory", tables.spark.createDataFrame(inventory, INVENTORY))
     found.append("coverage", tables.spark.createDataFrame(coverage, COVERAGE))
-    update_drops(found, HOLIDAY, TODAY, FIRST)
+    update_drops(found, HOLIDAY, TODAY, KEPT_DAYS)
     assert dropped(found) == {cluster: drop for cluster, (*_, drop) in LISTED.items() if drop}
 
 
