@@ -133,7 +133,7 @@ def _silence(made: dashboard.Dashboard) -> None:
     made.with_panel(
         curves(
             "Silence, and what is still as usual",
-            "Where the silence crosses the limit the topic is dead. No limit: the topic has no expectation.",
+            "Where the silence crosses the limit the topic is dead. No limit: the topic is learning or muted.",
             [
                 query(f"time() - {_ADVANCE}", _NAME + " silent"),
                 query(f"{_PROMISE} - {_ADVANCE}", _NAME + " limit"),

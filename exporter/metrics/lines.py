@@ -15,7 +15,7 @@ from exporter.domain.polls.readings import TopicPartition
 from exporter.metrics.blocks import Block
 
 CHUNK_ROWS = 4096
-"""Rows that are put together at a time: some milliseconds of work, and a block that compresses well."""
+"""Rows that are put together at a time: a millisecond of work, and a block that compresses well."""
 
 Texts = NDArray[np.object_]
 """A column of strings."""

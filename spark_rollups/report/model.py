@@ -79,7 +79,7 @@ class Chart:
 class Finding:
     """One judged row: a partition, or (``partition`` None) the topic as the union of its partitions.
 
-    ``expected_by`` is the moment after which silence counts as dead; None without an expectation. ``dead_since`` is
+    ``expected_by`` is the moment after which silence counts as dead; None where nothing says so. ``dead_since`` is
     that moment where the row is dead or retired. ``observed_seconds`` of the time since ``history_start`` was observed.
     ``largest_silence_seconds`` is that of the weeks since ``history_start``. The numbers of the rule are those of the
     table ``verdicts``.

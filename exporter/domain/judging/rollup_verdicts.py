@@ -73,7 +73,9 @@ class Verdicts:
     evidence_if_held: Strings
     """The evidence line if an incident holds the stream; None where none could."""
     has_expectation: Flags
-    """Whether it has a threshold, and no override is in force; only such a stream takes part in incidents."""
+    """Whether it is judged by a threshold: its silence is known and no override is in force. Only such a stream takes
+    part in incidents.
+    """
     unusual: Flags
     holdable: Flags
     hold_expired: Flags
