@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import itertools
+from types import ModuleType
 
 from pyspark.sql.types import StructType
 
@@ -23,11 +26,23 @@ def spool() -> str:
 
 
 def tables() -> str:
-    """The Delta tables with the name and type of each column."""
+    """The tables with what their schemas say of them, and the name and type of each column."""
     found = {**vars(schemas), **vars(spool_schemas)}
-    known = {name.lower(): value for name, value in found.items() if isinstance(value, StructType)}
-    shown = {name: schema for name, schema in known.items() if not name.startswith(("_", "spool_"))}
-    return "\n\n".join(f"### `{name}`\n\n{_columns(schema)}" for name, schema in shown.items())
+    known = {name: value for name, value in found.items() if isinstance(value, StructType)}
+    shown = {name: schema for name, schema in known.items() if not name.startswith(("_", "SPOOL_"))}
+    says = _docstrings(schemas) | _docstrings(spool_schemas)
+    return "\n\n".join(f"### `{name.lower()}`\n\n{says[name]}\n\n{_columns(schema)}" for name, schema in shown.items())
+
+
+def _docstrings(module: ModuleType) -> dict[str, str]:
+    """Return the text that follows each name that a module assigns."""
+    body = ast.parse(inspect.getsource(module)).body
+    found = {}
+    for assigned, text in itertools.pairwise(body):
+        match assigned, text:
+            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(says))):
+                found[name] = inspect.cleandoc(says).replace("``", "`")
+    return found
 
 
 def _columns(schema: StructType) -> str:

@@ -31,7 +31,6 @@ from exporter.domain.links import Links
 from exporter.domain.scoring.calibration import FALSE_ALARMS, Accepted
 from exporter.storage import Location, Stored, file_info, files_below, files_in
 from spark_rollups import spool_files
-from spark_rollups.class_archive import is_recorded
 from spark_rollups.durable import read_text
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.frames import in_own_process
@@ -54,7 +53,6 @@ from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.session import (
     SessionError,
     cache_folder,
-    keep_classes,
     require_java,
     require_jvm,
     start_session,
@@ -185,9 +183,6 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         if and_report:
             write = partial(write_report, tables, as_of=as_of, output=None, zone=zone)
             _report(progress, partial(write, links=links, outages=outages))
-        if is_recorded(spark):
-            with progress.stage("classes") as details:
-                details.append(keep_classes(spark))
 
 
 @main.command(epilog=EXIT_CODES)

@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 from exporter import domain
 from exporter.storage import Location, ObjectPath, s3_endpoint
-from spark_rollups import class_archive
 from spark_rollups.frames import IN_OWN_PROCESS
 from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 
@@ -105,8 +104,6 @@ def start_session(
     """
     given, log_file = dict(conf or {}), _opened(log)
     locks = (DELTA, S3) if _is_s3(storage) else (DELTA,)
-    # In a cache that does not last, an archive would be written at each start.
-    cache_exists = (_ivy() / "jars").is_dir()
     own = _jars(log_file, given.get("spark.jars.ivySettings"), locks)
     jars = [*map(str, own), *filter(None, [given.pop("spark.jars", "")])]
     # Short of memory, a JVM collects garbage for minutes before one of its threads fails, and others wait for that one.
@@ -145,8 +142,6 @@ def start_session(
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
-            archive = _class_archive() if cache_exists else None
-            java += "" if archive is None else class_archive.java_options(archive)
             settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes, java)
             if not isinstance(storage, ObjectPath):
                 settings |= _RAW_FILES
@@ -269,25 +264,6 @@ def _s3_settings() -> dict[str, str]:
 
 def _ivy() -> Path:
     return cache_folder() / "ivy-spark"
-
-
-def _class_archive() -> Path | None:
-    try:
-        return class_archive.archive_path(_ivy(), _java() or "java")
-    except OSError:
-        return None
-
-
-def keep_classes(session: SparkSession) -> str:
-    """Write the archive of Spark's classes, and return its size or why there is none, as text."""
-    archive = _class_archive()
-    if archive is None:
-        return "not kept: Java or pyspark has moved"
-    try:
-        size = class_archive.write(session, archive)
-    except class_archive.ClassArchiveError as error:
-        return f"not kept in {archive}: {error}"
-    return f"{size >> 20} MiB in {archive}: later runs start sooner"
 
 
 def _jars(log_file: BinaryIO, settings: str | None, locks: Sequence[str]) -> Sequence[Path]:

@@ -32,14 +32,13 @@ from exporter.storage import (
     spark_uri,
 )
 from spark_rollups import schemas, spool_schemas
-from spark_rollups.column_comments import commented
 from spark_rollups.conform import conform, conform_here
 from spark_rollups.delta_commit import Change, Where, can_commit, commit_here
 from spark_rollups.delta_log import Log, read_log, read_whole, version_of
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import as_arrow, computed_once, count, held_here, in_own_process, no_rows
 
-_COLUMNS: Mapping[str, StructType] = {
+SCHEMAS: Mapping[str, StructType] = {
     "windows": spool_schemas.WINDOWS,
     "coverage": spool_schemas.COVERAGE,
     "inventory": spool_schemas.INVENTORY,
@@ -55,9 +54,7 @@ _COLUMNS: Mapping[str, StructType] = {
     "calibration": schemas.CALIBRATION,
     "verdicts": schemas.VERDICTS,
 }
-
-SCHEMAS: Mapping[str, StructType] = {name: commented(name, schema) for name, schema in _COLUMNS.items()}
-"""The columns of each table, with comments."""
+"""The columns of each table."""
 
 LAYOUT = 4
 """The layout of the tables that are made of others; it is in ``layout.json`` beside them."""

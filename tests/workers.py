@@ -40,7 +40,6 @@ LONG = (
     "spark/test_disturbed_storage.py",
     "integration/test_three_brokers.py",
     "integration/test_serve.py",
-    "spark/test_class_archive.py",
     "integration/test_replicas.py",
 )
 """Files that take a minute and more, so that none is left alone at the end: what computes beside what mostly waits."""

@@ -162,7 +162,7 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
         "rollup.log",
     ]
     assert not (folder / "kafka").exists()
-    # A JVM that recorded its classes takes a second to end by itself after its job, and many on a busy machine.
+    # The JVM of a job ends by itself after it, which takes seconds on a busy machine.
     wait_until(lambda: processes_about(folder) == [])
     assert not listens(bootstrap) and not listens(web)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups.class_archive import archive_path, java_options
 from spark_rollups.frames import IN_OWN_PROCESS
 from spark_rollups.job import main
-from spark_rollups.session import cache_folder, start_session
+from spark_rollups.session import start_session
 from tests.programs import Call
 from tests.s3 import S3Server, s3_for_all
 
@@ -29,9 +27,7 @@ QUICK = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 
-CLASSES = archive_path(cache_folder() / "ivy-spark", shutil.which("java") or "")
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-JAVA += java_options(CLASSES) if CLASSES.exists() else ""
 """For a JVM that no session sets up: as a session of little data does, for it too lives too shortly to compile well."""
 
 NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" for scheme in ("http", "https"))

@@ -28,12 +28,6 @@ def test_a_relative_history_folder_is_a_folder(
     assert (tmp_path / "history" / "tables" / "ingested_files" / "_delta_log").is_dir()
 
 
-def test_every_column_says_what_it_means() -> None:
-    """No table has a column without a comment."""
-    columns = ((name, column) for name, schema in SCHEMAS.items() for column in schema.fields)
-    assert [(name, column.name) for name, column in columns if not column.metadata["comment"]] == []
-
-
 def test_data_without_its_log_is_named_with_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
     """Nothing is written over it or taken for a table: what it holds is not known."""
     left = tmp_path / "tables" / "ingested_files" / "part-00000.snappy.parquet"
@@ -48,7 +42,7 @@ def test_data_without_its_log_is_named_with_the_next_step(spark: SparkSession, t
 def test_a_table_that_a_run_was_killed_in_the_first_commit_of_is_begun_anew(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What it left counts for nothing; one commit follows, which names its run, and columns say what they mean."""
+    """What it left counts for nothing; one commit follows, which names its run."""
     left = tmp_path / "tables" / "ingested_files" / "part-00000.snappy.parquet"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"PAR1")
@@ -62,8 +56,6 @@ def test_a_table_that_a_run_was_killed_in_the_first_commit_of_is_begun_anew(
     assert tables.count("ingested_files") == 1
     [commit] = DeltaTable.forPath(spark, tables.path("ingested_files")).history().collect()
     assert commit.userMetadata == f"run {tables.run}"
-    described = spark.sql(f"DESCRIBE TABLE delta.`{tables.path('ingested_files')}`").collect()
-    assert {row.col_name: row.comment for row in described}["file"] == "Name of the spool file"
 
 
 def test_moments_in_files_are_those_of_utc_for_every_reader(spark: SparkSession, tmp_path: Path) -> None:
