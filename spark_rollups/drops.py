@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,18 +16,12 @@ from pyspark.sql import functions as F
 
 from exporter.domain import DEAD_AT_LATEST_SECONDS, Source
 from exporter.domain.learning.drops import (
-    DAY,
     FELL_WITHIN_DAYS,
     LEAST_REFERENCES,
     LONGEST_DAYS,
-    MOST_DAYS,
     REFERENCE_WEEKS,
     Drop,
-    EarlierDrop,
     drop_days,
-    earlier_drop,
-    largest_day,
-    runs,
 )
 from spark_rollups.batches import column, integers, table_of, texts
 from spark_rollups.delta_commit import Where
@@ -41,9 +33,6 @@ if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
 
 RECHECKED_DAYS = 3
 """Days checked in each run, because a day may have ended since the last run without a record."""
-
-LOOKBACK = timedelta(weeks=53)
-"""How far back an earlier drop is searched: last year's holiday is the likeliest to be alike."""
 
 COVERED = 0.8
 """A day with a lower share of hours polled is not judged for drops."""
@@ -89,78 +78,21 @@ def update_drops(tables: Tables, since: date, today: date, kept_days: float) -> 
     return "; ".join(summaries) if summaries else "none"
 
 
-@dataclass(frozen=True, slots=True)
-class PastDrops:
-    """The drops that a silence can have met, and those before them that they are like, without their topics."""
-
-    days: Sequence[Drop] = ()
-    earlier: Mapping[tuple[str, int], EarlierDrop] = field(default_factory=dict)
-    """By the cluster and first day of the later one."""
-
-
-def drops_before(tables: Tables, day: date) -> PastDrops:
-    """Return the drops before a day that can lie in a silence judged on it, and the earlier drops that they resemble.
-
-    Earlier drops are looked for only for drops that have not ended, and for drops of more than MOST_DAYS.
-    """
+def drops_before(tables: Tables, day: date) -> Sequence[Drop]:
+    """Return the drops before a day that can lie in a silence judged on it, without their topics."""
     if not tables.exists("drops"):
-        return PastDrops()
-    known = _earlier_drops(tables, day)
-    rows = known.select("cluster", "date", "judged", F.size("topics").alias("low")).collect()
-    drops = [Drop(row.cluster, _number(row.date), judged=row.judged, low=row.low) for row in rows]
+        return ()
     # A silence that is longer is dead, whatever rested in it.
-    since = _number(day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1))
-    met = [one for one in drops if one.day >= since]
-    candidates = [run for run in runs(met) if run[-1].day + 1 == _number(day) or len(run) > MOST_DAYS]
-    earlier = alike(known, drops, candidates)
-    measures = [range(round(one.since / DAY), round(one.until / DAY)) for one in earlier.values()]
-    of = {(cluster, day) for (cluster, _), days in zip(earlier, measures, strict=True) for day in days}
-    return PastDrops([one for one in drops if one.day >= since or (one.cluster, one.day) in of], earlier)
-
-
-def alike(
-    known: DataFrame, drops: Sequence[Drop], requested: Sequence[Sequence[Drop]]
-) -> Mapping[tuple[str, int], EarlierDrop]:
-    """Return for each requested drop the earlier one that it is like, by its cluster and first day.
-
-    ``known`` are rows of the table, ``drops`` the same without topics, ``requested`` the days of each drop.
-    """
-    largest = [largest_day(run) for run in requested if any(one.day < run[0].day for one in drops)]
-    if not largest:
-        return {}
-    mine = _of_days(known, largest).select("cluster", F.unix_date("date").alias("day"), "topics")
-    before = known.select("cluster", F.unix_date("date").alias("then"), F.col("topics").alias("others"))
-    both = mine.join(before, "cluster").where("then < day")
-    shared = both.select("cluster", "day", "then", F.size(F.array_intersect("topics", "others")).alias("both"))
-    common = {(row.cluster, row.day, row.then): row.both for row in shared.collect()}
-    found = {
-        (run[0].cluster, run[0].day): earlier_drop(
-            run, drops, lambda day, one: common.get((day.cluster, day.day, one.day), 0)
-        )
-        for run in requested
-    }
-    return {key: one for key, one in found.items() if one is not None}
+    since = day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1)
+    known = tables.read("drops").where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(day)))
+    rows = known.select("cluster", "date", "judged", F.size("topics").alias("low")).collect()
+    return [Drop(row.cluster, _number(row.date), judged=row.judged, low=row.low) for row in rows]
 
 
 def low_before(tables: Tables, drops: Sequence[Drop]) -> DataFrame:
     """Return which topics took part in some drops: cluster, topic and day (since 1970)."""
-    days = _of_days(tables.read("drops"), drops)
+    days = tables.read("drops").where(F.unix_date("date").isin([one.day for one in drops]))
     return days.select("cluster", F.explode("topics").alias("topic"), F.unix_date("date").alias("day"))
-
-
-def _earlier_drops(tables: Tables, day: date) -> DataFrame:
-    """Return the drops before a day back to the oldest one that is compared with later ones."""
-    return tables.read("drops").where((F.col("date") >= F.lit(day - LOOKBACK)) & (F.col("date") < F.lit(day)))
-
-
-def _of_days(rows: DataFrame, drops: Sequence[Drop]) -> DataFrame:
-    """Return the rows of some drops."""
-    by_cluster: dict[str, list[int]] = {}
-    for one in drops:
-        by_cluster.setdefault(one.cluster, []).append(one.day)
-    day = F.unix_date("date")
-    wanted = [(F.col("cluster") == F.lit(cluster)) & day.isin(days) for cluster, days in by_cluster.items()]
-    return rows.where(functools.reduce(operator.or_, wanted, F.lit(False)))
 
 
 def _number(day: date) -> int:

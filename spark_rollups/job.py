@@ -23,7 +23,7 @@ import click
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from exporter.domain import Acknowledgement, Outage, TopicOverride
+from exporter.domain import Outage, TopicOverride
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.history.retention import RETENTION_DAYS
 from exporter.domain.learning.rest_days import Calendar
@@ -46,7 +46,7 @@ from spark_rollups.options import (
     Zone,
     retention_text,
 )
-from spark_rollups.overrides import parse, parse_acknowledgements, parse_calendars, parse_outages, parse_withdrawn
+from spark_rollups.overrides import parse, parse_calendars, parse_outages
 from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -109,18 +109,6 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
 )
 @_outages
 @click.option(
-    "--acknowledged",
-    type=JsonOption(parse_acknowledgements),
-    default=(),
-    help="Alerts that were acknowledged in Alertmanager, likewise: they are kept, and count as outages.",
-)
-@click.option(
-    "--withdrawn",
-    type=JsonOption(parse_withdrawn),
-    default=(),
-    help="Ids of silences of Alertmanager that are no acknowledgements, likewise: what was kept of them is deleted.",
-)
-@click.option(
     "--calendars",
     type=JsonOption(parse_calendars),
     default=(),
@@ -156,8 +144,6 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     conf: Sequence[tuple[str, str]],
     overrides: Sequence[TopicOverride],
     outages: Sequence[Outage],
-    acknowledged: Sequence[Acknowledgement],
-    withdrawn: Sequence[str],
     calendars: Sequence[Calendar],
     false_alarms: float,
     false_alarms_a_week: float | None,
@@ -177,7 +163,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     ):
         retention = Retention({**RETENTION_DAYS, **dict(keep)})
         accepted = Accepted(false_alarms, false_alarms_a_week)
-        configured = overrides, outages, acknowledged, withdrawn, calendars
+        configured = overrides, outages, calendars
         request = RollupRequest(as_of, rebuild, *configured, accepted, retention)
         tables = run_rollup(spark, history, request, progress)
         if and_report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from exporter.domain import Acknowledgement, Outage, TopicOverride
+from exporter.domain import Outage, TopicOverride
 from exporter.domain.learning.rest_days import Calendar, Rests
 
 
@@ -42,19 +42,3 @@ def parse_outages(text: str) -> tuple[Outage, ...]:
         return tuple(Outage(**one) for one in json.loads(text))
     except (ValueError, TypeError) as error:
         raise ValueError(f"must be a JSON list of outages: {error}") from None
-
-
-def parse_withdrawn(text: str) -> tuple[str, ...]:
-    """Return the ids that ``topic-liveness rollup`` hands over: a JSON list of texts. Raises ValueError."""
-    ids = json.loads(text)
-    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-        raise ValueError("must be a JSON list of ids of silences")
-    return tuple(ids)
-
-
-def parse_acknowledgements(text: str) -> tuple[Acknowledgement, ...]:
-    """Return the acknowledged alerts that ``topic-liveness rollup`` hands over: a JSON list. Raises ValueError."""
-    try:
-        return tuple(Acknowledgement(**one) for one in json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"must be a JSON list of acknowledgements: {error}") from None

@@ -14,8 +14,7 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from exporter.domain import Acknowledgement, Outage, TopicOverride
-from exporter.domain.judging.contradictions import Contradiction, summary_lines
+from exporter.domain import Outage, TopicOverride
 from exporter.domain.learning.baselines import WEEKS
 from exporter.domain.learning.baselines_of_streams import weeks_with_baselines
 from exporter.domain.learning.pauses import PAUSE_WEEKS
@@ -23,11 +22,8 @@ from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.scoring.calibration import Accepted, Calibration, Threshold
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest, spool_files
-from spark_rollups.acknowledgements import acknowledged_outages, add_acknowledgements, withdraw
 from spark_rollups.batches import KEY
 from spark_rollups.calibration import calibrate
-from spark_rollups.contradictions import MOST, ConfiguredSpans, contradicted, of_overrides
-from spark_rollups.contradictions import keep as keep_contradictions
 from spark_rollups.delta_commit import Where
 from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
 from spark_rollups.folding import History, Span, beside, not_over, streams_of, updated
@@ -53,9 +49,6 @@ class RollupRequest:
     rebuild: bool = False
     overrides: Sequence[TopicOverride] = ()
     outages: Sequence[Outage] = ()
-    acknowledged: Sequence[Acknowledgement] = ()
-    withdrawn: Sequence[str] = ()
-    """Ids of silences that are no acknowledgements, or no more."""
     calendars: Sequence[Calendar] = ()
     accepted: Accepted = field(default_factory=Accepted)
     retention: Retention = field(default_factory=Retention)
@@ -86,7 +79,6 @@ class _Run:
         self._began = datetime.now(UTC)
         self._moment = request.as_of or self._began.replace(microsecond=0)
         self._shards = 1
-        self._contradictions: list[Contradiction] = []
 
     def run(self) -> None:
         tables, progress = self._tables, self._progress
@@ -208,21 +200,10 @@ class _Run:
         with self._progress.stage("drops") as details:
             since = oldest if since is None else min(since, oldest)
             details.append(update_drops(tables, since, self._began.date(), self._request.retention.days["drops"]))
-        self._contradictions, worked = self._contradicted()
         known = drops_before(tables, today)
-        streams = with_rests(streams, low_before(tables, known.days) if known.days else None, worked)
-        number = (today - FIRST_DAY).days
-        return Rests(self._request.calendars, known.days, number, earlier=known.earlier), streams
-
-    def _contradicted(self) -> tuple[list[Contradiction], DataFrame | None]:
-        """Find holidays and outages of the configuration that the history contradicts."""
-        spans = ConfiguredSpans.before(self._request.calendars, self._request.outages, self._moment.timestamp())
-        if not spans.days():
-            return [], None
-        with self._progress.stage("settings") as lines:
-            found, worked = contradicted(self._tables, spans, self._shards)
-            lines.append(f"{len(found)} contradictions" if found else "none")
-        return found, worked
+        if known:
+            streams = with_rests(streams, low_before(tables, known))
+        return Rests(self._request.calendars, known, (today - FIRST_DAY).days), streams
 
     def _of_the_past(self) -> bool:
         """Whether more is known than up to the moment that is judged."""
@@ -239,21 +220,15 @@ class _Run:
     def _calibrated(self) -> Sequence[Calibration]:
         request = self._request
         with self._progress.stage("thresholds") as details:
-            if gone := withdraw(self._tables, request.withdrawn):
-                details.append(f"{gone} acknowledgements taken back")
-            if new := add_acknowledgements(self._tables, request.acknowledged):
-                details.append(f"{new} newly acknowledged alerts")
-            maxima = self._tables.read("maxima")
-            outages = [*request.outages, *acknowledged_outages(self._tables, self._moment)]
-            made = calibrate(maxima, self._moment, request.accepted, outages, request.overrides, shards=self._shards)
+            maxima, known = self._tables.read("maxima"), (request.outages, request.overrides)
+            made = calibrate(maxima, self._moment, request.accepted, *known, shards=self._shards)
             keep(self._tables, made, self._moment)
             details.extend(map(str, made))
         return made
 
     def _judged(self, streams: DataFrame, thresholds: Mapping[str, Threshold], rests: Rests) -> DataFrame:
         with self._progress.stage("verdicts") as details:
-            outages = [*self._request.outages, *acknowledged_outages(self._tables, self._moment)]
-            rule = Rule(self._moment.timestamp(), thresholds, tuple(self._request.overrides), {}, rests, tuple(outages))
+            rule = Rule(self._moment.timestamp(), thresholds, tuple(self._request.overrides), {}, rests)
             rows = computed_once(judge(self._tables, streams, self._moment, rule, self._shards))
             coalesced = in_one(rows, self._shards)
             self._tables.put_as_of("verdicts", coalesced, self._moment)
@@ -262,11 +237,6 @@ class _Run:
             details.extend(f"{row['count']} {row['verdict']}" for row in tally)
             if not tally:
                 details.append("nothing to judge: the history lists no partition at that moment")
-            against = of_overrides(rows, self._request.overrides, self._moment.timestamp())
-            found = [*self._contradictions, *against][:MOST]
-            keep_contradictions(self._tables, found, self._moment)
-        for line in summary_lines(found):
-            self._progress.note(line)
         return rows
 
     def _published(self, rows: DataFrame, calibrated: Sequence[Calibration], watermark: datetime | None) -> None:

@@ -127,22 +127,16 @@ REST = StructType(
 )
 """A span in which a stream rests: the fields of ``exporter.domain.learning.rest_days.Rest``. A rest has all of them."""
 
-EARLIER_DROP = StructType([nullable("since", TIME), nullable("until", TIME), nullable("topics", COUNT)])
-"""The fields of ``exporter.domain.learning.drops.EarlierDrop``: it has all of them."""
-
 FALLING = StructType(
     [
         nullable("since", TIME),
         nullable("until", TIME),
         nullable("low", COUNT),
         nullable("judged", COUNT),
-        nullable("earlier", EARLIER_DROP),
     ]
 )
-"""A fleet-wide drop that has not ended: the fields of ``exporter.domain.learning.drops.OngoingDrop``.
-
-All but the last are always there.
-"""
+"""A fleet-wide drop that has not ended: the fields of ``exporter.domain.learning.drops.OngoingDrop``. It has all of
+them."""
 
 DROPS = StructType(
     [
@@ -154,36 +148,6 @@ DROPS = StructType(
 )
 """A day (UTC) on which the fleet of a cluster dropped: ``topics`` of ``judged`` ones were active in at most two
 fifths of their usual hours. Days in a row are one drop."""
-
-ACKNOWLEDGEMENTS = StructType(
-    [
-        required("silence_id", TEXT),
-        nullable("cluster", TEXT),
-        required("topics", TEXT),
-        required("acknowledged_at", TIME),
-    ]
-)
-"""Alerts of dead topics that were acknowledged in Alertmanager: ``topics`` is a regular expression for whole names,
-``cluster`` null means all."""
-
-CONTRADICTIONS = StructType(
-    [
-        required("as_of", TIME),
-        required("setting", TEXT),
-        required("entry", TEXT),
-        required("cluster", TEXT),
-        required("topic", TEXT),
-        nullable("since", TIME),
-        nullable("until", TIME),
-        nullable("active_hours", COUNT),
-        nullable("usual_hours", SECONDS),
-        nullable("longest_silence", SECONDS),
-        nullable("limit", SECONDS),
-        nullable("records", COUNT),
-    ]
-)
-"""Entries of the configuration that the history of a topic contradicts, by run: the fields of
-``exporter.domain.judging.contradictions.Contradiction``."""
 
 BASELINES = StructType(
     [

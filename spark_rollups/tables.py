@@ -47,8 +47,6 @@ SCHEMAS: Mapping[str, StructType] = {
     "daily": schemas.DAILY,
     "streams": schemas.STREAMS,
     "drops": schemas.DROPS,
-    "acknowledgements": schemas.ACKNOWLEDGEMENTS,
-    "contradictions": schemas.CONTRADICTIONS,
     "baselines": schemas.BASELINES,
     "maxima": schemas.MAXIMA,
     "calibration": schemas.CALIBRATION,
@@ -77,7 +75,7 @@ _DATA = re.compile(r".*\.parquet")
 
 _COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 
-_AGAIN = "the next rollup makes all tables from the spool, and acknowledgements from what Alertmanager still lists"
+_AGAIN = "the next rollup makes all tables from the spool"
 
 
 _Found = TypeVar("_Found")
@@ -274,8 +272,6 @@ class Tables:
         if not files_below(folder, _DATA) or file_info(self._beginning(name)) is not None:
             return
         advice = f"move {self.folder} away; {_AGAIN}"
-        if name == "acknowledgements":
-            advice = f"move {folder} away; the next rollup reads only the silences that Alertmanager still lists"
         if name in _MADE:
             advice = (
                 f"move {folder} away and run `topic-liveness rollup --rebuild`, which makes this table again from the "

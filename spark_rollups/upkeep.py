@@ -28,14 +28,13 @@ from spark_rollups.spool_files import AHEAD
 from spark_rollups.spool_schemas import INGESTED_FILES
 from spark_rollups.tables import LAYOUT, Tables
 
-_BY_RUN = ("calibration", "contradictions", "verdicts")
+_BY_RUN = ("calibration", "verdicts")
 _DATED_BY = {
-    "acknowledgements": "acknowledged_at",
     "baselines": "week",
     "maxima": "week_ended",
     **dict.fromkeys(_BY_RUN, "as_of"),
 }
-_APPENDED = ("windows", "coverage", "inventory", "relations", "ingested_files", "acknowledgements", *_BY_RUN)
+_APPENDED = ("windows", "coverage", "inventory", "relations", "ingested_files", *_BY_RUN)
 _SPOOL_FILE = re.compile(r".*\.parquet")
 _SPOOLED = ("windows", "coverage", "inventory", "relations")
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, StringType, StructField, StructType, TimestampType
 
-from exporter.domain import Outage, TopicOverride, Verdict
+from exporter.domain import TopicOverride, Verdict
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.observation import existing_streams
 from exporter.domain.history.streams import Streams, with_topics
@@ -22,11 +22,10 @@ from exporter.domain.judging.incidents import Silent, hold
 from exporter.domain.judging.incidents import Streams as Together
 from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import Baselines
-from exporter.domain.learning.drops import EarlierDrop, OngoingDrop
+from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.hours import UNKNOWN
 from exporter.domain.learning.rest_days import Rest, Rests
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
-from exporter.domain.overrides import Entries
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import State
 from exporter.domain.scoring.calibration import Threshold
@@ -104,23 +103,14 @@ class Rule:
     """When each cluster was last polled, in Unix microseconds."""
     rests: Rests
     """Without topics, which the columns of ``with_rests`` name."""
-    outages: Sequence[Outage] = ()
-    """Known ones: a drop that was an outage of a topic is no measure for its later ones."""
 
 
-def with_rests(streams: DataFrame, low: DataFrame | None, worked: DataFrame | None) -> DataFrame:
-    """Return rows of ``folding.STREAMS_NOW`` with the days of drops and holidays of their topics.
+def with_rests(streams: DataFrame, low: DataFrame) -> DataFrame:
+    """Return rows of ``folding.STREAMS_NOW`` with the days of drops of their topics.
 
-    ``low_on`` are the days (since 1970) of drops in which the topic took part, rows of ``low`` (cluster, topic, day);
-    ``worked`` is whether it worked through a holiday, as those of ``worked`` (cluster, topic) did.
+    ``low_on`` are the days (since 1970) of drops in which the topic took part, rows of ``low`` (cluster, topic, day).
     """
-    frames = [] if low is None else [low.withColumn("worked", F.lit(False))]
-    if worked is not None:
-        frames.append(worked.withColumns({"day": F.lit(None).cast("int"), "worked": F.lit(True)}))
-    if not frames:
-        return streams
-    by_topic = functools.reduce(DataFrame.unionByName, frames).groupBy("cluster", "topic")
-    of_topics = by_topic.agg(F.collect_list("day").alias("low_on"), F.bool_or("worked").alias("worked"))
+    of_topics = low.groupBy("cluster", "topic").agg(F.collect_list("day").alias("low_on"))
     return streams.join(of_topics, ["cluster", "topic"], "left")
 
 
@@ -135,7 +125,7 @@ def judged(streams: DataFrame, baselines: DataFrame, rule: Rule, shards: int) ->
 
 def held(rows: DataFrame) -> DataFrame:
     """Turn ``suspect`` and ``dead`` into ``held`` where an incident explains the silence."""
-    silent = rows.where("has_expectation").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue", "as_of")
+    silent = rows.where("has_expectation").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue")
     make = functools.partial(_hold, schema=arrow_schema(HELD))
     together = in_groups(silent, "cluster", make, HELD)
     same = [F.col(name).eqNullSafe(F.col(f"held_{name}")) for name in KEY]
@@ -159,7 +149,7 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
     names = Names(streams, baselines)
     row = np.full(len(names), UNKNOWN, np.intp)
     row[names.rows[0]] = np.arange(streams.num_rows)
-    rule = replace(rule, rests=_rests_of(streams, rule.rests, Entries(rule.outages)))
+    rule = replace(rule, rests=_rests_of(streams, rule.rests))
     there = _existing(streams, names, row, rule)
     if not there.any():
         return schema.empty_table()
@@ -181,22 +171,13 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
     )
 
 
-def _rests_of(streams: pa.Table, rests: Rests, outages: Entries[Outage]) -> Rests:
+def _rests_of(streams: pa.Table, rests: Rests) -> Rests:
     """Return the rests of the topics of a batch."""
     if "low_on" not in streams.column_names:
         return rests
-    concerned = streams.filter(pc.is_valid(column(streams, "low_on"))).select(["cluster", "topic", "low_on", "worked"])
-    low, worked, repaired = set[tuple[str, str, int]](), set[tuple[str, str]](), set[tuple[str, str]]()
-    for row in concerned.to_pylist():
-        key = row["cluster"], row["topic"]
-        low.update((*key, day) for day in row["low_on"])
-        if row["worked"]:
-            worked.add(key)
-        earlier = rests.earlier_drops(row["cluster"])
-        known = outages.of(*key) if earlier else ()
-        if any(drop.since < one.until and drop.until > one.since for drop in earlier for one in known):
-            repaired.add(key)
-    return rests.of_topics(low, worked, repaired)
+    concerned = streams.filter(pc.is_valid(column(streams, "low_on"))).select(["cluster", "topic", "low_on"])
+    low = {(row["cluster"], row["topic"], day) for row in concerned.to_pylist() for day in row["low_on"]}
+    return rests.of_topics(low)
 
 
 def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
@@ -341,11 +322,10 @@ def _rest(rest: Rest) -> dict[str, object]:
 def _falling(drop: OngoingDrop | None) -> dict[str, object] | None:
     if drop is None:
         return None
-    earlier = None if drop.earlier is None else drop.earlier._asdict() | _span(drop.earlier)
-    return drop._asdict() | _span(drop) | {"earlier": earlier}
+    return drop._asdict() | _span(drop)
 
 
-def _span(one: Rest | OngoingDrop | EarlierDrop) -> dict[str, int]:
+def _span(one: Rest | OngoingDrop) -> dict[str, int]:
     """Return from and until in Unix microseconds."""
     return {"since": round(one.since * 1e6), "until": round(one.until * 1e6)}
 
@@ -373,8 +353,7 @@ def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
             topic=names.topic[part],
             leader=leader[part],
             of_partitions=silent[part],
-        ),
-        float(seconds(column(rows, "as_of")).max(initial=-np.inf)),
+        )
     )
     incident = np.concatenate([found.partitions, found.topics])
     together = np.flatnonzero(incident >= 0)

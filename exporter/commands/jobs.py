@@ -10,7 +10,6 @@ import click
 
 from exporter.commands.options import Command, config_option, job_settings
 from exporter.commands.spark_job import (
-    acknowledged,
     become_job,
     calendars,
     false_alarms,
@@ -61,7 +60,6 @@ def rollup(
         *false_alarms(settings),
         *overrides(settings),
         *outages(settings),
-        *acknowledged(settings),
         *calendars(settings, as_of),
         *retention(settings),
         *of_report(settings),

@@ -22,7 +22,7 @@ from exporter.domain.history.rows import FIRST_YEAR
 from exporter.signals import wait_for
 
 if TYPE_CHECKING:
-    from exporter.domain import Acknowledgement, Outage, TopicOverride
+    from exporter.domain import Outage, TopicOverride
     from exporter.domain.learning.rest_days import Calendar
     from exporter.settings import Settings
 
@@ -57,29 +57,6 @@ def outages(settings: Settings) -> list[str]:
     return _as_file("--outages", [outage.as_outage() for outage in settings.outages])
 
 
-def acknowledged(settings: Settings) -> list[str]:
-    """Return the options that pass which alerts were acknowledged, and which silences are something else.
-
-    Prints on stderr where Alertmanager cannot be read, and how many acknowledgements do not count. Raises
-    ClickException where no file can be written.
-    """
-    if settings.rollup.alertmanager is None:
-        return []
-    from exporter.commands.acknowledgements import AlertmanagerError, read_acknowledgements  # noqa: PLC0415 - half a second
-
-    try:
-        acknowledgements = read_acknowledgements(settings)
-    except AlertmanagerError as error:
-        click.echo(f"acknowledged alerts are left for the next rollup: {error}", err=True)
-        return []
-    if (warning := acknowledgements.warning()) is not None:
-        click.echo(warning, err=True)
-    return [
-        *_as_file("--acknowledged", acknowledgements.found),
-        *_as_file("--withdrawn", acknowledgements.withdrawn),
-    ]
-
-
 def calendars(settings: Settings, as_of: str | None) -> list[str]:
     """Return the option that passes the holidays around the moment that is judged, which the job checks.
 
@@ -97,13 +74,13 @@ def of_report(settings: Settings) -> list[str]:
     return ["--zone", settings.report.time_zone, "--links", json.dumps(links)]
 
 
-def _as_file(option: str, rows: Sequence[TopicOverride | Outage | Acknowledgement | Calendar | str]) -> list[str]:
+def _as_file(option: str, rows: Sequence[TopicOverride | Outage | Calendar]) -> list[str]:
     """Write the rows to an unnamed file that the job inherits: a command line argument holds 128 KiB at most."""
     if not rows:
         return []
     try:
         with tempfile.TemporaryFile("w", encoding="utf-8") as file:
-            json.dump([one if isinstance(one, str) else dataclasses.asdict(one) for one in rows], file)
+            json.dump([dataclasses.asdict(one) for one in rows], file)
             file.seek(0)
             descriptor = os.dup(file.fileno())
     except OSError as error:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from exporter.commands.spark_job import SPARK
 from exporter.demo.jars import DemoError, java
-from exporter.doctor.alertmanager import alertmanager
 from exporter.doctor.delivery import delivery
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import AHEAD_SECONDS
@@ -185,7 +184,7 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
         yield Finding(check, Severity.OK, f"Spark and Java ({path}) are installed")
 
 
-CHECKS = (history, expectations, web, rollup, alertmanager, delivery)
+CHECKS = (history, expectations, web, rollup, delivery)
 
 
 def _ingest(folder: Location, files: Sequence[Stored], now: float) -> Finding:

@@ -134,28 +134,6 @@ class Outage:
     cluster: str | None = None
 
 
-ALERT_OUTLASTS_SECONDS = 1200.0
-"""So long after its cause has ended an alert may still fire: ``keep_firing_for``, and five minutes until rules and
-Alertmanager follow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
-    """Somebody confirmed an alert of a topic in Alertmanager: the silence that lasted then was an outage.
-
-    ``silence_id`` is that of Alertmanager, ``at`` the Unix second at which it began; the rest as in ``Outage``.
-    """
-
-    silence_id: str
-    topics: str
-    at: float
-    cluster: str | None = None
-
-    def as_outage(self) -> Outage:
-        """Return when the topic was out: shortly before, as an alert may still fire when its cause has ended."""
-        return Outage(self.topics, self.at - ALERT_OUTLASTS_SECONDS, self.at, self.cluster)
-
-
 @dataclass(frozen=True, slots=True)
 class TopicOwner:
     r"""The owner of topics, by the configuration. The first one that matches a topic applies.

@@ -15,7 +15,7 @@ from exporter.domain import Expectation
 from exporter.domain.arrays import Floats, Rows
 from exporter.domain.expectations.columns import FIGURES, TEXTS, Batch, ExpectationColumns, Lists
 from exporter.domain.expectations.table import ExpectationTable
-from exporter.domain.learning.drops import EarlierDrop, OngoingDrop
+from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
 from exporter.storage import Location, for_pyarrow
@@ -125,9 +125,7 @@ def _rests(rests: Sequence[Mapping[str, Any]]) -> tuple[Rest, ...]:
 
 def _falling(drop: Mapping[str, Any]) -> OngoingDrop:
     since, until = (drop[name].timestamp() for name in ("since", "until"))
-    before = drop.get("earlier")  # sets published by an older rollup lack it
-    earlier = before and EarlierDrop(before["since"].timestamp(), before["until"].timestamp(), int(before["topics"]))
-    return OngoingDrop(since, until, int(drop["low"]), int(drop["judged"]), earlier)
+    return OngoingDrop(since, until, int(drop["low"]), int(drop["judged"]))
 
 
 def _profiles(values: pa.Array) -> Lists:

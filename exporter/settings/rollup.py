@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from exporter.domain.history.retention import LEAST_DAYS, RETENTION_DAYS
-from exporter.settings.delivery import SecretFile, Url
-from exporter.settings.rules import Seconds, Section, at_least, check_not_empty, to_file
+from exporter.settings.rules import Seconds, Section, at_least, check_not_empty
 
 
 def _default_retention(table: str) -> float:
@@ -19,12 +17,6 @@ def _default_retention(table: str) -> float:
 def _at_least(table: str) -> AfterValidator:
     days = LEAST_DAYS[table]
     return at_least(f"{days:g}d" if days % 7 else f"{days / 7:g}w")
-
-
-def _check_no_query(url: str) -> str:
-    if "?" in url or "#" in url:
-        raise ValueError("must end with the path: what follows a ? or # cannot be passed on")
-    return url
 
 
 class RetentionSettings(Section):
@@ -38,14 +30,10 @@ class RetentionSettings(Section):
     """1w to 36500d. Which partitions there are, and their state."""
     relations: Annotated[Seconds, _at_least("relations")] = _default_retention("relations")
     """1w to 36500d. Readers, replicas, producers and sizes of topics."""
-    acknowledgements: Annotated[Seconds, _at_least("acknowledgements")] = _default_retention("acknowledgements")
-    """52w to 36500d. Acknowledged alerts, for as long as silences are told apart by them."""
     daily: Annotated[Seconds, _at_least("daily")] = _default_retention("daily")
     """29w to 36500d. Active hours. Baselines are made of 28 weeks, beside the present one."""
     drops: Annotated[Seconds, _at_least("drops")] = _default_retention("drops")
     """12w to 36500d. Days on which the fleet dropped."""
-    contradictions: Annotated[Seconds, _at_least("contradictions")] = _default_retention("contradictions")
-    """1d to 36500d. Where the configuration contradicted the history."""
     baselines: Annotated[Seconds, _at_least("baselines")] = _default_retention("baselines")
     """12w to 36500d. Those that dead topics are judged by stay for as long as the topics exist."""
     maxima: Annotated[Seconds, _at_least("maxima")] = _default_retention("maxima")
@@ -54,17 +42,6 @@ class RetentionSettings(Section):
     """1d to 36500d. Thresholds, and the false alarms that they gave."""
     verdicts: Annotated[Seconds, _at_least("verdicts")] = _default_retention("verdicts")
     """1d to 36500d. Verdicts with their evidence."""
-
-
-class AlertmanagerSettings(Section):
-    """The Alertmanager whose acknowledged alerts tell outages from false alarms."""
-
-    url: Annotated[Url, AfterValidator(_check_no_query)]
-    """Such as `http://alertmanager.monitoring:9093`, with the path where it has a prefix."""
-    authorization: SecretFile | None = None
-    """A file with the header `Authorization`."""
-    ca_file: Annotated[Path, BeforeValidator(to_file)] | None = None
-    """PEM file with CAs that are trusted besides those of this host."""
 
 
 class RollupSettings(Section):
@@ -76,8 +53,6 @@ class RollupSettings(Section):
     """0.01 to 1000. The false alarms that you accept: thresholds are fitted to them."""
     false_alarms_a_week: Annotated[float | None, Field(ge=0.01, le=1000.0)] = None
     """0.01 to 1000. The same in the whole fleet, whatever its size; in place of `false_alarms_per_1000_topic_weeks`."""
-    alertmanager: AlertmanagerSettings | None = None
-    """Where alerts are acknowledged: [Acknowledged alerts](configuration.md#acknowledged-alerts)."""
     retention: RetentionSettings = RetentionSettings()
     """For how long the rollup keeps rows of its tables: docs/tables.md."""
 

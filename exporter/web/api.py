@@ -100,7 +100,6 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
                 "until": incident.until,
                 "leader": incident.leader,
                 "most": incident.most,
-                "one_by_one": incident.one_by_one,
                 "falling": _falling(incident),
                 "evidence": str(incident),
             }
@@ -172,10 +171,7 @@ def _envelope(status: Status, unknown: Mapping[str, str], query: Query, page: Pa
 
 
 def _falling(incident: Incident) -> Mapping[str, object] | None:
-    drop = incident.falling
-    if drop is None:
-        return None
-    return {**drop._asdict(), "earlier": None if drop.earlier is None else drop.earlier._asdict()}
+    return None if incident.falling is None else incident.falling._asdict()
 
 
 def _cluster(cluster: ClusterStatus) -> Mapping[str, Any]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import ReplicaState, State, Verdict
-from exporter.domain.judging.contradictions import summary_lines
 from exporter.domain.links import Links
 from spark_rollups.report import fleet_drop
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
@@ -130,7 +129,6 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -
         notes=(
             *notes(facts, zone),
             *map(fleet_drop.drop_sentence, facts.drops),
-            *(f"{one}." for one in summary_lines(facts.contradictions)),
         ),
         tallies=facts.tallies,
         sections=sections,
@@ -139,7 +137,6 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -
         cut_off=tuple(topic for topic in topics if topic.relations.replica_state == ReplicaState.STOPPED),
         incidents=facts.incidents,
         drops=facts.drops,
-        contradictions=facts.contradictions,
         coverage=facts.coverage,
         trend=facts.trend,
         rules=facts.rules,
@@ -170,7 +167,6 @@ def part_of(report: Report, part: OwnerPart) -> Report:
         cut_off=tuple(filter(mine, report.cut_off)),
         incidents=(),
         drops=(),
-        contradictions=(),
         trend=(),
         promises=(),
         topics=topics,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from exporter.domain.judging.contradictions import Contradiction
 from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.model import WEEK, ClusterCoverage, Finding, Incident, Point, Relations, Tally
 from spark_rollups.report.rules import Promise, RuleInForce
@@ -56,7 +55,6 @@ class Facts:
     promises: tuple[Promise, ...] = ()
     week_ago: Mapping[TopicKey, str] | None = None
     drops: tuple[FleetDrop, ...] = ()
-    contradictions: tuple[Contradiction, ...] = ()
     relations: Mapping[TopicKey, Relations] = field(default_factory=dict)
     owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(cluster, topic) -> owner, where the inventory last knew one."""

@@ -7,9 +7,8 @@ from datetime import date, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from exporter.domain.learning.drops import Drop, largest_day, runs
-from spark_rollups.drops import LOOKBACK, alike
-from spark_rollups.report.fleet_drop import EarlierDrop, FleetDrop
+from exporter.domain.learning.drops import LONGEST_DAYS, Drop, runs
+from spark_rollups.report.fleet_drop import FleetDrop
 
 _DAY, _WEEK = timedelta(days=1), timedelta(weeks=1)
 _NAMED = 3
@@ -19,17 +18,16 @@ _EPOCH = date(1970, 1, 1)
 def read_drops(drops: DataFrame, as_of: datetime) -> tuple[FleetDrop, ...]:
     """Return the drops of the week before ``as_of``, by cluster; a few topics of each are collected."""
     today = as_of.date()
-    known = drops.where((F.col("date") < F.lit(today)) & (F.col("date") >= F.lit(today - LOOKBACK)))
+    oldest = today - _WEEK - LONGEST_DAYS * _DAY
+    known = drops.where((F.col("date") < F.lit(today)) & (F.col("date") >= F.lit(oldest)))
     few = F.slice(F.sort_array("topics"), 1, _NAMED).alias("few")
     rows = known.select("cluster", "date", "judged", F.size("topics").alias("low"), few).collect()
     days = [Drop(row.cluster, (row.date - _EPOCH).days, judged=row.judged, low=row.low) for row in rows]
     named = {(row.cluster, row.date): tuple(row.few) for row in rows}
     recent = [run for run in runs(days) if _day(run[-1]) >= (as_of - _WEEK).date()]
-    earlier = alike(known, days, recent)
     found = []
     for run in sorted(recent, key=lambda run: (run[0].cluster, run[0].day)):
-        largest = largest_day(run)
-        before = earlier.get((run[0].cluster, run[0].day))
+        largest = max(run, key=lambda one: one.took_part)
         found.append(
             FleetDrop(
                 cluster=largest.cluster,
@@ -39,7 +37,6 @@ def read_drops(drops: DataFrame, as_of: datetime) -> tuple[FleetDrop, ...]:
                 judged=largest.judged,
                 topics=named[largest.cluster, _day(largest)],
                 goes_on=_day(run[-1]) + _DAY == today,
-                earlier=None if before is None else EarlierDrop(_of(before.since), before.days, before.topics),
             )
         )
     return tuple(found)
@@ -47,7 +44,3 @@ def read_drops(drops: DataFrame, as_of: datetime) -> tuple[FleetDrop, ...]:
 
 def _day(drop: Drop) -> date:
     return _EPOCH + drop.day * _DAY
-
-
-def _of(seconds: float) -> date:
-    return _EPOCH + timedelta(seconds=seconds)

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any
 
 from exporter.domain.formatting import iso
-from exporter.domain.judging.contradictions import Contradiction
 from spark_rollups.report.model import (
     ACTION,
     REPORT_VERSION,
@@ -91,9 +90,6 @@ def _also(value: object) -> dict[str, Any]:
             also = {"told": readers(value)}
         case Section():
             also = {"topic_count": value.topic_count, "partition_count": value.partition_count}
-        case Contradiction():
-            moments = {"since": value.since, "until": value.until}
-            also = {name: None if at is None else iso(at) for name, at in moments.items()}
         case Gap():
             also = {"seconds": value.seconds}
         case ClusterCoverage():

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
-from exporter.domain.judging.contradictions import Contradiction
 from exporter.domain.links import Links
 from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.rules import Promise, RuleInForce
@@ -379,7 +378,6 @@ class Report:
     """Copies that have lost their source."""
     incidents: tuple[Incident, ...]
     drops: tuple[FleetDrop, ...]
-    contradictions: tuple[Contradiction, ...]
     coverage: tuple[ClusterCoverage, ...]
     trend: tuple[Point, ...]
     """Weekly, oldest first; the last one is this report."""

@@ -16,9 +16,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import Outage, State, Verdict
 from exporter.domain.judging.rollup_verdicts import NO_RULE
-from spark_rollups.acknowledgements import acknowledged_outages
 from spark_rollups.batches import KEY as STREAM
-from spark_rollups.contradictions import read as read_contradictions
 from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
@@ -107,8 +105,7 @@ def read_facts(
     tallies = _tallies(run_counts, as_of, week_ago)
     seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
     judged = with_history(judged, tables.read("daily"), tables.read("baselines"), seen.days_seen, as_of)
-    known = [*outages, *acknowledged_outages(tables, as_of)]
-    judged = taken_for(judged, tables.read("maxima"), as_of, known)
+    judged = taken_for(judged, tables.read("maxima"), as_of, outages)
     return Facts(
         as_of=as_of,
         first_as_of=runs[0] if runs else None,
@@ -125,7 +122,6 @@ def read_facts(
         relations=relations_of(related, as_of),
         owners=_owners(tables.read("inventory"), as_of),
         drops=read_drops(tables.read("drops"), as_of) if tables.exists("drops") else (),
-        contradictions=read_contradictions(tables.read("contradictions"), as_of),
     )
 
 

@@ -156,7 +156,7 @@ def _missed(finding: Finding) -> str:
 _TAKEN_FOR = {
     PAUSE: "; by its score a pause, so a false alarm",
     OUTAGE: "; by its score an outage",
-    LABELLED: "; an outage, as the configuration or an acknowledged alert says",
+    LABELLED: "; an outage, as the configuration says",
 }
 
 

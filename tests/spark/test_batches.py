@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.domain import Outage, Verdict
+from exporter.domain import Verdict
 from exporter.domain.judging.detection import judge
-from exporter.domain.learning.drops import Drop, earlier_drops
+from exporter.domain.learning.drops import Drop
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import calibrations
@@ -136,7 +136,6 @@ def table_of_judged(
     maxima: pa.Table,
     day: float,
     drops: Sequence[Drop] = (),
-    outages: Sequence[Outage] = (),
 ) -> pa.Table:
     """Return all that is judged and published as of a day; in the ``drops`` the topic ``legacy`` took part."""
     week = week_of(moment(at(day)).date())
@@ -145,14 +144,13 @@ def table_of_judged(
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week)}
     seen = observers(spool.coverage, []).polls
     polled = {name: max(int(one.good[-1]) for key, one in seen.items() if key[0] == name) for name, _ in seen}
-    rests = Rests(drops=drops, today=number(moment(at(day)).date()), earlier=earlier_drops(drops))
-    rule = Rule(at(day), thresholds, (RETIRED,), polled, rests, outages)
+    rests = Rests(drops=drops, today=number(moment(at(day)).date()))
+    rule = Rule(at(day), thresholds, (RETIRED,), polled, rests)
     days = [one.day for one in drops]
     streams = made.streams
     part = [bool(days) and topic == "legacy" for topic in streams["topic"].to_pylist()]
-    low, worked = [days if one else None for one in part], [False if one else None for one in part]
+    low = [days if one else None for one in part]
     streams = streams.append_column("low_on", pa.array(low, pa.list_(pa.int32())))
-    streams = streams.append_column("worked", pa.array(worked, pa.bool_()))
     return judge_batch(streams, baselines, rule=rule, schema=arrow_schema(JUDGED))
 
 
@@ -190,11 +188,10 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
     """Named by the rollup and judged alike between rollups; dead once no holiday lasts as long, as of any moment."""
     began = number(moment(at(38)).date())
 
-    def drop_verdict(day: float, days: int, before: int = 0, outages: Sequence[Outage] = ()) -> tuple[Row, Verdict]:
-        there = [began - 21 + n for n in range(before)] + [began + n for n in range(days)]
-        drops = [Drop("prod", one, frozenset(["legacy"]), judged=7, low=1) for one in there]
+    def drop_verdict(day: float, days: int) -> tuple[Row, Verdict]:
+        drops = [Drop("prod", began + n, frozenset(["legacy"]), judged=7, low=1) for n in range(days)]
         then = spool.until(day)
-        rows = table_of_judged(then.all_at_once(day), then, learned[0], learned[1], day, drops, outages)
+        rows = table_of_judged(then.all_at_once(day), then, learned[0], learned[1], day, drops)
         frame = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], JUDGED)
         found = held(frame)
         publish(found, tmp_path, as_of=moment(at(day)), published_at=moment(at(day)), calibrated=(), watermark=None)
@@ -213,15 +210,6 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
     assert "until Sun 2025-02-16 00:00 UTC at most; without it dead since Thu 2025-02-13" in row.evidence
     row, between = drop_verdict(41.5, 3)
     assert (row.verdict, row.incident, between) == ("dead", None, Verdict.DEAD)
-    row, between = drop_verdict(41.5, 3, before=5)
-    assert (row.verdict, row.incident, between) == ("held", "drop-2025-02-13", Verdict.HELD)
-    assert (
-        "1 of 7 topics that usually write then were silent or nearly so (1 of them were so before, from 2025-01-23 to "
-        "2025-01-27, for 5 days, and came back), until Tue 2025-02-18 00:00 UTC at most"
-    ) in row.evidence
-    outage = Outage("legacy", at(17), at(23))
-    row, between = drop_verdict(41.5, 3, before=5, outages=[outage])
-    assert (row.verdict, between) == ("dead", Verdict.DEAD), "the earlier one was a known outage"
 
 
 def in_order(table: pa.Table) -> list[str]:

@@ -7,16 +7,13 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from exporter.domain import Outage
 from exporter.domain.history.retention import RETENTION_DAYS
-from exporter.domain.learning.drops import DAY, EarlierDrop, among
-from exporter.domain.learning.rest_days import Calendar, Rests
-from spark_rollups import contradictions
-from spark_rollups.contradictions import ConfiguredSpans, contradicted, keep, read
-from spark_rollups.drops import PastDrops, drops_before, low_before, update_drops
+from exporter.domain.learning.drops import among
+from exporter.domain.learning.rest_days import Rests
+from spark_rollups.drops import drops_before, low_before, update_drops
 from spark_rollups.report.fleet_drop import drop_sentence
 from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.rollup import FIRST_DAY
@@ -107,14 +104,18 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
         assert row["topics"] == [f"orders.{number:02}" for number in range(8)]
     assert update_drops(tables, FIRST, TODAY, kept_days=0) == "none"
     assert tables.read("drops").count() == 1
-    assert [(one.took_part, one.topics) for one in drops_before(tables, TODAY).days] == [(8, frozenset())]
-    known = drops_before(tables, TODAY).days
+    known = drops_before(tables, TODAY)
+    assert [(one.took_part, one.topics) for one in known] == [(8, frozenset())]
     drops = among(known, map(tuple, low_before(tables, known).collect()))
     rests = Rests(drops=drops, today=(TODAY - FIRST_DAY).days)
     days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.of("prod", "orders.03")]
     assert days == [HOLIDAY]
     assert rests.of("prod", "orders.08") == ()
-    assert drops_before(tables, HOLIDAY) == PastDrops([])
+    assert drops_before(tables, HOLIDAY) == []
+    topics = tables.read("daily").select("cluster", "topic").distinct()
+    low_on = {row.topic: row.low_on for row in with_rests(topics, low_before(tables, known)).collect()}
+    assert len(low_on) == 17
+    assert (low_on["orders.03"], low_on["orders.08"]) == ([(HOLIDAY - FIRST_DAY).days], None)
 
 
 SPANS = {
@@ -184,51 +185,7 @@ def test_topics_that_nobody_polled_take_no_part_in_a_drop(tables: Tables, tmp_pa
     assert dropped(found) == {cluster: drop for cluster, (*_, drop) in LISTED.items() if drop}
 
 
-def names(rows: DataFrame | None) -> list[tuple[str, str]]:
-    """Return the topics that some rows name."""
-    assert rows is not None
-    return [(row.cluster, row.topic) for row in rows.collect()]
-
-
-def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The office worked through the only holiday, two topics wrote in their outage, and each run has its own."""
-    begin, end = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (HOLIDAY, HOLIDAY + timedelta(days=1)))
-    span = begin.timestamp(), end.timestamp()
-    calendars = [Calendar(".*", "DE-BY", ((*span, "holiday"), (span[0] + 7e6, span[1] + 7e6, "to come")))]
-    outages = [Outage(r"orders\.0[789]", *span), Outage(".*", *span, cluster="far")]
-    as_of = end + timedelta(hours=2)
-    spans = ConfiguredSpans.before(calendars, outages, as_of.timestamp())
-    found, worked = contradicted(tables, spans, 2)
-    assert sorted((one.setting, one.topic, one.active_hours, one.usual_hours) for one in found) == [
-        ("calendars", "office", 8, 8.0),
-        ("outages", "orders.08", 24, 24.0),
-        ("outages", "orders.09", 24, 24.0),
-    ]
-    assert names(worked) == [("prod", "office")]
-    known = tables.read("daily").select("cluster", "topic").distinct()
-    low = low_before(tables, drops_before(tables, TODAY).days)
-    concerned = {row.topic: row for row in with_rests(known, low, worked).collect()}
-    assert len(concerned) == known.count()
-    assert (concerned["office"].low_on, concerned["office"].worked) == ([], True)
-    assert (concerned["orders.03"].low_on, concerned["orders.03"].worked) == ([(HOLIDAY - FIRST_DAY).days], False)
-    assert (concerned["orders.08"].low_on, concerned["orders.08"].worked) == (None, None)
-    monkeypatch.setattr(contradictions, "MOST", 1)
-    first, worked = contradicted(tables, spans, 2)
-    assert (first, names(worked)) == (found[:1], [("prod", "office")]), "only the first contradiction is returned"
-    keep(tables, [], as_of - timedelta(days=1))
-    assert not tables.exists("contradictions"), "nothing was found yet"
-    for _ in range(2):
-        keep(tables, found, as_of)
-    assert set(read(tables.read("contradictions"), as_of)) == set(found)
-    assert read(tables.read("contradictions"), as_of + timedelta(days=1)) == ()
-    assert contradicted(tables, ConfiguredSpans.before(calendars, outages, span[0]), 2) == ([], None), (
-        "it was not over yet"
-    )
-
-
-def test_the_report_names_the_topics_of_a_drop_how_long_it_was_and_who_took_part_before(spark: SparkSession) -> None:
+def test_the_report_names_the_topics_of_a_drop_and_how_long_it_was(spark: SparkSession) -> None:
     """One that came back, one that goes on, and none of weeks ago but beside those."""
     rested = [f"t{number}" for number in range(5)]
     rows = [
@@ -246,39 +203,7 @@ def test_the_report_names_the_topics_of_a_drop_how_long_it_was_and_who_took_part
         ),
         (
             "prod: from 2026-03-10 (UTC), for 2 days, 5 of 20 topics that usually write then were silent or nearly so "
-            "(t0, t1, t2 and 2 more); 3 of them were so before, on 2026-02-10, and came back. The fleet came back: as "
-            "on a holiday, these days are not counted as silence."
+            "(t0, t1, t2 and 2 more). The fleet came back: as on a holiday, these days are not counted as silence."
         ),
     ]
     assert read_drops(spark.createDataFrame(rows, DROPS), as_of + timedelta(weeks=2)) == ()
-
-
-def test_a_drop_that_goes_on_is_looked_up_beside_the_last_one_of_its_topics(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Last year's as well, with its topics; one that is over after three days or less needs none."""
-    half = [f"t{number:02}" for number in range(10)]
-    year = HOLIDAY - timedelta(weeks=52)
-    rows = [
-        *((year + timedelta(days=n), "prod", 20, half[1:]) for n in range(6)),
-        (HOLIDAY - timedelta(weeks=4), "prod", 20, [*half[6:], "x"]),
-        *((HOLIDAY + timedelta(days=n), "prod", 20, half) for n in range(2)),
-        *((HOLIDAY + timedelta(days=n), "far", 20, half) for n in range(1)),
-    ]
-    found = Tables(spark, tmp_path)
-    found.append("drops", spark.createDataFrame(rows, DROPS))
-    as_of = HOLIDAY + timedelta(days=2)
-    known = drops_before(found, as_of)
-    first = (HOLIDAY - FIRST_DAY).days
-    began = (year - FIRST_DAY).days
-    assert known.earlier == {("prod", first): EarlierDrop(began * DAY, (began + 6) * DAY, 9)}
-    assert [one.day for one in sorted(known.days, key=lambda one: one.day) if one.cluster == "prod"][:6] == [
-        began + n for n in range(6)
-    ]
-    low = {(row.topic, row.day) for row in low_before(found, known.days).collect() if row.cluster == "prod"}
-    assert {topic for topic, day in low if day == began} == set(half[1:])
-    drops = among(known.days, ((row.cluster, row.topic, row.day) for row in low_before(found, known.days).collect()))
-    rests = Rests((), drops, first + 2, earlier=known.earlier)
-    until = [one and one.until / DAY for topic in ("t00", "t01", "x") for one in [rests.falling("prod", topic)]]
-    assert until == [first + 3, first + 6, None]
-    assert drops_before(found, as_of + timedelta(days=2)).earlier == {}, "the fleet came back"

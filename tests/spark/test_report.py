@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from importlib.resources import files
@@ -14,9 +13,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 
-from exporter.domain import Acknowledgement, Outage
+from exporter.domain import Outage
 from exporter.storage import Location, opened
-from spark_rollups.acknowledgements import add_acknowledgements
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.model import ClusterCoverage, Gap
@@ -289,12 +287,6 @@ def test_an_ended_death_is_reported_as_an_outage_where_the_configuration_says_so
     since = (AS_OF - 9 * DAY).timestamp()
     assert revival() == "outage"
     assert revival(Outage("stock-.*", since, since + 5 * 86_400.0)) == "labelled"
+    assert "an outage, as the configuration says" in text(tmp_path / "liveness.md")
     assert revival(Outage("stock-.*", since - 9 * 86_400.0, since)) == "outage"
     assert "stock-levels" in text(tmp_path / "liveness.md")
-    history_with_one = tmp_path / "history"
-    shutil.copytree(history, history_with_one)
-    tables = Tables(spark, history_with_one)
-    add_acknowledgements(tables, [Acknowledgement("1", "stock-levels", since + 86_400.0)])
-    paths = write_report(tables, as_of=None, output=tmp_path)
-    assert '"labelled"' in text(paths.json)
-    assert "an outage, as the configuration or an acknowledged alert says" in text(paths.markdown)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.domain import Acknowledgement, Activity, Reading, Relation, State, TopicOverride, Verdict
+from exporter.domain import Activity, Reading, Relation, State, TopicOverride, Verdict
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import judge
 from exporter.domain.learning.rest_days import Calendar
@@ -27,7 +27,6 @@ from exporter.history.published import Expectations
 from exporter.history.tables import to_table
 from spark_rollups import ingest, spool_files
 from spark_rollups.calibration import calibrate
-from spark_rollups.contradictions import read
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
@@ -39,10 +38,9 @@ pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on 
 
 HALF, END = 30.0, 43.0
 """Days after the start: where the exporter was restarted, and where the story ends."""
-ACKNOWLEDGED = Acknowledgement("a silence of Alertmanager", "orders", at(20))
 RETIRED = TopicOverride("scratch", "mirror", retired=True)
 FAIR = Calendar("office", "fair", ((at(35), at(36), "first day"), (at(44), at(45), "second day")))
-"""A calendar of a topic that was written on the first day as on any Monday."""
+"""The holidays of a topic that is written on weekdays."""
 
 
 @dataclass
@@ -92,7 +90,7 @@ def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = F
     run_rollup(
         spark,
         history,
-        RollupRequest(moment(at(day)), rebuild, overrides=[RETIRED], acknowledged=[ACKNOWLEDGED], calendars=[FAIR]),
+        RollupRequest(moment(at(day)), rebuild, overrides=[RETIRED], calendars=[FAIR]),
         Progress(),
     )
     return verdicts_as_of(history, day)
@@ -274,21 +272,12 @@ def test_what_is_not_promised_is_recorded_as_such(judged: Judged) -> None:
     assert pointer["counted"]["topic"]["topics"] == topics.topics > rows["partition"].topics > 0
 
 
-def test_what_the_configuration_says_and_the_history_does_not_is_reported_and_kept(
-    spark: SparkSession, judged: Judged
-) -> None:
-    """A retired topic that is written stays retired; a calendar no longer holds a topic that works through it."""
-    found = read(Tables(spark, judged.history).read("contradictions"), moment(at(END)))
-    [calendar, override] = sorted(found, key=lambda one: one.setting)
-    assert (calendar.setting, calendar.cluster, calendar.topic) == ("calendars", CLUSTER, "office")
-    assert calendar.entry.startswith("fair, first day") and calendar.active_hours == 8
+def test_the_holidays_of_a_calendar_are_published(judged: Judged) -> None:
+    """With the name of each that the present silence may meet."""
     published = Expectations(judged.history)
     assert published.refresh() and published.published is not None
-    assert not published.published.rows[CLUSTER, "office", None].rests, "the second day is still to come"
-    assert (override.setting, override.entry, override.cluster, override.topic) == (
-        "overrides", "retired: true", "mirror", "scratch"
-    )  # fmt: skip
-    assert override.records == judged.mirror_at_end["scratch", None].records_7d > 100
+    rests = published.published.rows[CLUSTER, "office", None].rests
+    assert rests and [one.why for one in rests] == ["second day, fair"]
 
 
 def test_what_was_learned_of_a_topic_with_an_override_is_published(judged: Judged) -> None:
@@ -398,7 +387,7 @@ def test_no_table_that_lost_its_last_commit_is_used_and_all_of_them_come_back(
         commit.write_bytes(content)
     assert (cut / "published" / "current.json").read_bytes() == published
     only = {commit for commit in lost if not int(commit.stem)}
-    assert {commit.parts[-3] for commit in only} <= {"acknowledgements", "relations"}
+    assert {commit.parts[-3] for commit in only} <= {"relations"}
     for commit in set(lost) - only:
         for path in [*commit.parent.glob(f"{commit.stem}*"), *commit.parent.glob(f".{commit.stem}*")]:
             path.unlink()

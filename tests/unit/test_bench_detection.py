@@ -20,7 +20,7 @@ from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import seen_by_exporter, topics
 from tests.bench.detection.history import first_week_of, history, hours_of
 from tests.bench.detection.hold import hold
-from tests.bench.detection.holiday import dead_by_a_holiday, dead_by_a_repeat
+from tests.bench.detection.holiday import dead_by_a_holiday
 from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
 from tests.bench.detection.measured import NothingJudgedError, measure
 from tests.bench.detection.product import Published, product_method, write_spool
@@ -221,15 +221,6 @@ def test_a_holiday_makes_nothing_dead_once_its_first_day_is_over() -> None:
         assert held.while_it_goes_on > 0, "nothing to hold"
         assert dropped.while_it_goes_on == 0
         assert dropped.later == held.later
-
-
-def test_a_long_holiday_that_comes_again_makes_hardly_anything_dead_beside_the_first() -> None:
-    """Judged alone its topics are dead once three days are over."""
-    for row in dead_by_a_repeat(100, 7, 7, weeks=36):
-        alone, beside = row.dead
-        assert alone.later >= 15
-        assert beside.later <= alone.later / 3
-        assert beside.while_it_goes_on <= alone.while_it_goes_on
 
 
 def test_a_small_fleet_has_hardly_any_dead_on_the_first_day_of_a_holiday() -> None:

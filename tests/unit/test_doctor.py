@@ -20,7 +20,6 @@ import trustme
 from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, skew, write
-from exporter.doctor.alertmanager import alertmanager
 from exporter.doctor.delivery import delivery
 from exporter.doctor.examination import connection, tiers
 from exporter.doctor.findings import all_within
@@ -40,7 +39,6 @@ from exporter.history.published import Expectations
 from exporter.kafka import ConnectResult
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebConfigFile, WebServer
-from tests.answers import answering
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import DAY, by_wall, publish
 
@@ -370,37 +368,6 @@ delivery:
     assert of_ca.fix == "give the CA as a PEM file"
     assert {of_header.severity, of_ca.severity} == {Severity.WARNING}
     assert "hunter2" not in repr([of_header, of_ca])
-
-
-def test_the_alertmanager_of_the_rollup_is_asked(tmp_path: Path) -> None:
-    """One that is gone, that refuses or whose silences do not count is a finding; without one nothing is said."""
-    assert list(alertmanager(settings(tmp_path), At())) == []
-    secret = tmp_path / "authorization"
-    secret.write_text("Bearer sesame\n")
-    secret.chmod(0o644)
-
-    def findings(url: str) -> list[tuple[str, str]]:
-        more = {"rollup__alertmanager__url": url, "rollup__alertmanager__authorization__file": str(secret)}
-        found = list(alertmanager(settings(tmp_path, **more), At()))
-        assert "sesame" not in repr(found)
-        return [(finding.severity, finding.what) for finding in found]
-
-    open_to_all = ("note", f"{secret} can be read by every user of this host (mode 0644)")
-    [first, (severity, what)] = findings("http://127.0.0.1:1")
-    assert (first, severity) == (open_to_all, "warning")
-    assert what.startswith("http://127.0.0.1:1 cannot be asked: ")
-    secret.chmod(0o600)
-    with answering(200, b"[]") as (url, _):
-        assert findings(url) == [("ok", f"{url} answers, with 0 acknowledged alerts")]
-    with answering(403, b"") as (url, _):
-        assert findings(url) == [("warning", f"{url} answered 403 Forbidden for its silences")]
-    times = '"startsAt": "2026-03-01T00:00:00Z", "endsAt": "2026-03-02T00:00:00Z"'
-    alert = '{"name": "alertname", "value": "TopicLivenessTopicDead", "isRegex": false}'
-    with answering(200, f'[{{"id": "1", "comment": "ACK!", "matchers": [{alert}], {times}}}]'.encode()) as (url, _):
-        [(severity, what)] = findings(url)
-    assert severity == "note" and "1 name topics by no matcher" in what
-    secret.unlink()
-    assert findings(url) == [("warning", f"rollup.alertmanager: the file {secret} does not exist")]
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:

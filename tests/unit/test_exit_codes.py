@@ -28,8 +28,6 @@ PASSED_ON = {
     "master",
     "overrides",
     "outages",
-    "acknowledged",
-    "withdrawn",
     "calendars",
     "zone",
     "links",

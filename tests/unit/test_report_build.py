@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from exporter.domain import State, Verdict
-from exporter.domain.judging.contradictions import CALENDARS, Contradiction
 from exporter.domain.links import Links
 from spark_rollups.report.build import build_report, part_of
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
-from spark_rollups.report.fleet_drop import EarlierDrop, FleetDrop
+from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.forms import LISTS, to_json
 from spark_rollups.report.model import (
     Chart,
@@ -367,8 +366,8 @@ def test_the_first_verdicts_say_that_there_is_nothing_to_compare_with() -> None:
     assert build_report(facts(rows)).notes == ()
 
 
-def test_drops_and_contradictions_are_lines_above_and_lists_of_their_own_in_the_json() -> None:
-    """Facts in the JSON, sentences in the notes; the part of an owner has neither."""
+def test_drops_are_lines_above_and_a_list_of_their_own_in_the_json() -> None:
+    """Facts in the JSON, sentences in the notes; the part of an owner has none."""
     drop = FleetDrop(
         cluster="prod",
         first=date(2026, 3, 4),
@@ -377,18 +376,12 @@ def test_drops_and_contradictions_are_lines_above_and_lists_of_their_own_in_the_
         judged=20,
         topics=("a", "b"),
         goes_on=False,
-        earlier=EarlierDrop(date(2026, 1, 6), 2, 7),
     )
-    wrong = Contradiction(CALENDARS, "DE-BY, Epiphany", "prod", "orders", 86_400.0, 172_800.0, 8, 8.0)
-    report = build_report(facts(judged(finding(None, "live")), drops=(drop,), contradictions=(wrong,)))
+    report = build_report(facts(judged(finding(None, "live")), drops=(drop,)))
     document = plain(report)
-    assert document["notes"][-2].startswith("prod: from 2026-03-04 (UTC), 9 of 20 topics")
-    assert document["notes"][-1].startswith("calendars: DE-BY, Epiphany: orders of prod wrote in 8 hours of it")
-    assert document["drops"][0]["earlier"] == {"day": "2026-01-06", "days": 2, "topics": 7}
-    (found,) = document["contradictions"]
-    assert (found["topic"], found["since"], found["limit"]) == ("orders", "1970-01-02T00:00:00.000Z", None)
-    part = part_of(report, report.owners[0])
-    assert (part.drops, part.contradictions) == ((), ())
+    assert document["notes"][-1].startswith("prod: from 2026-03-04 (UTC), 9 of 20 topics")
+    assert (document["drops"][0]["first"], document["drops"][0]["low"]) == ("2026-03-04", 9)
+    assert part_of(report, report.owners[0]).drops == ()
 
 
 def test_what_was_held_or_unreadable_is_described_in_plain_words_above_its_folded_evidence() -> None:

@@ -174,7 +174,7 @@ def test_every_setting_is_read() -> None:
     assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
     assert false_alarms(settings) == ["--false-alarms=2.5"]
     options = retention(settings)
-    assert [options[0], options[5], *options[-2:]] == [
+    assert [options[0], options[4], *options[-2:]] == [
         "--keep=windows=28",
         "--keep=daily=3650",
         "--keep=calibration=730",

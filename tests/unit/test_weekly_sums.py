@@ -40,7 +40,6 @@ def test_each_hour_and_day_counts_the_same(both: tuple[HourlySums, DailySums]) -
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(hourly.week(rows), daily.week(rows), rtol=1e-12)
     np.testing.assert_allclose(hourly.days(rows), daily.days(rows), rtol=1e-12, atol=1e-12)
-    assert np.array_equal(hourly.sharpest_day(rows), daily.sharpest_day(rows))
 
 
 def test_the_last_hour_before_a_sum_is_found(both: tuple[HourlySums, DailySums]) -> None:

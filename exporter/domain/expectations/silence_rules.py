@@ -128,13 +128,13 @@ class SilenceRules:
         start = clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
         latest = dead_at_latest(clocks, clock, start, since, self.limit[rows])
         ticks = clocks.ticks(clock, start, until)
-        score = clocks.score(clock, ticks, until - start)
-        unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)), now - start)
+        score = clocks.score(clock, ticks)
+        unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
         # Within a slot of the last advance nothing has been missed, whatever the score.
         silent, silent_now = until - since > slot, now - since > slot
 
         def alarming(ticks: Floats, silence: Floats) -> tuple[Flags, Flags]:
-            score = clocks.score(clock, ticks, silence - (start - since))
+            score = clocks.score(clock, ticks)
             by_now = (silent & (score > suspect)) | (silence > self.suspect_limit[rows])
             return by_now, (silence >= latest) | (silent & (score > dead))
 

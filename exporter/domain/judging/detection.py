@@ -61,7 +61,7 @@ class Detector:
         rows = np.concatenate([of_partitions, of_topics])
         rows = np.where(silences.there & (place < 0) & in_force, rows, -1)
         scores = _score(self.expectations, silences, rows, now)
-        held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling, now)
+        held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling)
         judged = _judgements(scores, silences)
         overridden = np.flatnonzero(place >= 0)
         if len(overridden):
@@ -173,9 +173,7 @@ def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: fl
     return scores
 
 
-def _hold(
-    scores: Scores, silences: Silences, layout: Layout, table: Table, falling: OngoingDrop | None, now: float
-) -> Held:
+def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, falling: OngoingDrop | None) -> Held:
     """Hold silences that began together; return all that these, or a drop of the fleet that has not ended, hold."""
     count = len(layout)
     began = np.where(silences.known, silences.since, silences.not_before)
@@ -187,8 +185,7 @@ def _hold(
             topic=layout.topic,
             leader=table.leader_now.astype(np.intp),
             of_partitions=silent[slice(0, count)],
-        ),
-        now,
+        )
     )
     by_incident = np.concatenate([held.partitions, held.topics])
     by_incident[~np.isin(scores.verdicts, [*_ALARMING, VERDICT_CODES[Verdict.HELD]])] = -1

@@ -12,7 +12,7 @@ from exporter.domain.column_set import ColumnSet
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, Group, at_once, span_of, together
+from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, Group, span_of, together
 from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
 
 MOST = 0.5
@@ -35,8 +35,6 @@ class Incident:
     until: float
     leader: int | None = None
     most: bool = False
-    one_by_one: bool = False
-    """They did not fall silent together but one after the other, and more of them than chance explains."""
     falling: OngoingDrop | None = None
     """The drop of the fleet that holds them. ``since`` is its begin, ``until`` the time until which it may hold."""
 
@@ -54,8 +52,7 @@ class Incident:
         of = "topics" if self.leader is None else f"topics led by broker {self.leader}"
         begin, end = moment(self.since), moment(self.until)
         when = f"about {begin}" if begin == end else f"between {begin} and {end}"
-        how = "one after the other, more than chance brings," if self.one_by_one else "together"
-        return f"{len(self.topics)} of {self.with_expectation} {of} fell silent {how} {when} ({some(self.topics)})"
+        return f"{len(self.topics)} of {self.with_expectation} {of} fell silent together {when} ({some(self.topics)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,8 +109,8 @@ def of_drop(falling: OngoingDrop, topics: Sequence[str]) -> Incident:
     return Incident(tuple(topics), falling.judged, falling.since, falling.until, most=most, falling=falling)
 
 
-def hold(streams: Streams, now: float) -> Held:
-    """Return which topics and partitions incidents hold ``now`` (Unix seconds). A pure function.
+def hold(streams: Streams) -> Held:
+    """Return which topics and partitions incidents hold now. A pure function.
 
     An incident lasts while it holds a topic, and while more than five topics are holdable or may become so. These are
     more than 4 % of the cluster's topics, or most of those at one leader. In the whole cluster a topic counts as the
@@ -124,7 +121,7 @@ def hold(streams: Streams, now: float) -> Held:
     partitions = np.full(len(streams.topic), -1, dtype=np.intp)
     incidents = []
     with_expectation = int(streams.of_topics.has_expectation.sum())
-    for group in of_fleet(streams.of_topics, with_expectation, now):
+    for group in groups_of_silences(streams.of_topics, with_expectation, HELD_SHARE):
         members = group.members
         incidents.append(_of_cluster(streams, group, with_expectation))
         topics[members[streams.of_topics.holdable[members]]] = len(incidents) - 1
@@ -142,20 +139,7 @@ def hold(streams: Streams, now: float) -> Held:
     return Held(topics, partitions, tuple(incidents))
 
 
-def of_fleet(silent: Silent, with_expectation: int, now: float) -> Iterator[Group]:
-    """Yield the members of each incident of a cluster: those that began together, then those silent at once."""
-    left = silent.has_expectation & ~np.isnan(silent.since)
-    for group in _groups(silent, with_expectation, HELD_SHARE):
-        yield group
-        left[group.members] = False
-    rows = np.flatnonzero(left)
-    some = silent[rows]
-    found = at_once(some.since, some.overdue, some.holdable | some.hold_expired, with_expectation, HELD_SHARE, now)
-    if found is not None and some.holdable[found.members].any():
-        yield found._replace(members=rows[found.members])
-
-
-def _groups(silent: Silent, with_expectation: int, share: float) -> Iterator[Group]:
+def groups_of_silences(silent: Silent, with_expectation: int, share: float) -> Iterator[Group]:
     """Yield the members of each incident that may hold enough of them now, and the span in which they fell silent.
 
     Most incidents are proved by many unusual silences. A few that are or were holdable are as good a proof, because
@@ -172,18 +156,15 @@ def _groups(silent: Silent, with_expectation: int, share: float) -> Iterator[Gro
 
 
 def _of_cluster(streams: Streams, group: Group, with_expectation: int) -> Incident:
-    members, one_by_one = group.members, group.one_by_one
-    silent = streams.of_topics[members]
-    since, until = span_of(silent.since, silent.overdue)
-    if one_by_one:
-        since, until = float(silent.since.min()), float(silent.since.max())
+    members = group.members
+    since, until = span_of(streams.of_topics.since[members], streams.of_topics.overdue[members])
     most = len(members) > MOST * with_expectation
     leaders = np.unique(streams.leader[np.isin(streams.topic, members)])
     if not most and len(leaders) == 1 and leaders[0] != NO_LEADER:
         led = len(np.unique(streams.topic[streams.of_partitions.has_expectation & (streams.leader == leaders[0])]))
         if len(members) > MOST * led:
-            return Incident(streams.named(members), led, since, until, int(leaders[0]), True, one_by_one)
-    return Incident(streams.named(members), with_expectation, since, until, None, most, one_by_one)
+            return Incident(streams.named(members), led, since, until, int(leaders[0]), True)
+    return Incident(streams.named(members), with_expectation, since, until, None, most)
 
 
 def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
@@ -198,7 +179,7 @@ def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]
     units = _of_units(of[judged], place.ravel(), len(kinds))
     for leader in np.unique(leaders):
         led = np.flatnonzero(leaders == leader)
-        for members, *_ in _groups(units[led], len(led), MOST):
+        for members, *_ in groups_of_silences(units[led], len(led), MOST):
             chosen = led[members]
             since, until = span_of(units.since[chosen], units.overdue[chosen])
             incident = Incident(streams.named(topics[chosen]), len(led), since, until, int(leader), most=True)

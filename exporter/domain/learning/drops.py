@@ -1,11 +1,8 @@
-"""Fleet-wide drops: days on which many topics of a cluster at once were silent or nearly so.
-
-The topics and the length of an earlier drop decide how a later drop of the same topics is judged.
-"""
+"""Fleet-wide drops: days on which many topics of a cluster at once were silent or nearly so."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count, takewhile
@@ -14,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.domain.arrays import Flags, Rows
-from exporter.domain.formatting import iso, moment, plural
+from exporter.domain.formatting import iso, moment
 from exporter.domain.learning.hours import Integers
 
 DAY = 86_400.0
@@ -30,34 +27,10 @@ DROP_SHARE, DROP_LEAST = 0.1, 5
 such day, became low."""
 
 MOST_DAYS = 3
-"""Largest length of a rest in days, where no earlier drop is known. A longer drop is an outage, or many deaths."""
+"""Largest length of a rest in days. A longer drop is an outage, or many deaths."""
 
 LONGEST_DAYS = 14
-"""Largest length of a rest in days, where an earlier drop is known. Topics may rest as long as they did then."""
-
-ALIKE = 0.5
-"""Share of a later drop's low topics. An earlier drop resembles it if this share was low in the earlier one too."""
-
-
-class EarlierDrop(NamedTuple):
-    """The earlier drop that a later one resembles most."""
-
-    since: float
-    """The begin of its first day, Unix seconds."""
-    until: float
-    """The end of its last day, Unix seconds. The fleet came back then."""
-    topics: int
-    """How many topics of the later drop were low in it as well."""
-
-    @property
-    def days(self) -> int:
-        """How many days it lasted."""
-        return round((self.until - self.since) / DAY)
-
-    def __str__(self) -> str:
-        first, last = iso(self.since)[:10], iso(self.until - DAY)[:10]
-        when = f"on {first}" if first == last else f"from {first} to {last}, for {plural(self.days, 'day')}"
-        return f"{self.topics} of them were so before, {when}, and came back"
+"""Number of days for which a drop is followed."""
 
 
 class OngoingDrop(NamedTuple):
@@ -71,8 +44,6 @@ class OngoingDrop(NamedTuple):
     """How many topics were low on its last complete day."""
     judged: int
     """How many topics usually write on such a day."""
-    earlier: EarlierDrop | None = None
-    """The earlier drop that it resembles, where the topic took part in both."""
 
     @property
     def name(self) -> str:
@@ -80,10 +51,9 @@ class OngoingDrop(NamedTuple):
         return f"drop-{iso(self.since)[:10]}"
 
     def __str__(self) -> str:
-        before = "" if self.earlier is None else f" ({self.earlier})"
         return (
             f"drop of the fleet since {moment(self.since)}, {self.low} of {self.judged} topics that "
-            f"usually write then were silent or nearly so{before}, until {moment(self.until)} at most"
+            f"usually write then were silent or nearly so, until {moment(self.until)} at most"
         )
 
     def describe(self, dead_from: float | None, now: float) -> str:
@@ -131,42 +101,6 @@ def runs(drops: Iterable[Drop]) -> Iterator[Sequence[Drop]]:
         for began in sorted(days):
             if began - 1 not in days:
                 yield [days[day] for day in takewhile(days.__contains__, count(began))]
-
-
-def largest_day(run: Sequence[Drop]) -> Drop:
-    """Return the day of a drop on which most topics were low, the first of several."""
-    return max(run, key=lambda one: one.took_part)
-
-
-def in_common(one: Drop, other: Drop) -> int:
-    """Return the number of known topics that were low on both days."""
-    return len(one.topics & other.topics)
-
-
-def earlier_drop(
-    run: Sequence[Drop], drops: Iterable[Drop], common: Callable[[Drop, Drop], int] = in_common
-) -> EarlierDrop | None:
-    """Return the earlier drop that ``run`` resembles most, the latest of several; None where it resembles none.
-
-    ``common`` is called with the largest day of ``run`` and each earlier day.
-    """
-    day, found = largest_day(run), None
-    before = (one for one in drops if one.cluster == day.cluster and one.day < run[0].day)
-    for other in runs(before):
-        shared = max(common(day, one) for one in other)
-        enough = shared > 0 and shared >= ALIKE * day.took_part
-        if enough and len(other) <= LONGEST_DAYS and (found is None or shared >= found.topics):
-            found = EarlierDrop(other[0].day * DAY, (other[-1].day + 1) * DAY, shared)
-    return found
-
-
-def earlier_drops(drops: Sequence[Drop]) -> Mapping[tuple[str, int], EarlierDrop]:
-    """Map the cluster and first day of a drop to the earlier drop that it resembles.
-
-    All of ``drops`` must have their topics.
-    """
-    found = {(run[0].cluster, run[0].day): earlier_drop(run, drops) for run in runs(drops)}
-    return {key: one for key, one in found.items() if one is not None}
 
 
 class Low(NamedTuple):

@@ -7,16 +7,16 @@ the length of the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats
-from exporter.domain.learning.drops import DAY, MOST_DAYS, Drop, EarlierDrop, OngoingDrop, among, runs
+from exporter.domain.learning.drops import DAY, MOST_DAYS, Drop, OngoingDrop, among, runs
 
 QUIET = 0.5
 """Share of a mean day. A stream rests on holidays if the activity of its quietest weekday is at most this share."""
@@ -52,23 +52,13 @@ class Rests:
         calendars: Sequence[Calendar] = (),
         drops: Iterable[Drop] = (),
         today: int = 0,
-        worked: Iterable[tuple[str, str]] = (),
-        *,
-        earlier: Mapping[tuple[str, int], EarlierDrop] | None = None,
-        repaired: Iterable[tuple[str, str]] = (),
     ) -> None:
         """``drops`` are those of the days (since 1970) before ``today``.
-
-        ``earlier`` maps the cluster and first day of a drop to an earlier drop that it resembles; the days of both are
-        among ``drops``. For the topics (cluster, name) that were ``repaired`` the earlier drop was a known outage, so
-        it does not predict a later one. No calendar applies to topics that ``worked`` through its holidays.
 
         Raises re.error where ``topics`` of a calendar is not a regular expression.
         """
         self._calendars = [(re.compile(one.topics), one) for one in calendars]
-        self._known, self._today, self._worked = tuple(drops), today, frozenset(worked)
-        self._earlier, self._repaired = dict(earlier or {}), frozenset(repaired)
-        self._days = {(one.cluster, one.day): one for one in self._known}
+        self._known, self._today = tuple(drops), today
         found = list(runs(self._known))
         # Before the fleet is back, a drop may also be an outage or many deaths, which nothing may hide.
         self._ended = [run for run in found if run[-1].day + 1 < today]
@@ -79,24 +69,11 @@ class Rests:
         return bool(self._calendars or self._known)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        calendars = [one for _, one in self._calendars]
-        made = partial(Rests, earlier=self._earlier, repaired=self._repaired)
-        return made, (calendars, self._known, self._today, self._worked)
+        return Rests, ([one for _, one in self._calendars], self._known, self._today)
 
-    def of_topics(
-        self,
-        low: Iterable[tuple[str, str, int]],
-        worked: Iterable[tuple[str, str]] = (),
-        repaired: Iterable[tuple[str, str]] = (),
-    ) -> Rests:
-        """Return the same for some topics. ``low`` is that of ``among``; the others are those of ``__init__``."""
-        calendars = [one for _, one in self._calendars]
-        drops = among(self._known, low)
-        return Rests(calendars, drops, self._today, worked, earlier=self._earlier, repaired=repaired)
-
-    def earlier_drops(self, cluster: str) -> Sequence[EarlierDrop]:
-        """Return the earlier drops of a cluster that later ones resemble."""
-        return [one for (name, _), one in self._earlier.items() if name == cluster]
+    def of_topics(self, low: Iterable[tuple[str, str, int]]) -> Rests:
+        """Return the same for some topics. ``low`` is that of ``among``."""
+        return Rests([one for _, one in self._calendars], among(self._known, low), self._today)
 
     def calendar_of(self, cluster: str, topic: str) -> Calendar | None:
         """Return the calendar of a topic: the first that matches."""
@@ -112,44 +89,24 @@ class Rests:
     def falling(self, cluster: str, topic: str) -> OngoingDrop | None:
         """Return the drop that a topic takes part in and that has not ended, None where there is none."""
         run = self._falling.get(cluster, ())
-        if not any(topic in one.topics for one in run):
+        if len(run) >= MOST_DAYS or not any(topic in one.topics for one in run):
             return None
-        earlier, last = self._earlier_of(run, topic), run[-1]
-        days = _most_days(earlier)
-        if len(run) >= days:
-            return None
-        return OngoingDrop(run[0].day * DAY, (run[0].day + days) * DAY, last.took_part, last.judged, earlier)
-
-    def _earlier_of(self, run: Sequence[Drop], topic: str) -> EarlierDrop | None:
-        """Return the earlier drop that the drop ``run`` resembles, if the topic took part in both."""
-        cluster = run[0].cluster
-        found = self._earlier.get((cluster, run[0].day))
-        if found is None or (cluster, topic) in self._repaired:
-            return None
-        days = range(round(found.since / DAY), round(found.until / DAY))
-        there = any(topic in self._days[cluster, day].topics for day in days if (cluster, day) in self._days)
-        return found if there else None
+        return OngoingDrop(run[0].day * DAY, (run[0].day + MOST_DAYS) * DAY, run[-1].took_part, run[-1].judged)
 
     def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         seen = [
             Rest(one.day * DAY, (one.day + 1) * DAY, f"{one.took_part} of {one.judged} topics rested", seen=True)
             for run in self._ended
-            if run[0].cluster == cluster
-            if len(run) <= MOST_DAYS or len(run) <= _most_days(self._earlier_of(run, topic))
+            if run[0].cluster == cluster and len(run) <= MOST_DAYS
             for one in run
             if topic in one.topics
         ]
-        calendar = None if (cluster, topic) in self._worked else self.calendar_of(cluster, topic)
+        calendar = self.calendar_of(cluster, topic)
         holidays: list[Rest] = []
         if calendar is not None:
             days = ((since, until, f"{name}, {calendar.calendar}") for since, until, name in calendar.days)
             holidays = [Rest(*day, seen=False) for day in days]
         return tuple(sorted([*seen, *_apart(holidays, seen)]))
-
-
-def _most_days(earlier: EarlierDrop | None) -> int:
-    """Return the largest length, in days, of a drop in which a topic rests."""
-    return MOST_DAYS if earlier is None else max(MOST_DAYS, earlier.days)
 
 
 def _apart(holidays: Iterable[Rest], seen: Sequence[Rest]) -> Iterator[Rest]:

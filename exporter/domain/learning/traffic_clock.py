@@ -35,10 +35,6 @@ PAUSE_SCORE = 2.0
 _LONG_PAUSE_WEEKS = 4
 """Number of weeks. Only a pause that spans more traffic than usual in this time may delay the latest limit of death."""
 
-PATIENCE = 1.05
-"""Multiple of the time between active slots on the busiest day of the week. Up to it a silence scores at most
-PAUSE_SCORE too: a job that was moved to other hours is as silent as before between its runs."""
-
 ALIKE_SCORE = 3.0
 """Score past which that of a stream with a schedule grows only logarithmically. Runs missed in a row are one pause, and
 pauses of weeks would otherwise set the threshold of a whole fleet."""
@@ -225,17 +221,13 @@ class Clocks:
         passed[lasting] = np.maximum(since, 0.0)
         return passed
 
-    def score(self, rows: Rows, ticks: Floats, lasted: Floats | float = np.inf) -> Floats:
-        """Return z, the silence score, of silences in which the clock advanced by ``ticks``.
-
-        ``lasted`` is their length in seconds, counted from their ``start``.
-        """
+    def score(self, rows: Rows, ticks: Floats) -> Floats:
+        """Return z, the silence score, of silences in which the clock advanced by ``ticks``."""
         planned = ~np.isnan(self._cycle[rows])
         score = (np.where(planned, ticks, np.log(ticks + self._step[rows])) - self._mean[rows]) / self._spread[rows]
         beyond = np.where(planned, np.maximum(score - ALIKE_SCORE, 0.0), 0.0)
         score = score - beyond + ALIKE_SCALE * np.log1p(beyond / ALIKE_SCALE)
-        known = (ticks <= self._paused(rows)) | (lasted <= self._patience(rows))
-        return np.where(known, np.minimum(score, PAUSE_SCORE), score)
+        return np.where(ticks <= self._paused(rows), np.minimum(score, PAUSE_SCORE), score)
 
     def needed(self, rows: Rows, score: Floats | float) -> Floats:
         """Return the ticks at which the score is reached: the inverse of ``score``; 0 where it is reached at once."""
@@ -249,8 +241,7 @@ class Clocks:
 
     def passes(self, rows: Rows, start: Floats, score: Floats | float) -> Floats:
         """Return when silences from ``start`` on pass the score; NaN as in ``moment``."""
-        patience = np.where(np.asarray(score) >= PAUSE_SCORE, self._patience(rows), 0.0)
-        return np.maximum(self.moment(rows, start, self.needed(rows, score)), start + patience)
+        return self.moment(rows, start, self.needed(rows, score))
 
     def pause_over(self, rows: Rows, start: Floats) -> Floats:
         """Return when the known pauses of streams end that begin at ``start``; NaN as in ``moment``.
@@ -296,10 +287,6 @@ class Clocks:
     def _paused(self, rows: Rows) -> Floats:
         """Return the ticks up to which a silence is a pause that the stream is known for."""
         return np.zeros(len(rows)) if self._pause is None else np.nan_to_num(self._pause[rows])
-
-    def _patience(self, rows: Rows) -> Floats:
-        """Return the seconds up to which a silence may be the usual time between active slots; see PATIENCE."""
-        return np.where(np.isnan(self._cycle[rows]), PATIENCE * 24 * HOUR / self._sums.sharpest_day(rows), 0.0)
 
     def _at(self, rows: Rows, moment: Floats) -> tuple[Floats, Floats]:
         """Return the number of the week and the ticks since it began."""

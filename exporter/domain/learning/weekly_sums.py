@@ -29,9 +29,6 @@ class WeeklySums(Protocol):
     def days(self, rows: Rows) -> Floats:
         """Return what each UTC day of the week counts, [rows, 7]."""
 
-    def sharpest_day(self, rows: Rows) -> Floats:
-        """Return what the busiest day counts, before the profile was smoothed over neighbouring hours."""
-
     def at(self, rows: Rows, hour: Rows) -> tuple[Floats, Floats]:
         """Return what the week counts before an hour of it, and what that hour counts."""
 
@@ -46,13 +43,11 @@ class HourlySums:
         """``profiles`` [n, 168] are what each hour counts."""
         # In float64, because a short silence late in the week is a small difference of large sums.
         self._passed = np.zeros((len(profiles), _HOURS + 1))
-        self._sharpest = np.zeros(len(profiles))
         for some in _slices(len(profiles), _ROWS_AT_ONCE):
             np.cumsum(profiles[some], axis=1, dtype=np.float64, out=self._passed[some, 1:])
-            self._sharpest[some] = _on_sharpest_day(profiles[some])
 
     def put(self, rows: Rows, counted: Floats) -> None:
-        """Replace what each hour counts of some streams; their sharpest days stay."""
+        """Replace what each hour counts of some streams."""
         self._passed[rows, 1:] = np.cumsum(counted, axis=1)
 
     def week(self, rows: Rows) -> Floats:
@@ -62,10 +57,6 @@ class HourlySums:
     def days(self, rows: Rows) -> Floats:
         """Return what each UTC day of the week counts, [rows, 7]."""
         return np.diff(self._passed[:, ::DAY_HOURS][rows], axis=1)
-
-    def sharpest_day(self, rows: Rows) -> Floats:
-        """Return what the busiest day counts, before the profile was smoothed over neighbouring hours."""
-        return np.asarray(self._sharpest[rows])
 
     def at(self, rows: Rows, hour: Rows) -> tuple[Floats, Floats]:
         """Return what the week counts before an hour of it, and what that hour counts."""
@@ -89,11 +80,9 @@ class Profiles:
         self.rates = rates
         self.passed = np.zeros((len(rates), DAYS + 1))
         """What the week counts before each day."""
-        self.sharpest = np.zeros(len(rates))
         for some in _slices(len(rates), _ROWS_AT_ONCE):
             of_days = rates[some].reshape(-1, DAYS, DAY_HOURS).sum(-1, dtype=np.float64)
             np.cumsum(of_days, axis=1, out=self.passed[some, 1:])
-            self.sharpest[some] = _on_sharpest_day(rates[some])
 
 
 class DailySums:
@@ -102,7 +91,7 @@ class DailySums:
     def __init__(self, profiles: Profiles, of: NDArray[np.int32]) -> None:
         """``of`` [n] is the index of each stream's profile; several streams may share one."""
         self._of = of
-        self._rates, self._days, self._sharpest = profiles.rates, profiles.passed, profiles.sharpest
+        self._rates, self._days = profiles.rates, profiles.passed
         self._blocks = profiles.rates.reshape(-1, DAY_HOURS)
 
     def week(self, rows: Rows) -> Floats:
@@ -112,10 +101,6 @@ class DailySums:
     def days(self, rows: Rows) -> Floats:
         """Return what each UTC day of the week counts, [rows, 7]."""
         return np.diff(self._days[self._profiles(rows)], axis=1)
-
-    def sharpest_day(self, rows: Rows) -> Floats:
-        """Return what the busiest day counts, before the profile was smoothed over neighbouring hours."""
-        return np.asarray(self._sharpest[self._profiles(rows)])
 
     def at(self, rows: Rows, hour: Rows) -> tuple[Floats, Floats]:
         """Return what the week counts before an hour of it, and what that hour counts."""
@@ -149,12 +134,3 @@ class DailySums:
 
 def _slices(count: int, size: int) -> Iterator[slice]:
     return (slice(begin, begin + size) for begin in range(0, count, size))
-
-
-def _on_sharpest_day(profiles: NDArray[np.floating]) -> Floats:
-    rates = np.asarray(profiles, np.float64)
-    sharp, half = 2.0 * rates, 0.5 * rates
-    sharp[:, 1:] -= half[:, :-1]
-    sharp[:, :-1] -= half[:, 1:]
-    days: Floats = np.maximum(sharp, 0.0, out=sharp).reshape(-1, DAYS, DAY_HOURS).sum(-1)
-    return np.asarray(days.max(axis=1))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.arrays import Floats, Rows
 from exporter.domain.learning.traffic_clock import HOUR, WEEK
 from exporter.domain.scoring.prior import SHIPPED
 from exporter.domain.verdicts import HELD_LEAST
@@ -41,14 +41,6 @@ FOLLOWS, FOLLOWED_SHARE = 2 * _DAY, 0.07
 """Window, in seconds, and share of all streams. Silences that began within this window after a group of more than this
 share belong to the group: on a holiday a few records are still written, which end one silence and begin the next."""
 
-RECENT = 1.5 * _DAY
-"""Largest age, in seconds, of a new silence. On the first day of a holiday this includes streams that wrote last on the
-evening before."""
-
-OVERDUE, OVERDUE_BY_CHANCE = 0.009, 1e-3
-"""Share of a fleet that is usually overdue by a new silence (0.7 to 0.9 % of generated fleets), and a probability. The
-fleet fell silent where chance makes as many overdue with a lower probability."""
-
 _AROUND = (2 * _DAY, 7 * _DAY, 28 * _DAY)
 """Distances in seconds around a span. The rate of other silences is measured over each; the largest rate counts."""
 
@@ -59,13 +51,9 @@ class Group(NamedTuple):
     members: Rows
     begin: float
     end: float
-    one_by_one: bool = False
-    """Each silence began at its own moment between ``begin`` and ``end``, and all are overdue at ``end``."""
 
     def takes(self, since: float, overdue: float) -> bool:
         """Return whether a silence belongs to it, given its last advance and when it was overdue."""
-        if self.one_by_one:
-            return self.begin <= since and overdue <= self.end
         return since <= self.end and overdue >= self.begin
 
 
@@ -86,22 +74,6 @@ def together(
         found = _with_followers(found, since[left], overdue[left], streams)
         yield found._replace(members=left[found.members])
         left = np.delete(left, found.members)
-
-
-def at_once(since: Floats, overdue: Floats, crossed: Flags, streams: int, share: float, now: float) -> Group | None:
-    """Return the new silences that are overdue now, if these are more than chance explains.
-
-    They need not have begun together: on a holiday a few records are still written, each of which ends one silence and
-    begins the next. Chance explains the usual share (OVERDUE), and as many more as deaths of the days before suggest:
-    older silences that ``crossed``. The other arguments are those of ``together``.
-    """
-    new = since >= now - RECENT
-    found = np.flatnonzero(new & (overdue <= now))
-    if len(found) <= max(share * streams, HELD_LEAST):
-        return None
-    pace = _rate(since[~new & crossed], now, RECENT, streams, 0.0)
-    chance = _more_than(np.array([float(len(found))]), np.array([OVERDUE * streams + pace * RECENT]))
-    return Group(found, now - RECENT, now, one_by_one=True) if chance[0] < math.log(OVERDUE_BY_CHANCE) else None
 
 
 def span_of(since: Floats, overdue: Floats) -> tuple[float, float]:

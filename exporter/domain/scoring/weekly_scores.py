@@ -75,7 +75,7 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
     missed = clocks.ticks(clock, start, found.end)
     worst = _worst(found, missed)
     found, clock, missed, start = found[worst], clock[worst], missed[worst], start[worst]
-    score = clocks.score(clock, missed, found.end - start)
+    score = clocks.score(clock, missed)
     unusual = score > HELD_FROM
     overdue = np.where(unusual, clocks.moment(clock, start, clocks.usual(clock)), np.nan)
     own = set(zip(found.stream.tolist(), found.began.tolist(), found.ended.tolist(), strict=True))

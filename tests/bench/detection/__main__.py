@@ -89,12 +89,6 @@ def main() -> int:
         help="print only what a holiday makes dead in a fleet of so many topics",
     )
     parser.add_argument(
-        "--again",
-        type=int,
-        metavar="DAYS",
-        help="with --holiday: one of so many days that comes a second time, judged alone and beside the first",
-    )
-    parser.add_argument(
         "--prior",
         action="store_true",
         help="print only the prior of thresholds that generated fleets and routes make, and the shipped one",
@@ -153,9 +147,8 @@ def _alone(options: argparse.Namespace) -> Sequence[tuple[str, Rows]] | None:
     """Return the tables of an option that asks for these alone, by their titles; None without one."""
     seeds = options.seeds or [options.seed]
     if options.holiday is not None:
-        days = 2 if options.again is None else options.again
-        title = f"Dead by a holiday of {days} days: in all (on its first day, on the next two, later)"
-        return [(title, holiday_table(options.holiday, seeds, options.again))]
+        title = "Dead by a holiday of 2 days: in all (on its first day, on the next two, later)"
+        return [(title, holiday_table(options.holiday, seeds))]
     if options.prior:
         fleets = {
             f"generator, seed {seed}, {name} outages": generate(options.topics, seed=seed, outages=outages[0])

@@ -10,8 +10,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import HELD_FROM, HELD_LEAST, NOTICED_FROM
-from exporter.domain.judging.incidents import Silent, of_fleet
+from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SHARE, NOTICED_FROM
+from exporter.domain.judging.incidents import Silent, groups_of_silences
 from exporter.domain.scoring.simultaneous_silences import Group
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.product import ProductClock, alarmed, spans
@@ -97,7 +97,7 @@ class Hold:
         if len(now) <= HELD_LEAST or not holdable.any():
             return ()
         silent = Silent(every, unusual, holdable, hold_expired, SECONDS * silences.start[now], SECONDS * mine.overdue)
-        return list(of_fleet(silent, promised, SECONDS * moment))
+        return list(groups_of_silences(silent, promised, HELD_SHARE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.learning.drops import DAY, MOST_DAYS
+from exporter.domain.learning.drops import MOST_DAYS
 from tests.bench.detection.defaults import KINDS
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, topics
 from tests.bench.detection.hold import hold
@@ -51,20 +51,6 @@ def dead_by_a_holiday(size: int, seed: int, *, weeks: int = 40) -> Iterator[Row]
         yield Row(name, [_dead(made, one) for one in (hours, *(held.alarms(silences, hours, one) for one in known))])
 
 
-def dead_by_a_repeat(size: int, seed: int, days: int, *, weeks: int = 40) -> Iterator[Row]:
-    """Yield a row for each threshold, of the same holiday twelve weeks later: judged alone, and beside the first."""
-    spans = [(week * HOURS_A_WEEK + 24.0, week * HOURS_A_WEEK + 24.0 * (days + 1)) for week in (20, 32)]
-    made, published = _judged(generate(max(1, round(size / KINDS)), seed=seed, weeks=weeks, holidays=spans))
-    held = hold(made, product_method(made, published))
-    repeat_day = made.units.fleet.start / DAY + spans[1][0] / 24.0
-    alone = replace(published, drops=[one for one in published.drops if one.day >= repeat_day])
-    silences = made.common
-    for (name, method, threshold), (_, beside, _) in zip(_methods(made, alone), _methods(made, published), strict=True):
-        hours = method.hours(silences, threshold)
-        later = (one.later(silences, threshold) for one in (method, beside))
-        yield Row(name, [_dead(made, held.alarms(silences, hours, one)) for one in later])
-
-
 def _judged(fleet: Fleet) -> tuple[Trial, Published]:
     """Judge a fleet from shortly before its last holiday on: an incident takes no silence of more than four weeks."""
     first_week = int(fleet.incidents[-1][1] // HOURS_A_WEEK) - 5
@@ -88,15 +74,12 @@ def _dead(made: Trial, hours: Floats) -> Dead:
     return Dead(*(int((found & (at >= begin) & (at < end)).sum()) for begin, end in pairwise(days)))
 
 
-def holiday_table(size: int, seeds: Sequence[int], again: int | None = None) -> Rows:
-    """Return a row for each seed and threshold: dead on the first day, while a drop may hold, and later.
-
-    With ``again`` of a holiday of so many days that comes a second time.
-    """
+def holiday_table(size: int, seeds: Sequence[int]) -> Rows:
+    """Return a row for each seed and threshold: dead on the first day, while a drop may hold, and later."""
     known = ("without a hold", "held as incidents", "and as a drop that goes on")
-    rows: Rows = [("seed", "threshold", *(known if again is None else ("judged alone", "beside the first")))]
+    rows: Rows = [("seed", "threshold", *known)]
     for seed in seeds:
-        for row in dead_by_a_holiday(size, seed) if again is None else dead_by_a_repeat(size, seed, again):
+        for row in dead_by_a_holiday(size, seed):
             cells = (f"{sum(one)} ({one.first_day}, {one.while_it_goes_on}, {one.later})" for one in row.dead)
             rows.append((f"{seed}", row.threshold, *cells))
     return rows

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import HELD_DAYS, HELD_SECONDS, SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.learning.baselines import longest_usual
-from exporter.domain.learning.drops import MOST_DAYS, Drop, among, earlier_drops
+from exporter.domain.learning.drops import MOST_DAYS, Drop, among
 from exporter.domain.learning.rest_days import DAY, Rest, Rests, extra_seconds_for_rests
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.slots import BY_HOUR
@@ -259,7 +259,7 @@ def replayed(
         differing += sum(not _same(row, yardsticks[week].get(key)) for key, row in mine.items())
         report(f"judged as of the end of week {week}")
     end = _end_of(fleet, fleet.weeks - 1).date()
-    days = drops_before(tables, end).days
+    days = drops_before(tables, end)
     drops = among(days, map(tuple, low_before(tables, days).collect()))
     return Published(yardsticks, calibrated, len(weeks), compared, differing, time.monotonic() - began, drops)
 
@@ -386,7 +386,7 @@ class ProductClock:
         row, begin = self._begin(silences)
         with np.errstate(divide="ignore", invalid="ignore"):
             end = self.start + silences.end * 3600.0
-            score = self.clocks.score(row, self.clocks.ticks(row, begin, end), end - begin)
+            score = self.clocks.score(row, self.clocks.ticks(row, begin, end))
         score = np.where(self.promised[at], score - self.dead[at], -np.inf)
         return np.where(silences.end - silences.start > self.limit[at], np.inf, score)
 
@@ -496,7 +496,7 @@ def product_method(trial: Trial, published: Published, rate: float | None = None
 
     def known(today: int) -> Rests:
         drops = [one for one in published.drops if one.day < today]
-        return Rests(drops=drops, today=today, earlier=earlier_drops(drops))
+        return Rests(drops=drops, today=today)
 
     def clocks(of: Sequence[Sequence[Rest]]) -> Clocks:
         mean, step, resting = of_rows["log_mean"], of_rows["clock_step"], Resting(of, name_of[len(topics) :])
