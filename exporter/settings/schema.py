@@ -288,8 +288,8 @@ class MetricsSettings(Section):
 class WebSettings(Section):
     """The address of the HTTP server, and its web configuration file in the format of Prometheus exporters."""
 
-    listen: Annotated[str, AfterValidator(check_listen)] = "0.0.0.0:9797"
-    """The address of the server."""
+    listen: Annotated[str, AfterValidator(check_listen)] = ":9797"
+    """The address of the server; `:9797` is every address of the host, those of IPv6 too."""
     config_file: Annotated[Path, BeforeValidator(to_file)] | None = None
     """TLS, client certificates, users and headers: [Security](security.md)."""
 

@@ -79,7 +79,8 @@ class WebServer:
     @property
     def address(self) -> str:
         """``host:port`` with the port that is bound. Raises RuntimeError before ``start``."""
-        return f"{self._listen.rpartition(':')[0] or '0.0.0.0'}:{self.port}"
+        every = "[::]" if self._socket is not None and self._socket.family == socket.AF_INET6 else "0.0.0.0"
+        return f"{self._listen.rpartition(':')[0] or every}:{self.port}"
 
     @property
     def scheme(self) -> str:
@@ -110,14 +111,12 @@ class WebServer:
 
 
 def bind(listen: str) -> socket.socket:
-    """Return a socket that listens on ``host:port``. Raises WebError."""
+    """Return a socket that listens on ``host:port``; ``:port`` means all addresses, of IPv6 too. Raises WebError."""
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal():
-        raise WebError(f"cannot listen on {listen}: it is not HOST:PORT, such as 0.0.0.0:9797")
-    host = host.strip("[]") or "0.0.0.0"
+        raise WebError(f"cannot listen on {listen}: it is not HOST:PORT, such as :9797")
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
-        listening = socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=host == "::")
+        listening = _bound(host.strip("[]"), int(port))
     except (OSError, OverflowError) as error:
         raise WebError(f"cannot listen on {listen}: {_cause(error, port)}") from None
     # An answer is written in two pieces: the second would wait 40 ms for the client to acknowledge the first.
@@ -126,11 +125,23 @@ def bind(listen: str) -> socket.socket:
     return listening
 
 
+def _bound(host: str, port: int) -> socket.socket:
+    """Raises OSError and OverflowError."""
+    if not host and socket.has_dualstack_ipv6():
+        try:
+            return _bound("::", port)
+        except OSError as error:  # a kernel that knows IPv6, on a host without it
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+    family, _, _, _, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=host == "::")
+
+
 def _cause(error: OSError | OverflowError, port: str) -> str:
     if isinstance(error, OverflowError):
         return "ports end at 65535."
     if isinstance(error, socket.gaierror):
-        return "the host name does not resolve. Set web.listen to an address of this machine, such as 0.0.0.0:9797."
+        return "the host name does not resolve. Set web.listen to an address of this machine, such as :9797."
     match error.errno:
         case errno.EADDRINUSE:
             return (
@@ -140,5 +151,5 @@ def _cause(error: OSError | OverflowError, port: str) -> str:
         case errno.EACCES:
             return "no right to it. Ports below 1024 need CAP_NET_BIND_SERVICE; set web.listen to a higher port."
         case errno.EADDRNOTAVAIL:
-            return "this machine has no such address. `ip addr` lists them; 0.0.0.0 means all."
+            return f"this machine has no such address. `ip addr` lists them; `:{port}` means all."
     return f"{os.strerror(error.errno or 0)}. Set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to another address."

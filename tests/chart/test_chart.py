@@ -204,7 +204,7 @@ def test_a_configuration_from_a_secret_is_mounted_and_made_to_fit(tmp_path: Path
     path = tmp_path / "config.yaml"
     path.write_text("clusters: [{name: prod, kafka: {bootstrap.servers: broker:9092}}]\nweb: {listen: 127.0.0.1:1}\n")
     settings = load_settings(path, environ={variable["name"]: variable["value"] for variable in container["env"]})
-    assert (settings.web.listen, settings.history.folder) == ("0.0.0.0:9797", Path("/var/lib/topic-liveness"))
+    assert (settings.web.listen, settings.history.folder) == (":9797", Path("/var/lib/topic-liveness"))
     assert container["ports"][0]["containerPort"] == 9797
     assert container["image"].startswith("registry.example.org/topic-liveness@sha256:0123")
 

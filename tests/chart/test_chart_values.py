@@ -23,6 +23,7 @@ from tests.chart.rendering import (
     Manifest,
     helm,
     one,
+    rendered,
 )
 from tests.programs import program
 
@@ -269,3 +270,37 @@ def test_the_page_of_the_chart_is_golden(golden: Callable[[str, str], None]) -> 
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")
     golden(str(CHART / "README.md"), run.stdout)
+
+
+def test_numbers_from_a_million_on_stay_whole_numbers() -> None:
+    """Go prints 1209600 as 1.2096e+06 by default, which Kubernetes refuses."""
+    settings = ("rollup.ttlSecondsAfterFinished=1209600", "rollup.activeDeadlineSeconds=1000000")
+    job = one("minimal", "CronJob", "-rollup", *settings)["spec"]["jobTemplate"]["spec"]
+    assert (job["ttlSecondsAfterFinished"], job["activeDeadlineSeconds"]) == (1209600, 1000000)
+
+
+def test_a_later_name_keeps_the_volume() -> None:
+    """With a claim of another name the exporter would begin with an empty history, without a word."""
+    [claim] = [name for kind, name in rendered("minimal") if kind == "PersistentVolumeClaim"]
+    for setting in ("fullnameOverride=liveness", "nameOverride=liveness"):
+        found = rendered("minimal", setting)
+        assert [name for kind, name in found if kind == "PersistentVolumeClaim"] == [claim], setting
+        volumes = one("minimal", "Deployment", "", setting)["spec"]["template"]["spec"]["volumes"]
+        assert [one["persistentVolumeClaim"]["claimName"] for one in volumes if "persistentVolumeClaim" in one] == [
+            claim
+        ]
+
+
+def test_releases_in_two_namespaces_share_a_third() -> None:
+    """What lies in a namespace of monitoring has the release's own namespace in its name."""
+    shared = ("serviceMonitor", "prometheusRule", "dashboards")
+    settings = [f"{name}.{key}" for name in shared for key in ("enabled=true", "namespace=shared")]
+    names = {
+        own: {
+            (kind, name)
+            for (kind, name), manifest in rendered("minimal", f"namespaceOverride={own}", *settings).items()
+            if manifest["metadata"].get("namespace") == "shared"
+        }
+        for own in ("here", "there")
+    }
+    assert names["here"] and not names["here"] & names["there"]

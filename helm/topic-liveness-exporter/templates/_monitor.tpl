@@ -41,7 +41,7 @@ metricRelabelings: {{- toYaml . | nindent 2 }}
 apiVersion: monitoring.coreos.com/v1
 kind: {{ .kind }}
 metadata:
-  name: {{ include "liveness.fullname" .root }}
+  name: {{ include "liveness.sharedName" (dict "root" .root "namespace" .monitor.namespace) }}
   namespace: {{ .monitor.namespace | default (include "liveness.namespace" .root) | quote }}
   labels: {{- include "liveness.labels" (dict "root" .root "further" .monitor.labels) | nindent 4 }}
   {{- with .monitor.annotations }}

@@ -72,8 +72,18 @@ needed. A key is written once, however many of them have it: the manifest's own 
 {{- end }}
 {{- end }}
 
+{{- /* The claim is named after the release alone: a later fullnameOverride would else begin a new, empty volume. */ -}}
 {{- define "liveness.claim" -}}
-{{ .Values.persistence.existingClaim | default (include "liveness.fullname" .) }}
+{{- $named := ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) -}}
+{{ .Values.persistence.existingClaim | default ($named | trunc 52 | trimSuffix "-") }}
+{{- end }}
+
+{{- /* The name of a manifest that may lie in a namespace that releases share: (dict "root" $ "namespace" "monitoring").
+There the release's own namespace belongs to the name. */ -}}
+{{- define "liveness.sharedName" -}}
+{{- $own := include "liveness.namespace" .root -}}
+{{- $name := include "liveness.fullname" .root -}}
+{{- if and .namespace (ne .namespace $own) }}{{ printf "%s-%s" $own $name | trunc 120 | trimSuffix "-" }}{{ else }}{{ $name }}{{ end }}
 {{- end }}
 
 {{- /* Where history is: on the volume, or where the configuration says. */ -}}
@@ -99,5 +109,5 @@ true
 
 {{- /* The port that the configuration listens on; one from a Secret listens on 9797, by the environment. */ -}}
 {{- define "liveness.port" -}}
-{{- if .Values.existingSecret }}9797{{ else }}{{ dig "web" "listen" "0.0.0.0:9797" .Values.config | regexFind "[0-9]+$" }}{{ end }}
+{{- if .Values.existingSecret }}9797{{ else }}{{ dig "web" "listen" ":9797" .Values.config | regexFind "[0-9]+$" }}{{ end }}
 {{- end }}

@@ -59,7 +59,7 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- if .Values.existingSecret }}
 - {name: TOPIC_LIVENESS_EXPORTER, value: {{ include "liveness.fullname" . | quote }}}
 - {name: TOPIC_LIVENESS_HISTORY__FOLDER, value: {{ include "liveness.folder" . | quote }}}
-- {name: TOPIC_LIVENESS_WEB__LISTEN, value: "0.0.0.0:9797"}
+- {name: TOPIC_LIVENESS_WEB__LISTEN, value: ":9797"}
 {{- end }}
 {{- with .Values.objectStorage.extraEnv }}
 {{ toYaml . }}
@@ -109,15 +109,15 @@ spec:
   timeZone: Etc/UTC
   suspend: {{ .job.suspend }}
   concurrencyPolicy: {{ .job.concurrencyPolicy }}
-  startingDeadlineSeconds: {{ .job.startingDeadlineSeconds }}
-  successfulJobsHistoryLimit: {{ .job.successfulJobsHistoryLimit }}
-  failedJobsHistoryLimit: {{ .job.failedJobsHistoryLimit }}
+  startingDeadlineSeconds: {{ int64 .job.startingDeadlineSeconds }}
+  successfulJobsHistoryLimit: {{ int64 .job.successfulJobsHistoryLimit }}
+  failedJobsHistoryLimit: {{ int64 .job.failedJobsHistoryLimit }}
   jobTemplate:
     spec:
-      backoffLimit: {{ .job.backoffLimit }}
-      activeDeadlineSeconds: {{ .job.activeDeadlineSeconds }}
+      backoffLimit: {{ int64 .job.backoffLimit }}
+      activeDeadlineSeconds: {{ int64 .job.activeDeadlineSeconds }}
       {{- if not (kindIs "invalid" .job.ttlSecondsAfterFinished) }}
-      ttlSecondsAfterFinished: {{ .job.ttlSecondsAfterFinished }}
+      ttlSecondsAfterFinished: {{ int64 .job.ttlSecondsAfterFinished }}
       {{- end }}
       template:
         metadata:
