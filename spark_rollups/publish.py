@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.scoring.calibration import Calibration
 from exporter.storage import Location, delete_folder, files_below, make_folder, opened, spark_uri, sync
+from exporter.storage.checksums import checksum_of, checksums_below
 from spark_rollups.conform import conform
 from spark_rollups.durable import sync_tree, write_whole
 from spark_rollups.schemas import EXPECTATIONS
@@ -67,11 +68,12 @@ def publish(
     if isinstance(draft, Path):
         draft.rename(draft.with_name(name))
         sync(draft.parent)
-    pointer = {
+    pointer: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "as_of": _text(as_of),
         "published_at": _text(published_at),
         "expectations": name,
+        "files": checksums_below(folder / name),
         "rows": count,
         "thresholds": {one.kind: one.threshold.dead for one in calibrated},
         "false_alarms": {one.kind: {"promised": one.promised, "realised": one.realised} for one in calibrated},
@@ -89,6 +91,7 @@ def publish(
         },
         "watermark": None if watermark is None else _text(watermark),
     }
+    pointer["checksum"] = checksum_of(pointer)
     guard()
     write_whole(folder / "current.json", json.dumps(pointer, indent=1) + "\n")
     _clear_old(folder, keep=name)

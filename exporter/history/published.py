@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import logging
 import os
 import re
@@ -22,6 +23,7 @@ from exporter.domain.formatting import moment
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.spool import with_arrow
 from exporter.storage import Location, Stored, as_os_errors, file_info, files_below, for_pyarrow, opened
+from exporter.storage.checksums import checksum_of, checksums_below
 from exporter.subprocess_call import ForeignError
 
 log = logging.getLogger(__name__)
@@ -155,7 +157,7 @@ class Expectations:
 
     def _complain(self, problem: str) -> None:
         if problem != self.problem:
-            log.error("%s; the earlier expectations stay in force. Run `topic-liveness rollup` again.", problem)
+            log.error("%s; the earlier expectations stay in force. The next `rollup` writes it anew.", problem)
         self.problem = problem
 
 
@@ -195,7 +197,7 @@ def of_topic(history: Location, topic: str) -> TopicRows | None:
         return None
     names = {column.name for column in fields(Expectation)}
     alike: list[str] = []
-    with _reading(folder / current.expectations) as target:
+    with _reading(folder, current) as target:
         place, storage = for_pyarrow(target)
         table = pq.read_table(place, filesystem=storage, filters=[("topic", "=", topic)])
         further = table.select([name for name in table.column_names if name not in names]).to_pylist()
@@ -242,9 +244,13 @@ class _Pointer(BaseModel):
     as_of: AwareDatetime
     published_at: AwareDatetime
     expectations: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-    thresholds: Mapping[_Stream, FiniteFloat]
+    files: Mapping[str, str]
+    """The checksum of each file of the set."""
+    thresholds: Mapping[_Stream, Annotated[FiniteFloat, Field(gt=0)]]
     false_alarms: Mapping[_Stream, Mapping[_Kind, FiniteFloat | None]]
     counted: Mapping[_Stream, _Counted] = {}
+    checksum: str
+    """Of all other fields."""
 
 
 class _Ingest(BaseModel):
@@ -272,16 +278,21 @@ def _content(pointer: Location) -> bytes:
 
 def _pointer(pointer: Location, content: bytes) -> _Pointer:
     try:
-        return _Pointer.model_validate_json(content)
+        current = _Pointer.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = ".".join(map(str, first["loc"]))[:100]
         raise ExpectationsError(f"{pointer} is not a published pointer: {name}: {first['msg']}") from error
+    if (found := checksum_of(json.loads(content))) != current.checksum:
+        raise ExpectationsError(
+            f"{pointer} is damaged: its content has the checksum {found}, it says {current.checksum}"
+        )
+    return current
 
 
 def _load(folder: Location, content: bytes) -> Published:
     current = _pointer(folder / "current.json", content)
-    with _reading(folder / current.expectations) as target:
+    with _reading(folder, current) as target:
         rows = with_arrow("exporter.history.published_rows:read", target)
     return Published(
         current.as_of.timestamp(),
@@ -306,13 +317,22 @@ def _past_alarms(current: _Pointer) -> Mapping[str, PastAlarms]:
 
 
 @contextmanager
-def _reading(target: Location) -> Iterator[Location]:
-    """Turn every error while reading a published set into an ExpectationsError."""
+def _reading(folder: Location, current: _Pointer) -> Iterator[Location]:
+    """Compare a published set with its checksums; turn every error while it is read into an ExpectationsError."""
+    target = folder / current.expectations
     try:
         with as_os_errors(target):
+            _compare(target, current.files)
             yield target
+    except ExpectationsError:
+        raise
     except ForeignError as error:
         raise ExpectationsError(f"{target} cannot be read as expectations: {error}") from error
     except Exception as error:
         # pyarrow documents no list of errors for damaged files, and none may end the exporter.
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
+
+
+def _compare(target: Location, files: Mapping[str, str]) -> None:
+    if checksums_below(target) != files:
+        raise ExpectationsError(f"{target} is damaged: its files do not have the checksums in current.json")

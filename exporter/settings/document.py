@@ -1,7 +1,7 @@
 """Parses configuration text into a tree of plain text, with the place of every value.
 
 Scalars stay as written, so that YAML does not turn ``no``, ``0123`` and ``12:30`` into other values: the type of the
-setting decides. Only an empty value or ``null`` becomes None.
+setting decides. Only ``null`` becomes None. A key without a value is a problem: it may have lost its colon.
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+_NO_VALUE = "has no value: give it one, leave it out, or write null for its default"
 _TOO_DEEP = f"values are nested more than {MAX_DEPTH} levels deep"
 
 
@@ -148,6 +149,10 @@ class _Reader:
             return self._mapping(node, path, above)
         if isinstance(node, yaml.SequenceNode):
             return [self.read(child, (*path, index), above) for index, child in enumerate(node.value)]
+        if node.tag == _NULL and not node.value:
+            # The rest of `password hunter2`, which lost its colon, is not for a message.
+            words = str(path[-1]).split(maxsplit=1) if path and isinstance(path[-1], str) else []
+            self.document.problems.append(Problem((*path[:-1], *words[:1]) if words else path, _NO_VALUE))
         return None if node.tag == _NULL else str(node.value)
 
     def _mapping(self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]) -> Tree:

@@ -48,8 +48,9 @@ def _lists_in(section: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator
 _WRITTEN_AS_YAML = frozenset(_lists_in(Settings))
 """Settings whose variables and options hold YAML."""
 
-_MOST_SHOWN = 200
-"""How many characters of a value a message shows."""
+_MOST_SHOWN, _MOST_READ = 200, 2_000
+"""How many characters of a value a message shows. Of a value longer than the second number it shows the length alone,
+because the search for passwords takes time that grows with the square of the length."""
 
 _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
@@ -179,7 +180,7 @@ def _put(document: Document, tree: dict[str, Tree], path: tuple[str, ...], text:
 def _validated(document: Document, environ: Mapping[str, str]) -> Settings | None:
     """Validate the tree, and add every problem to those of the document."""
     problems = document.problems
-    tree = _without_nulls(substitute(document.tree, environ, problems))
+    tree = substitute(document.tree, environ, problems)
     known = {problem.path for problem in problems}
     problems.extend(_across(tree))
     try:
@@ -188,17 +189,6 @@ def _validated(document: Document, environ: Mapping[str, str]) -> Settings | Non
         found = [problem for details in error.errors(include_url=False) for problem in _translate(details)]
     problems.extend(p for p in found if not any(p.path[:length] in known for length in range(len(p.path) + 1)))
     return None
-
-
-def _without_nulls(tree: Tree, depth: int = 0) -> Tree:
-    """Remove empty sections and settings, which then have defaults. An empty librdkafka property is a mistake."""
-    if isinstance(tree, dict):
-        return {
-            key: child if key == "kafka" else _without_nulls(child, depth + 1)
-            for key, child in tree.items()
-            if child is not None
-        }
-    return [_without_nulls(child, depth + 1) for child in tree] if isinstance(tree, list) else tree
 
 
 def _across(tree: Tree) -> Iterator[Problem]:
@@ -356,13 +346,18 @@ def _spell_value(path: Path, value: Tree) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if any(is_secret(str(step)) for step in path):
         return f"'{MASK}'"
+    if len(str(value)) > _MOST_READ:
+        return f"a text of {len(str(value))} characters"
     shown = re.sub(r"[^\s,/@]+@", f"{MASK}@", str(value))
     shown = re.sub(r"(://[^\s?]*\?)\S+", rf"\1{MASK}", shown)
     return repr(shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}...")
 
 
 def _spell(path: Path) -> str:
+    """Return a path as people write it, without what a secret is said to contain."""
     text = ""
-    for step in path:
+    for step, above in zip(path, (None, *path), strict=False):
+        if is_secret(str(above)):
+            break
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text

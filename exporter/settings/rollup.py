@@ -56,15 +56,10 @@ class RollupSettings(Section):
     retention: RetentionSettings = RetentionSettings()
     """For how long the rollup keeps rows of its tables: docs/tables.md."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _no_default_beside_a_week(cls, given: object) -> object:
-        if isinstance(given, dict) and given.get("false_alarms_a_week") is not None:
-            return {"false_alarms_per_1000_topic_weeks": None, **given}
-        return given
-
     @model_validator(mode="after")
     def _either(self) -> Self:
-        if (self.false_alarms_per_1000_topic_weeks is None) == (self.false_alarms_a_week is None):
+        if self.false_alarms_a_week is None:
+            return self
+        if "false_alarms_per_1000_topic_weeks" in self.model_fields_set:
             raise ValueError("must hold false_alarms_per_1000_topic_weeks or false_alarms_a_week, and only one")
-        return self
+        return self.model_copy(update={"false_alarms_per_1000_topic_weeks": None})

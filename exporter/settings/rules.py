@@ -15,7 +15,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 from exporter.secret_files import check_path
@@ -100,7 +100,7 @@ def check_listen(address: str) -> str:
     """Check ``HOST:PORT``."""
     match = _LISTEN.fullmatch(address)
     if match is None or int(match["port"]) > 65535:
-        raise ValueError("must be HOST:PORT, such as 0.0.0.0:9797 or [::]:9797")
+        raise ValueError("must be HOST:PORT, such as :9797 or 127.0.0.1:9797")
     return address
 
 
@@ -240,3 +240,11 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, validate_default=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_default(cls, given: object) -> object:
+        """Leave known settings that are null to their defaults."""
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None or name not in cls.model_fields}

@@ -71,7 +71,11 @@ class WebConfig:
 
 
 class WebConfigFile:
-    """The web configuration, read again after changes. The last good one stays in force while files are unusable."""
+    """The web configuration, read again after changes. The last good one stays in force while files are unusable.
+
+    A file that was cut off while it was written must not open the exporter to everybody. So a file that is read again
+    cannot take TLS or all users away: only a restart can.
+    """
 
     def __init__(self, path: Path | None, took: Callable[[bool], None] = lambda _: None) -> None:
         """Read it. Raises WebConfigError.
@@ -109,7 +113,14 @@ class WebConfigFile:
             if (files := (path, *given.files(path.parent))) != self._files:
                 self._files = files
                 before = self._state()
-            self._current = given.config(path)
+            config = given.config(path)
+            for name, had, has in (
+                ("tls_server_config", self._current.tls, config.tls),
+                ("basic_auth_users", self._current.users, config.users),
+            ):
+                if had and not has:
+                    raise WebConfigError(f"{path} has no {name} any more: restart the exporter to serve without it")
+            self._current = config
         finally:
             self._seen = before
 
@@ -226,13 +237,6 @@ class _File(_Section):
     http_server_config: _Http = _Http()
     basic_auth_users: Mapping[str, str] = {}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _empty_is_absent(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if value or name not in cls.model_fields}
-
     @model_validator(mode="after")
     def _hashed(self) -> Self:
         for user, password in self.basic_auth_users.items():
@@ -274,16 +278,33 @@ def _parse(path: Path) -> _File:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise WebConfigError(f"{path} cannot be read: {error.strerror}. Set web.config_file to the file.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-45
+    # PyYAML lets through what its constructors raise for a value that does not fit its tag, such as `!!timestamp x`.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
         raise WebConfigError(f"{path}{line} is not valid YAML") from None
+    if given is None:
+        raise WebConfigError(f"{path} is empty: to serve without TLS and users, leave web.config_file out")
     try:
-        return _File.model_validate({} if given is None else given)
+        if (key := _key_without_value(given)) is not None:
+            raise WebConfigError(f"{path}: {key} has no value: give it one, or leave it out")
+        return _File.model_validate(given)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in faults)
         raise WebConfigError(f"{path}: {'; '.join(line.removeprefix(': ') for line in problems)}") from None
+
+
+def _key_without_value(given: object, above: str = "") -> str | None:
+    """Return the path of the first key without a value; None where each has one."""
+    if not isinstance(given, dict):
+        return None
+    for name, value in given.items():
+        if value is None:
+            return f"{above}{name}"
+        if (found := _key_without_value(value, f"{above}{name}.")) is not None:
+            return found
+    return None
 
 
 def _one_of(name: str, names: Sequence[str] | Mapping[str, str]) -> str:

@@ -230,7 +230,7 @@ def serving(folder: Path, web: str = "") -> Iterator[Settings]:
 @pytest.mark.parametrize(
     "web",
     [
-        "",
+        "http_server_config: {}",
         f"{TLS}}}",
         f"{TLS}, max_version: TLS12, cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA]}}",
         f"basic_auth_users: {{alice: {BCRYPT}}}",
@@ -268,7 +268,7 @@ def test_where_clients_need_a_certificate_doctor_cannot_tell_who_uses_the_web_po
     ],
     ids=["no HTTP", "another page", "another realm", "a redirect"],
 )
-@pytest.mark.parametrize("web", ["", f"{TLS}}}"], ids=["plain", "TLS"])
+@pytest.mark.parametrize("web", ["http_server_config: {}", f"{TLS}}}"], ids=["plain", "TLS"])
 def test_a_web_port_in_use_by_another_server_is_an_error(tmp_path: Path, said: bytes, web: str) -> None:
     """Whatever it answers."""
     with serving(tmp_path, web), socket.create_server(("127.0.0.1", 0)) as foreign:
@@ -413,7 +413,7 @@ def test_topics_with_remote_storage_need_kafka_python(tmp_path: Path) -> None:
     [found] = tiers(wanted, cluster, ["archive"])
     assert found.severity is Severity.WARNING
     assert found.what.startswith("1 topic with remote storage: archive; kafka-python is not installed")
-    assert found.fix == "pip install 'topic-liveness[kafka-python]'"
+    assert found.fix == "pip install '.[kafka-python]' in a checkout"
     [found] = tiers(settings(tmp_path), cluster, ["archive"])
     assert found.severity is Severity.OK
 

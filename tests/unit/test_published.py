@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
@@ -17,7 +18,7 @@ import pytest
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.history.published import Expectations
 from tests.damage import DAMAGED, damage
-from tests.pointer import point_to
+from tests.pointer import point_to, sign
 
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -95,7 +96,7 @@ def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) 
             {"schema_version": 9},
             r"current\.json is not a published pointer: schema_version: must be 1, got 9: it was published by another",
         ),
-        ({"expectations": "missing"}, r"missing cannot be read as expectations"),
+        ({"expectations": "missing"}, r"missing is damaged"),
         ({"as_of": "2026-03-01T12:00:00"}, r"as_of: Input should have timezone info"),
     ],
 )
@@ -166,6 +167,7 @@ def test_a_set_with_foreign_columns_is_refused(tmp_path: Path, column: str, valu
     part = tmp_path / "published" / "expectations-1" / "part-0.parquet"
     table = pq.read_table(part)
     pq.write_table(table.set_column(table.column_names.index(column), column, values), part)
+    sign(tmp_path / "published" / "current.json")
     expectations = Expectations(tmp_path)
     assert not expectations.refresh()
     assert expectations.problem is not None
@@ -235,12 +237,11 @@ def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -
     }
 
 
-def test_no_mutation_of_what_is_published_ends_the_exporter(tmp_path: Path) -> None:
-    """Of 600 sets with bytes flipped, cut off or put in, each is read or named as unusable, and can be judged by."""
-    rates = pa.array([[0.5] * 168, None, [0.25] * 168], pa.list_(pa.float32()))
-    publish(tmp_path, rates)
+def test_every_change_of_what_is_published_is_noticed(tmp_path: Path) -> None:
+    """Of 600 sets with bits flipped, cut off or put in, none is read as other values: the last good one stays."""
+    publish(tmp_path)
     paths = [tmp_path / "published" / "current.json", tmp_path / "published" / "expectations-1" / "part-0.parquet"]
-    whole, drawn, refused = [path.read_bytes() for path in paths], random.Random(17), 0
+    whole, drawn = [path.read_bytes() for path in paths], random.Random(17)
     for number in range(600):
         path, content = paths[number % 2], bytearray(whole[number % 2])
         for _ in range(drawn.randrange(1, 4)):
@@ -256,13 +257,11 @@ def test_no_mutation_of_what_is_published_ends_the_exporter(tmp_path: Path) -> N
                 break
         path.write_bytes(content)
         expectations = Expectations(tmp_path)
-        if expectations.refresh():
-            assert expectations.published is not None
-            assert ExpectationSet(expectations.published.rows.values()).partitions <= 3
+        if expectations.refresh():  # a bit flipped back, or a space put in
+            assert content == whole[number % 2] or json.loads(content) == json.loads(whole[0])
         else:
-            refused += expectations.problem is not None
+            assert expectations.problem is not None
         path.write_bytes(whole[number % 2])
-    assert 300 < refused < 600
 
 
 def test_the_report_of_the_newest_day_counts(tmp_path: Path) -> None:

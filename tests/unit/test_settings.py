@@ -324,9 +324,38 @@ def test_a_window_that_divides_an_hour_is_taken(tmp_path: Path, window: str) -> 
     assert load(tmp_path, SMALLEST + f"poll: {{interval: 5s}}\nhistory: {{window: {window}}}\n").history.window > 5
 
 
-def test_a_section_without_values_has_its_defaults(tmp_path: Path) -> None:
-    """``poll:`` with nothing under it, or ``interval:`` with nothing after it, is as if it were not there."""
-    assert load(tmp_path, SMALLEST + "poll:\nhistory:\n  window:\n").poll.interval == 30.0
+def test_null_is_the_default(tmp_path: Path) -> None:
+    """Of a section as of a single setting."""
+    assert load(tmp_path, SMALLEST + "poll: null\nhistory:\n  window: ~\n").poll.interval == 30.0
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("poll:\n", "poll"),
+        ("poll: {interval 5s}\n", "poll.interval"),
+        ("history:\n  window:\n", "history.window"),
+        ("overrides: [{topics: a, max_silence: 1h, cluster prod}]\n", "overrides[0].cluster"),
+        ("overrides:\n  -\n", "overrides[0]"),
+    ],
+)
+def test_a_key_without_a_value_is_refused(tmp_path: Path, text: str, setting: str) -> None:
+    """It lost its colon or its value, and without it an override would hold in every cluster."""
+    with pytest.raises(SettingsError) as refused:
+        load(tmp_path, SMALLEST + text)
+    assert f"{setting} has no value" in str(refused.value)
+
+
+def test_an_unknown_key_that_is_null_is_refused(tmp_path: Path) -> None:
+    """Null is a default of known settings alone."""
+    with pytest.raises(SettingsError, match=r"overrides\[0\]\.clusters is not a known setting"):
+        load(tmp_path, SMALLEST + "overrides: [{topics: a, max_silence: 1h, clusters: null}]\n")
+
+
+def test_of_a_long_value_the_length_is_shown(tmp_path: Path) -> None:
+    """The search for passwords in a value takes time that grows with the square of its length."""
+    with pytest.raises(SettingsError, match="got a text of 70000 characters"):
+        load(tmp_path, SMALLEST + f"poll: {{interval: {'a' * 70_000}}}\n")
 
 
 def test_variables_are_replaced_inside_values(tmp_path: Path) -> None:

@@ -59,8 +59,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 GOOD = {
-    "empty": "",
-    "empty sections": "tls_server_config:\nhttp_server_config: {}\nbasic_auth_users:\n",
+    "empty sections": "http_server_config: {}\nbasic_auth_users: {}\n",
     "noAuth": f"{CERT}}}",
     "noAuth_noHTTP2": f"{CERT}}}\nhttp_server_config: {{http2: false}}",
     "noAuth_allCiphers": f"{CERT}, min_version: TLS12, cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA, "
@@ -80,6 +79,12 @@ GOOD = {
 }
 BAD = {
     "junk": ("hahahahaha\nverybad", "should be a valid dictionary"),
+    "empty": ("", "web.yml is empty: to serve without TLS and users, leave web.config_file out"),
+    "comments alone": ("# TLS\n", "web.yml is empty"),
+    "a section without a value": (f"{CERT}}}\nbasic_auth_users:\n", "basic_auth_users has no value"),
+    "a setting without a value": ("tls_server_config: {cert_file, key_file: server.key}", "cert_file has no value"),
+    "a value that is no time": ("tls_server_config: !!timestamp x", "web.yml is not valid YAML"),
+    "a value that is no truth": ("http_server_config: {http2: !!bool x}", "web.yml is not valid YAML"),
     "junk_key": ("tls_server_confi: {}", "tls_server_confi: Extra inputs are not permitted"),
     "no such date": ("tls_server_config: 2020-13-45", "web.yml is not valid YAML"),
     "not YAML": ("tls_server_config: {", "web.yml:1 is not valid YAML"),
@@ -293,6 +298,18 @@ def test_a_certificate_that_is_replaced_is_shown_from_the_next_connection_on(fol
         write(folder, "junk")
         assert shown() == second
         assert key == (folder / "server.key").read_bytes()
+
+
+@pytest.mark.parametrize("cut", [0, "\nbasic_auth_users", "{cert_file"])
+def test_a_file_that_was_cut_opens_the_exporter_to_nobody(folder: Path, cut: str | int) -> None:
+    """What was read before stays in force, and the metric is told."""
+    whole = f"{CERT}}}\nbasic_auth_users: {{alice: '{HASH}'}}\n"
+    took: list[bool] = []
+    file = WebConfigFile(write(folder, whole), took.append)
+    write(folder, whole[: cut if isinstance(cut, int) else whole.index(cut)])
+    config = file.current()
+    assert config.tls is not None
+    assert (dict(config.users), took) == ({"alice": HASH}, [False])
 
 
 def test_users_are_asked_for_their_password(folder: Path) -> None:
