@@ -61,6 +61,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     again; on any error the old one stays.
     Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
+    from exporter.commands.open_files import raise_limit_of_open_files
     from exporter.kafka import ClientProcesses
     from exporter.kafka.spares import spares
     from exporter.memory import share_one_arena, share_the_heap
@@ -70,6 +71,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     signals = SignalQueue()  # else SIGHUP ends it while clients connect
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
+    raise_limit_of_open_files()
     leave_out("pandas")
     share_one_arena()
     share_the_heap()
@@ -355,7 +357,7 @@ def demo(exit_: bool, folder: Path | None) -> int:
 
     Downloads Kafka (once), starts a broker, writes four weeks of records, runs exporter,
     backfill, rollup and report, and prints each verdict beside the truth. Needs Java 17
-    and the extra: pip install 'topic-liveness[spark]'.
+    and the extra: pip install '.[spark]' in a checkout.
     Exit codes: 0 every verdict was right, 1 one was not or something failed, 2 could not
     start, 130 interrupted on the way, 143 ended by SIGTERM.
     """

@@ -45,7 +45,7 @@ def rollup(
       topic-liveness rollup --history /var/lib/topic-liveness --as-of 2026-03-03T12:00:00Z
       topic-liveness rollup --config prod.yaml --conf spark.driver.memory=4g
 
-    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. Each stage is
+    Needs Java 17 and the extra: pip install '.[spark]' in a checkout. Each stage is
     printed with its time. After an interruption run it again.
     JOB_OPTIONS, for the Spark job:
       --conf NAME=VALUE   any Spark setting; repeatable
@@ -94,7 +94,7 @@ def report(  # noqa: PLR0913 - an option of the command each
       topic-liveness report --history /var/lib/topic-liveness --output reports/ --open
       topic-liveness report --config prod.yaml --since 2026-02-23 --open
 
-    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'.
+    Needs Java 17 and the extra: pip install '.[spark]' in a checkout.
     JOB_OPTIONS, for the Spark job:
       --conf NAME=VALUE   any Spark setting; repeatable
     Exit codes: 0 done, 1 failed on the way (or not delivered to all), 2 could not start,

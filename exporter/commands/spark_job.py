@@ -132,8 +132,8 @@ def _command(verb: str, settings: Settings, as_of: str | None, options: Sequence
     missing = [module for module in SPARK if find_spec(module) is None]
     if missing:
         raise click.UsageError(
-            f"{verb} needs Spark, and {', '.join(missing)} is not installed. Install it with "
-            "`pip install 'topic-liveness[spark]'`"
+            f"{verb} needs Spark, and {', '.join(missing)} is not installed. In a checkout install it with "
+            "`pip install '.[spark]'`, or run the image with Spark"
         )
     command = [sys.executable, "-m", "spark_rollups.job", verb]
     command += ["--history", str(settings.history.folder)]

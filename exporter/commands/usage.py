@@ -64,7 +64,7 @@ TIME is one of:
                      2026-03-03       the start of that day, UTC
                      1772539200000    milliseconds since 1970
                      -2h              two hours ago; also s, m, d, w
-  * with the extra: pip install 'topic-liveness[kafka-python]'
+  * with the extra: pip install '.[kafka-python]' in a checkout
 
 latest, earliest, earliest-local and latest-tiered are positions, not records: they have
 no timestamp. Wrong offsets of brokers 3.0 to 3.7 (KAFKA-16310) are corrected.

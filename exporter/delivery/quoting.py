@@ -10,6 +10,10 @@ _LEAST_VALUE = 8
 """Characters of a value in a URL from which on it may be a secret; a shorter one would hide words of an error."""
 
 
+_LEAST_SECRET = 6
+"""Characters. To replace a shorter one would destroy the text, and show by the gaps what it is."""
+
+
 def secrets_of(url: str, authorization: str) -> tuple[str, ...]:
     """Return the secrets of a request: what no message may show.
 
@@ -43,6 +47,6 @@ def sent_as(username: str | None, password: str) -> tuple[str, ...]:
 def quoted(text: str, *secrets: str) -> str:
     """Return the text of a server as one printable line, without secrets."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***") if len(secret) > 1 else text
+        text = text.replace(secret, "***") if len(secret) >= _LEAST_SECRET else text
     line = "".join(one if one.isprintable() else " " for one in text)
     return " ".join(line.split())[:_MAX_QUOTED]

@@ -98,7 +98,7 @@ def _spark_jars() -> Path:
     # By path: importing pyspark takes a second and loads numpy and pandas.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise DemoError("pyspark is not installed; next step: pip install 'topic-liveness[spark]'")
+        raise DemoError("pyspark is not installed; next step: pip install '.[spark]' in a checkout")
     jars = Path(spec.submodule_search_locations[0]) / "jars"
     if not list(jars.glob("ivy-*.jar")):
         raise DemoError(

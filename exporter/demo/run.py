@@ -236,7 +236,7 @@ def _check_prerequisites() -> None:
     java()
     missing = [package for module, package in _MODULES.items() if importlib.util.find_spec(module) is None]
     if missing:
-        raise DemoError(f"{', '.join(missing)} not installed; next step: pip install 'topic-liveness[spark]'")
+        raise DemoError(f"{', '.join(missing)} not installed; next step: pip install '.[spark]' in a checkout")
 
 
 def _cache(environ: Mapping[str, str]) -> Path:

@@ -164,9 +164,11 @@ def _with_port(address: str) -> str:
 
 def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
     for line in exposed:
-        yield from_error("secrets", Severity.WARNING, line, "every user of this host can connect as the exporter")
+        yield from_error("secrets", Severity.WARNING, line, "whoever learns it can connect as the exporter")
     if not exposed:
-        yield Finding("secrets", Severity.OK, "no file with a secret is readable by every user of this host")
+        yield Finding(
+            "secrets", Severity.OK, "no secret is short, and no file with one is readable by every user of this host"
+        )
 
 
 def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, ConnectResult]:

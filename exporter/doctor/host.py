@@ -174,7 +174,8 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
     missing = [module for module in SPARK if find_spec(module) is None]
     if missing:
         what = f"{', '.join(missing)} is not installed"
-        yield Finding(check, Severity.NOTE, what, costs, "pip install 'topic-liveness[spark]'")
+        fix = "run it from the image with Spark, or in a checkout: pip install '.[spark]'"
+        yield Finding(check, Severity.NOTE, what, costs, fix)
         return
     try:
         path = java()

@@ -94,10 +94,12 @@ class Client:
         try:
             self._admin = self._prepared() if at_once else None
         except (KafkaException, ValueError, TypeError) as error:
-            message = _text(error)
+            message = self._redact(_text(error))
+            step = "compare the properties under `kafka` with librdkafka's CONFIGURATION.md"
+            if "mechanism GSSAPI" in message:
+                step = "use SCRAM or OAUTHBEARER, or install confluent-kafka from source with Kerberos"
             raise ValueError(
-                f"librdkafka refuses a property of the cluster at {self.bootstrap}: {self._redact(message)}; "
-                "next step: compare the properties under `kafka` with librdkafka's CONFIGURATION.md"
+                f"librdkafka refuses a property of the cluster at {self.bootstrap}: {message}; next step: {step}"
             ) from None
 
     @property

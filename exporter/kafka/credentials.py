@@ -20,6 +20,9 @@ _PLACEHOLDER = re.compile(r"%\{[^}]*\}")
 _PRIVATE = re.compile(r"ssl\.key\.location|ssl\.keystore\.location|sasl\.kerberos\.keytab|.*private\.key\.file")
 _FILE = re.compile(rf"{_PRIVATE.pattern}|ssl\.(ca|certificate|crl)\.location")
 
+LEAST_SECRET = 6
+"""Characters. A shorter secret is not replaced in messages: that would destroy them, and show what it is."""
+
 _AWS_IAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
 """The properties that Amazon MSK needs for IAM, where the configuration gives no others."""
 
@@ -53,15 +56,21 @@ class Credentials:
                 self.properties[name] = text_in(value)
             except ValueError as error:
                 problems.append(f"{name}: {error}")
+        sasl = security_protocol(self.properties, aws_iam).startswith("SASL_")
+        if sasl and aws_iam is None and not {"sasl.mechanism", "sasl.mechanisms"} & given.keys():
+            problems.append("sasl.mechanism is not set, and its default GSSAPI needs a client with Kerberos: name one")
         if problems:
             raise ValueError("; ".join(problems))
-        self.secrets: set[str] = set()
+        secrets: set[str] = set()
+        self._short = []
         for name, value in self.properties.items():
             if name in named or _secret(name):
-                self.secrets.update(_quoted(name, str(value)))
+                secrets.update(_quoted(name, str(value)))
+                if len(str(value)) < LEAST_SECRET:
+                    self._short.append(name)
             for login, query in _IN_URL.findall(str(value)):
-                self.secrets.update((login, *filter(_WORD.search, [query])))
-        self.secrets.discard("")
+                secrets.update((login, *filter(_WORD.search, [query])))
+        self.secrets = {secret for secret in secrets if len(secret) >= LEAST_SECRET}
         self.make_token: TokenMaker | None = None
         if aws_iam is not None:
             self.properties = {**_AWS_IAM, **self.properties}
@@ -77,7 +86,12 @@ class Credentials:
         return Credentials(self._given, self._aws_iam)
 
     def exposed(self) -> Iterator[str]:
-        """Yield one line for each secret file that every user of the host may read."""
+        """Yield one line for each secret that is too short to be hidden, and each file that every user may read."""
+        for name in sorted(self._short):
+            yield (
+                f"{name}: has fewer than {LEAST_SECRET} characters, and a message that quotes it would show it; "
+                "next step: choose a longer one"
+            )
         for name, path in sorted(self._files.items()):
             seen = self._seen[name]
             if seen is None or not (isinstance(self._given[name], Path) or _PRIVATE.fullmatch(name)):

@@ -47,7 +47,7 @@ class KafkaPythonClient:
         except ImportError:
             raise KafkaPythonError(
                 f"kafka-python is not installed, and librdkafka cannot read {self.wants}; "
-                "next step: pip install 'topic-liveness[kafka-python]'"
+                "next step: pip install '.[kafka-python]' in a checkout"
             ) from None
         try:
             translation = translate(Credentials(properties, aws_iam).properties)

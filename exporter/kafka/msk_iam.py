@@ -26,7 +26,7 @@ class TokenMaker:
         """``secrets`` takes the last two tokens made. Raises ValueError where the signer is not installed."""
         if find_spec("aws_msk_iam_sasl_signer") is None:
             raise ValueError(
-                "aws_msk_iam needs AWS's signer, which is not installed; next step: pip install 'topic-liveness[msk]'"
+                "aws_msk_iam needs AWS's signer, which is not installed; next step: pip install '.[msk]' in a checkout"
             )
         self._iam = iam
         self._secrets = secrets

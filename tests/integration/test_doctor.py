@@ -114,7 +114,7 @@ def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doct
     for line in (
         "ok       configuration   valid, with 1 cluster: test\n",
         "ok       web port        127.0.0.1:0 is free\n",
-        "ok       secrets         no file with a secret is readable by every user of this host\n",
+        "ok       secrets         no secret is short, and no file with one is readable by every user of this host\n",
         f"ok       listeners       1 of 1 broker reached at the address advertised: {workbench.bootstrap}\n",
         "ok       versions        broker 1 (Kafka 4.2 or newer): MAX_TIMESTAMP is supported\n",
         "ok       poll            1 partition read in ",

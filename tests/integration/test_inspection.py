@@ -210,7 +210,7 @@ def test_without_the_extra_one_line_and_all_else(
     assert inspecting.found(spread) == Inspected()
     assert inspecting.poll().readings[TopicPartition(spread, 1)].latest == 50
     [line] = [line for line in logged_warnings() if "kafka-python" in line]
-    assert "pip install 'topic-liveness[kafka-python]'" in line
+    assert "pip install '.[kafka-python]' in a checkout" in line
 
 
 def test_inspections_come_by_themselves_beside_the_polls(broker: Broker, workbench: Workbench, tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_without_the_extra_one_line_and_all_else(
     assert series[f"kafka_topic_partition_last_record_timestamp_seconds{place}"] == idle[-1]
     assert not [name for name in series if "_local_offset" in name or "_tiered_offset" in name]
     (line,) = [line for line in caplog.messages if "kafka-python" in line]
-    assert "pip install 'topic-liveness[kafka-python]'" in line
+    assert "pip install '.[kafka-python]' in a checkout" in line
 
 
 def test_looks_come_by_themselves_beside_the_polls(tiered: TieredBroker, bench: Bench, tmp_path: Path) -> None:

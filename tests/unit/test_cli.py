@@ -422,6 +422,17 @@ def test_serve_ends_with_0_after_a_signal(start: Callable[..., Running], number:
         assert set(json.loads(line)) == {"time", "level", "logger", "message"}
 
 
+def test_serve_needs_enough_open_files(tmp_path: Path) -> None:
+    """With too few it would poll nothing: it says so and ends with 2, and raises a soft limit by itself."""
+    command = f"ulimit -n 100; exec {sys.executable} -m exporter serve --bootstrap-server {NOWHERE}"
+    refused = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert refused.returncode == 2
+    assert "the limit of open files must be at least 512, got 100" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_serve_on_a_port_in_use_names_it(tmp_path: Path) -> None:
     """The error has the next step, and the exit code is 2."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -491,7 +502,7 @@ def test_rollup_without_spark_names_the_extra(
     assert run([command, "--history", "h"]) == 2
     assert (
         f"Error: {command} needs Spark, and pyspark, delta is not installed. "
-        "Install it with `pip install 'topic-liveness[spark]'`"
+        "In a checkout install it with `pip install '.[spark]'`, or run the image with Spark"
     ) in capfd.readouterr().err
 
 

@@ -148,6 +148,19 @@ def test_what_an_address_carries_to_log_in_is_redacted() -> None:
     assert provider.redact(f"no answer from {address}") == "no answer from https://***@idp/token?***"
 
 
+def test_sasl_without_a_mechanism_is_refused() -> None:
+    """The default of librdkafka is GSSAPI, which the wheels of confluent-kafka lack."""
+    with pytest.raises(ValueError, match=r"sasl\.mechanism is not set"):
+        Credentials({"security.protocol": "SASL_SSL", "sasl.username": "liveness"})
+
+
+def test_a_short_secret_is_reported_and_not_replaced() -> None:
+    """To replace each `e` of a message would destroy it, and show what the password is."""
+    credentials = Credentials({"sasl.password": "e"})
+    assert credentials.redact("no answer from the broker") == "no answer from the broker"
+    assert [line.split(",")[0] for line in credentials.exposed()] == ["sasl.password: has fewer than 6 characters"]
+
+
 def test_a_command_of_kerberos_is_redacted_with_other_values_in_it() -> None:
     """librdkafka quotes the command that it ran, with values in place of the names in braces."""
     command = f"echo {SECRET} | kinit %{{sasl.kerberos.principal}} || kinit -k"
