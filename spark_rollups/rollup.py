@@ -142,11 +142,10 @@ class _Run:
     def _before(self, windows_from: date, since: date) -> date:
         """Return the first day to build, if days from ``since`` on are older than the windows that are kept.
 
-        A backfill may contain topics that were not known at that time. They are judged by these days too, as long as
-        the days and baselines for comparison are kept.
+        A backfill may contain topics that were not known at that time, also ones that died long ago. They are judged by
+        these days too, as long as days are kept; the baseline that judges a stream is kept whatever its age.
         """
-        days = self._request.retention.days
-        days_back = min(days["baselines"], days["daily"] - 7.0 * (PAUSE_WEEKS + 1))
+        days_back = self._request.retention.days["daily"] - 7.0 * (PAUSE_WEEKS + 1)
         since = max(since, (self._moment - timedelta(days=days_back)).astimezone(UTC).date())
         made_before = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(windows_from))
         if since < windows_from and not self._tables.read("windows").where(made_before).isEmpty():

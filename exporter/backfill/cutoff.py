@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,8 @@ from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.table import UNREADABLE
-from exporter.domain.ports import ByTime, Clock, Extents, OffsetSource
+from exporter.domain.ports import Clock, Extents
+from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
 
 HOUR = 3600
 
@@ -31,16 +31,13 @@ class Request:
     cluster: str
     exporter: str
     horizon: float
+    """How much history to write before the newest record of each partition."""
     slot: int = 3600
     """Length of a slot; an hour or an even part of it."""
     slack: float = 60.0
     """A record dated more than this after the cutoff is from the future."""
     again: bool = False
     """Rewrite slots that an earlier backfill already wrote."""
-
-
-class BackfillSource(OffsetSource, ByTime, Protocol):
-    """A cluster that answers look-ups of offsets, also by time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,18 +78,6 @@ class Batch:
         tiered = [info.config is not None and info.config.remote_storage for info in self.infos]
         return np.array(tiered, dtype=np.bool_)[self.layout.topic]
 
-    @property
-    def retention(self) -> Floats:
-        """[n]: seconds after which records are deleted."""
-        configs = [info.config for info in self.infos]
-        seconds = [
-            config.retention_seconds or math.inf
-            if config is not None and "delete" in (config.cleanup_policy or "")
-            else math.inf
-            for config in configs
-        ]
-        return np.array(seconds, dtype=np.float64)[self.layout.topic]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cutoffs:
@@ -103,9 +88,11 @@ class Cutoffs:
     known: Flags
     """Whether ``earliest`` is known."""
     planned: Flags
-    """Whether both offsets and the topic id are known. Elsewhere the columns of the plan are meaningless."""
+    """Whether both offsets, the newest record and the topic id are known. Elsewhere the plan is meaningless."""
     newest: Floats
-    """The timestamp of the newest record before the cutoff; NaN where unknown."""
+    """The timestamp of the newest record; NaN where there is none."""
+    at_end: Flags
+    """Whether that record lies before the cutoff: no poll covers it."""
     state: Codes
     reason: Codes
     end: Floats
@@ -127,7 +114,7 @@ class CutoffReader:
 
     def __init__(
         self,
-        source: BackfillSource,
+        source: OffsetsAndTimes,
         clock: Clock,
         written: WrittenStreams,
         starts: Callable[[], Starts],
@@ -147,14 +134,16 @@ class CutoffReader:
         records of that minute would seem to be from the future. Brokers that are ``gone`` get no request.
         """
         ends = self._ask(batch, gone)
-        first, last = ends.earliest, ends.latest
+        first, last, newest = ends.earliest, ends.latest, ends.newest
         nameless = batch.unidentified[batch.layout.topic]
-        planned = first.found & last.found & (nameless == ANSWERED)
+        dated = newest.found & ~np.isnan(newest.timestamp)
+        planned = first.found & last.found & (nameless == ANSWERED) & ((last.offset <= first.offset) | dated)
         supported = self._source.max_timestamp_supported()
         unable = [broker for broker, known in supported.items() if known is False]
         given = Circumstances(batch.tiered, np.isin(batch.leader, unable), ends.now + self._request.slack)
-        states, unread = states_of(first.offset, last.offset, ends.newest, given)
-        left = self._left(batch, first.offset, last.offset, ends.now)
+        states, unread = states_of(first.offset, last.offset, newest, given)
+        times = np.where(dated, newest.timestamp, np.nan)
+        left = self._left(batch, first.offset, last.offset, times, ends.now)
         rules: list[tuple[Flags, Codes | int]] = [
             (planned, unread),
             (batch.leader == NO_LEADER, reason_code(Reason.NO_LEADER)),
@@ -162,16 +151,19 @@ class CutoffReader:
             (first.reason > ANSWERED, first.reason),
             (last.reason > ANSWERED, last.reason),
             (np.isin(batch.leader, list(gone)), reason_code(Reason.LEADER_UNREACHABLE)),
+            (~first.found | ~last.found, reason_code(Reason.MISSING_ANSWER)),
+            (newest.reason > ANSWERED, newest.reason),
+            (newest.found, reason_code(Reason.UNSUPPORTED_FORMAT)),
         ]
-        otherwise = reason_code(Reason.MISSING_ANSWER)
+        otherwise = reason_code(Reason.HIDDEN)
         reason = np.select([rule for rule, _ in rules], [code for _, code in rules], otherwise).astype(np.int8)
-        at_end = planned & (left.written.end_offset == last.offset)
         return Cutoffs(
             batch=batch,
             earliest=first.offset,
             known=first.found,
             planned=planned,
-            newest=np.where(at_end, ends.newest.timestamp, np.nan),
+            newest=times,
+            at_end=planned & (left.written.end_offset == last.offset),
             state=np.where(planned, states, UNREADABLE).astype(np.int8),
             reason=reason,
             end=np.where(planned, left.written.end, ends.now),
@@ -181,7 +173,7 @@ class CutoffReader:
     def complete(self, batch: Batch) -> Flags:
         """Return which partitions are complete."""
         known, written = self._written.about(batch.streams)
-        return complete(known, written, self._start(batch.retention, written.end))
+        return complete(known, written, self._start(written.end))
 
     def _ask(self, batch: Batch, gone: Collection[int]) -> _Ends:
         led = np.flatnonzero((batch.leader != NO_LEADER) & ~np.isin(batch.leader, list(gone)))
@@ -194,31 +186,31 @@ class CutoffReader:
         last.put(begun, self._source.ends(membership.part(begun)))
         held = begun[last.found[begun] & (last.offset[begun] > first.offset[begun])]
         extents = Extents(first.offset[held], last.offset[held], last.epoch[held])
-        newest.put(held, self._source.max_timestamp(membership.part(held), extents))
+        newest.put(held, look_up_newest(self._source, membership.part(held), extents, batch.tiered[held], now=now))
         return _Ends(now, first, last, newest)
 
-    def _left(self, batch: Batch, earliest: Offsets, latest: Offsets, now: float) -> Plan:
-        retention = batch.retention
+    def _left(self, batch: Batch, earliest: Offsets, latest: Offsets, newest: Floats, now: float) -> Plan:
         polled, first = self._starts().about(batch.streams)
         offset, end = np.where(polled, first.end_offset, latest), np.where(polled, first.at, now)
-        scope = Scope(self._start(retention, end), end, earliest, offset, polled)
+        # What a silent partition was like lies before its newest record. One from the future says nothing of when.
+        present = newest <= now + self._request.slack
+        start = self._start(np.where(present, np.minimum(newest, end), end))
+        scope = Scope(start, end, earliest, offset, polled)
         known, written = self._written.about(batch.streams)
         left = plan(scope, known, written, again=self._request.again)
         # Truncated since that poll: the exporter was polling when all present records were written.
         cut = offset > latest
-        whole = self._start(retention, np.full(len(batch), now))
         after = left.written
         return Plan(
             tuple(each[~cut[each.row]] for each in left.rounds),
             Spans(
-                np.where(cut, whole, after.start),
+                np.where(cut, start, after.start),
                 np.where(cut, now, after.end),
                 np.where(cut, latest, after.end_offset),
                 after.polled | cut,
             ),
         )
 
-    def _start(self, retention: Floats, end: Floats) -> Floats:
-        """Return the start of histories that end at ``end``: the horizon, or the oldest time that retention keeps."""
-        seconds = np.minimum(np.minimum(retention, self._request.horizon), end)
-        return np.maximum(0.0, np.floor((end - seconds) / HOUR)) * HOUR
+    def _start(self, end: Floats) -> Floats:
+        """Return the start, on the hour, of histories whose newest record is from ``end`` at the latest."""
+        return np.maximum(0.0, np.floor((end - self._request.horizon) / HOUR)) * HOUR

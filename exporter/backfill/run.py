@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from exporter.backfill.cutoff import BackfillSource, Batch, CutoffReader, Cutoffs, Request
+from exporter.backfill.cutoff import Batch, CutoffReader, Cutoffs, Request
 from exporter.backfill.to_windows import WindowBuilder, Windows
 from exporter.domain import Coverage, Metadata, Reason, Source, TopicPartition
 from exporter.domain.arrays import Codes, Rows
@@ -24,6 +24,7 @@ from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import GONE
 from exporter.domain.ports import METADATA_SECONDS, Clock
+from exporter.kafka.newest_timestamps import OffsetsAndTimes
 
 WINDOWS_PER_BATCH = 200_000
 """Largest number of windows in memory at once (about 60 MB)."""
@@ -69,7 +70,7 @@ class BackfillResult:
 
 
 def backfill(
-    source: BackfillSource,
+    source: OffsetsAndTimes,
     request: Request,
     *,
     clock: Clock,
@@ -104,7 +105,7 @@ class _Run:
 
     def __init__(
         self,
-        source: BackfillSource,
+        source: OffsetsAndTimes,
         request: Request,
         clock: Clock,
         emit: Emit,

@@ -2,7 +2,10 @@
 
 f(t), the first offset whose timestamp is at or after t, grows with t. Where f is equal at two slot boundaries nothing
 was written in between, so quiet stretches cost nothing. The answer for a boundary also carries the timestamp of the
-record it found, which answers every boundary up to that record.
+record it found, which answers every boundary up to that record. A search ends at the newest record.
+
+A boundary before the newest record without an answer proves nothing (see ``ports.ByTime``). The search then goes on
+from both sides to the nearest boundaries with one. What lies between these is hidden: records at unknown times.
 """
 
 from __future__ import annotations
@@ -57,6 +60,10 @@ class ActiveSlots(ColumnSet):
     """Time of the first record. NaN: the records were written at unknown times in this slot."""
 
 
+PLAIN, TO_HIDDEN, FROM_HIDDEN = range(3)
+"""Kinds of segments: with f at both ends, or without it at the high or the low one."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Segments(ColumnSet):
     """Boundaries ``low`` < ``high``, in slots since 1970, with the answer at ``low`` and f(``high``)."""
@@ -65,8 +72,11 @@ class _Segments(ColumnSet):
     low: NDArray[np.int64]
     offset: Offsets
     time: Floats
+    """Unknown FROM_HIDDEN, as ``offset``."""
     high: NDArray[np.int64]
     high_offset: Offsets
+    """Only an upper bound of it TO_HIDDEN."""
+    kind: NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,71 +87,113 @@ class SlotSearch:
     slot: int
     slack: float
 
-    def active(self, stretches: Stretches) -> tuple[ActiveSlots, Codes]:
+    def active(
+        self, stretches: Stretches, earliest: Offsets, newest: Floats, end_hidden: Flags
+    ) -> tuple[ActiveSlots, Codes]:
         """Return the active slots by stretch and time, and by stretch the reason code of a failure, if any.
 
-        Look-ups of all partitions go out together, in about log2(slots) rounds. The slot that holds the end of a
-        stretch extends to its ``end_offset``. The result is exact where timestamps never decrease from record to
-        record. A late record counts in the slot of the records around it.
+        ``earliest`` and ``newest`` are each partition's log start and newest timestamp. Where ``end_hidden``, it is
+        unknown which records lie before the end of the stretch. Look-ups of all partitions go out together, in about
+        log2(slots) rounds. The slot that holds the end of a stretch extends to its ``end_offset``. The result is exact
+        where timestamps never decrease from record to record. A late record counts in the slot of the records around
+        it.
         """
         failed = np.full(len(stretches), ANSWERED, dtype=np.int8)
-        segments, unknown, hidden_until = self._begin(stretches, failed)
-        found = [unknown]
+        # Also past the end of the stretch, where a record is newer than that.
+        last = np.floor(newest / self.slot).astype(np.int64)
+        top = np.minimum(last + 1, np.ceil(stretches.end / self.slot).astype(np.int64))
+        begin = np.where(stretches.start_offset == UNKNOWN, earliest, stretches.start_offset)
+        segments, unknown, hidden_until = self._begin(stretches, begin, newest, top, end_hidden, failed)
+        every = np.arange(len(stretches))
+        found, hidden = [unknown], [_gaps(every, stretches.end, stretches.end_offset)[end_hidden]]
         while len(segments):
-            slots, segments, middle = self._halve(stretches, segments)
+            slots, gaps, segments = self._closed(stretches, segments, newest, top)
             found.append(slots)
+            hidden.append(gaps)
+            middle = (segments.low + segments.high + 1) // 2
             answers = self.lookups.ask(stretches.row[segments.stretch], (middle * self.slot).astype(np.float64))
             usable = _usable(answers, segments.stretch, failed)
             segments = _split(segments[usable], middle[usable], answers[usable])
             segments = segments[failed[segments.stretch] == ANSWERED]
-        slots = ActiveSlots.joined(found)
+        slots = _with_hidden(ActiveSlots.joined(found), ActiveSlots.joined(hidden), stretches.start, begin)
         slots = slots[failed[slots.stretch] == ANSWERED]
-        slots = slots[np.lexsort((slots.start_offset, slots.end, slots.start, slots.stretch))]
         first = np.flatnonzero(np.diff(slots.stretch, prepend=-1))
-        hidden = first[slots.start[first] <= hidden_until[slots.stretch[first]]]
-        slots.start[hidden], slots.first[hidden] = stretches.start[slots.stretch[hidden]], np.nan
+        hides = first[slots.start[first] <= hidden_until[slots.stretch[first]]]
+        slots.start[hides], slots.first[hides] = stretches.start[slots.stretch[hides]], np.nan
         return slots, failed
 
-    def _begin(self, stretches: Stretches, failed: Codes) -> tuple[_Segments, ActiveSlots, Floats]:
+    def _begin(
+        self,
+        stretches: Stretches,
+        begin: Offsets,
+        newest: Floats,
+        top: NDArray[np.int64],
+        end_hidden: Flags,
+        failed: Codes,
+    ) -> tuple[_Segments, ActiveSlots, Floats]:
         """Look up the start of each stretch. Return segments with records, known slots, and the end of hidden time.
 
         A record that an earlier stretch covers may be dated after that start. It is then the answer to every look-up up
         to its time, and hides all other records.
         """
-        answers = self.lookups.ask(stretches.row, stretches.start)
-        every = np.arange(len(stretches))
-        usable = _usable(answers, every, failed)
+        every, since = np.arange(len(stretches)), newest >= stretches.start
+        wanted = np.flatnonzero(since)
+        answers = Answers.none(len(stretches))
+        answers.put(wanted, self.lookups.ask(stretches.row[wanted], stretches.start[wanted]))
+        usable = ~since
+        usable[wanted] = _usable(answers[wanted], wanted, failed)
         continued = stretches.start_offset != UNKNOWN
         low = np.floor(stretches.start / self.slot).astype(np.int64)
-        high = np.ceil(stretches.end / self.slot).astype(np.int64)
-        begin = np.where(continued, stretches.start_offset, 0)
         whole = _Segments(
-            every, low, begin, np.where(answers.found, answers.timestamp, 0.0), high, stretches.end_offset
+            every,
+            low,
+            begin,
+            np.where(answers.found, answers.timestamp, 0.0),
+            np.maximum(top, low + 1),
+            stretches.end_offset,
+            np.where(end_hidden, TO_HIDDEN, PLAIN).astype(np.int8),
         )
         # All records written since are dated earlier.
-        late = continued & (~answers.found | (answers.offset >= stretches.end_offset))
-        known = usable & late
-        anew = usable & ~continued
-        segments = _Segments.joined([_split(whole[anew], low[anew], answers[anew]), whole[usable & continued & ~late]])
+        late = continued & (~since | (answers.found & (answers.offset >= stretches.end_offset)))
+        unfound = usable & since & ~answers.found
+        anew = usable & answers.found & ~continued
+        offset = np.maximum(answers.offset, begin)
+        segments = _Segments.joined(
+            [
+                replace(whole, offset=offset)[anew & (offset < stretches.end_offset)],
+                whole[usable & answers.found & continued & ~late],
+                replace(whole, kind=np.full(len(whole), FROM_HIDDEN, dtype=np.int8))[unfound & ~end_hidden],
+            ]
+        )
         ahead = answers.timestamp > stretches.start + self.slack
-        hides = usable & continued & ~late & (answers.offset < stretches.start_offset) & ahead
+        hides = usable & continued & ~late & answers.found & (answers.offset < stretches.start_offset) & ahead
         unknown = ActiveSlots(
             every, stretches.start, stretches.end, begin, stretches.end_offset, np.full(len(stretches), np.nan)
         )
-        return segments, unknown[known], np.where(hides, answers.timestamp, -np.inf)
+        return segments, unknown[usable & late], np.where(hides, answers.timestamp, -np.inf)
 
-    def _halve(self, stretches: Stretches, segments: _Segments) -> tuple[ActiveSlots, _Segments, NDArray[np.int64]]:
-        """Return segments of one slot; the others, cut at their first slot with a record; and where to split these."""
+    def _closed(
+        self, stretches: Stretches, segments: _Segments, newest: Floats, top: NDArray[np.int64]
+    ) -> tuple[ActiveSlots, ActiveSlots, _Segments]:
+        """Return slots of segments of one slot, hidden ones too, and the other segments, cut at their first record."""
+        from_hidden = segments.kind == FROM_HIDDEN
         slot = np.minimum(np.floor(segments.time / self.slot), segments.high - 1).astype(np.int64)
-        slot = np.maximum(segments.low, slot)
+        slot = np.where(from_hidden, segments.low, np.maximum(segments.low, slot))
         single = slot == segments.high - 1
-        one, at = segments[single], slot[single]
+        rest = replace(segments, low=slot)[~single]
+        one, at, to_hidden = segments[single], slot[single], (segments.kind == TO_HIDDEN)[single]
+        from_hidden = from_hidden[single]
+        # The newest record lies in its slot, whatever the broker answers at the begin of that.
+        is_newest = from_hidden & (one.high == top[one.stretch]) & (newest[one.stretch] < stretches.end[one.stretch])
+        offset = np.where(is_newest, one.high_offset - 1, one.offset)
+        end_offset = np.where(to_hidden, one.offset + 1, one.high_offset)
         start = np.maximum(at * self.slot, stretches.start[one.stretch])
         end = np.minimum((at + 1) * self.slot, stretches.end[one.stretch])
-        first = np.minimum(np.maximum(one.time, start), end)
-        slots = ActiveSlots(one.stretch, start, end, one.offset, one.high_offset, first)
-        rest = replace(segments, low=slot)[~single]
-        return slots, rest, (rest.low + rest.high + 1) // 2
+        first = np.minimum(np.maximum(np.where(is_newest, newest[one.stretch], one.time), start), end)
+        slots = ActiveSlots(one.stretch, start, end, offset, end_offset, first)
+        upto = np.where(is_newest, one.high_offset - 1, one.high_offset)
+        gaps = _gaps(one.stretch, np.where(is_newest, start, end), upto)
+        return slots[~from_hidden | is_newest], gaps[from_hidden], rest
 
 
 def _usable(answers: Answers, stretch: Rows, failed: Codes) -> Flags:
@@ -156,11 +208,51 @@ def _usable(answers: Answers, stretch: Rows, failed: Codes) -> Flags:
 
 def _split(segments: _Segments, middle: NDArray[np.int64], answers: Answers) -> _Segments:
     """Split segments at ``middle``, given the answers there. Return the parts that hold records."""
+    found, kind = answers.found, segments.kind
     # Retention may remove records between two rounds: offsets are kept within what was seen before.
-    found = np.where(answers.found, np.minimum(answers.offset, segments.high_offset), segments.high_offset)
-    offset = np.maximum(found, segments.offset)
-    before = replace(segments, high=middle, high_offset=offset)
-    after = replace(segments, low=middle, offset=offset, time=answers.timestamp)
-    with_before = (middle > segments.low) & (segments.offset < offset)
-    with_after = (offset < segments.high_offset) & answers.found
+    offset = np.maximum(np.minimum(answers.offset, segments.high_offset), segments.offset)
+    offset = np.where(found, offset, segments.high_offset)
+    to_hidden = np.where(found & (kind == TO_HIDDEN), PLAIN, np.where(found, kind, TO_HIDDEN)).astype(np.int8)
+    from_hidden = np.where(found & (kind == FROM_HIDDEN), PLAIN, np.where(found, kind, FROM_HIDDEN)).astype(np.int8)
+    before = replace(segments, high=middle, high_offset=offset, kind=to_hidden)
+    after = replace(
+        segments,
+        low=middle,
+        offset=np.where(found, offset, segments.offset),
+        time=np.where(found, answers.timestamp, segments.time),
+        kind=from_hidden,
+    )
+    # A hidden span is left out on its far side, which the other part has.
+    with_before = np.where(found, (segments.offset < offset) | (kind == FROM_HIDDEN), kind != FROM_HIDDEN)
+    with_after = np.where(found, (offset < segments.high_offset) | (kind == TO_HIDDEN), kind != TO_HIDDEN)
     return _Segments.joined([before[with_before], after[with_after]])
+
+
+def _gaps(stretch: Rows, end: Floats, end_offset: Offsets) -> ActiveSlots:
+    """Return hidden slots of which only the ends are known yet; see ``_with_hidden``."""
+    return ActiveSlots(stretch, end, end, end_offset, end_offset, np.full(len(stretch), np.nan))
+
+
+def _with_hidden(slots: ActiveSlots, gaps: ActiveSlots, start: Floats, begin: Offsets) -> ActiveSlots:
+    """Return all slots in order, with the hidden ones begun where the slot before them ends.
+
+    ``start`` and ``begin`` are those of stretches. Records between two slots belong to the hidden one between these,
+    or to one of them where they meet.
+    """
+    hidden = np.arange(len(slots) + len(gaps)) >= len(slots)
+    slots = ActiveSlots.joined([slots, gaps])
+    order = np.lexsort((slots.start_offset, slots.end, slots.start, slots.stretch))
+    slots, hidden = slots[order], hidden[order]
+    for row in np.flatnonzero(hidden).tolist():
+        stretch = slots.stretch[row]
+        follows = row > 0 and slots.stretch[row - 1] == stretch
+        slots.start[row] = slots.end[row - 1] if follows else start[stretch]
+        slots.start_offset[row] = slots.end_offset[row - 1] if follows else begin[stretch]
+        if slots.start[row] < slots.end[row]:
+            continue
+        slots.end[row] = slots.start[row]
+        if follows:
+            slots.end_offset[row - 1] = max(slots.end_offset[row - 1 : row + 1])
+        elif row + 1 < len(slots) and slots.stretch[row + 1] == stretch:
+            slots.start_offset[row + 1] = slots.end_offset[row] = slots.start_offset[row]
+    return slots[~hidden | ((slots.start < slots.end) & (slots.start_offset < slots.end_offset))]

@@ -61,7 +61,7 @@ def _inventory(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
         "observed_at": cutoffs.end[rows],
         "earliest_offset": Masked(cutoffs.earliest[rows], ~cutoffs.known[rows]),
         "latest_offset": Masked(cutoffs.plan.written.end_offset[rows], ~cutoffs.planned[rows]),
-        "max_timestamp": cutoffs.newest[rows],
+        "max_timestamp": np.where(cutoffs.at_end, cutoffs.newest, np.nan)[rows],
         "state": Named(STATES, cutoffs.state[rows]),
         "reason": _reasons(cutoffs.reason[rows]),
         "timestamp_type": Named([config.timestamp_type for config in configs], topic),

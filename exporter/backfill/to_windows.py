@@ -78,31 +78,38 @@ class WindowBuilder:
         return Windows.failures(rows, np.maximum(0.0, end - self.request.horizon), end, reason)
 
     def _round(self, lookups: TimeLookups, cutoffs: Cutoffs, stretches: Stretches, failed: Codes) -> Windows:
-        answers = self._after(lookups, stretches)
+        answers, after_newest = self._after(lookups, stretches, cutoffs.newest[stretches.row])
         failed[stretches.row] = answers.reason
         good = answers.reason == ANSWERED
-        stretches, answers = stretches[good], answers[good]
+        stretches, answers, after_newest = stretches[good], answers[good], after_newest[good]
         # End each stretch at the first record that is dated after it.
         cut = answers.found & (answers.offset < stretches.end_offset)
         begin = np.maximum(stretches.start_offset, 0)
         end_offset = np.where(cut, np.maximum(answers.offset, begin), stretches.end_offset)
         hidden_from = np.where(cut & ~stretches.before_written, end_offset, _NOTHING_HIDDEN)
         places = np.flatnonzero(end_offset > begin)
-        search = SlotSearch(lookups, self.request.slot, self.request.slack)
-        slots, unread = search.active(replace(stretches, end_offset=end_offset)[places])
-        failed[stretches.row[places]] = unread
+        search, rows = SlotSearch(lookups, self.request.slot, self.request.slack), stretches.row[places]
+        slots, unread = search.active(
+            replace(stretches, end_offset=end_offset)[places],
+            cutoffs.earliest[rows],
+            cutoffs.newest[rows],
+            (~answers.found & ~after_newest)[places],
+        )
+        failed[rows] = unread
         hidden_from[failed[stretches.row] != ANSWERED] = _NOTHING_HIDDEN
         return self._windows(cutoffs, stretches, replace(slots, stretch=places[slots.stretch]), hidden_from)
 
-    def _after(self, lookups: TimeLookups, stretches: Stretches) -> Answers:
-        """Look up the first record that is dated after each stretch.
+    def _after(self, lookups: TimeLookups, stretches: Stretches, newest: Floats) -> tuple[Answers, Flags]:
+        """Look up the first record that is dated after each stretch; return also where there is none for certain.
 
         It is from the future, unless the history after the stretch is already written. A record from the future is the
         answer at every boundary after the time of its write, so it hides all later slots.
         """
-        return lookups.ask(
-            stretches.row, np.where(stretches.before_written, stretches.end, stretches.end + self.request.slack)
-        )
+        end = np.where(stretches.before_written, stretches.end, stretches.end + self.request.slack)
+        answers, wanted = Answers.none(len(stretches)), np.flatnonzero(newest >= end)
+        answers.reason[:] = ANSWERED
+        answers.put(wanted, lookups.ask(stretches.row[wanted], end[wanted]))
+        return answers, newest < end
 
     def _windows(
         self, cutoffs: Cutoffs, stretches: Stretches, slots: ActiveSlots, hidden_from: NDArray[np.int64]
@@ -165,6 +172,6 @@ class WindowBuilder:
         """Return the time of the newest record where it lies in the last slot of its stretch, NaN elsewhere."""
         end, newest = cutoffs.end[stretches.row], cutoffs.newest[stretches.row]
         limit = np.where(slots.end < end, slots.end, slots.end + self.request.slack)
-        # A deleted record may still be the newest to a broker 4.3.1, long after the slot of the last one left.
-        there = (stretches.end == end) & (slots.first <= newest) & (newest < limit)
+        at_end = cutoffs.at_end[stretches.row] & (stretches.end == end)
+        there = at_end & (slots.first <= newest) & (newest < limit)
         return np.where(there, newest, np.nan)

@@ -6,21 +6,21 @@ An ``Answer`` without an offset has several meanings; they are distinguished her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
-from exporter.collectors.newest_timestamp import Searches
 from exporter.domain import Answer, Metadata, Reason, State, TopicInfo, TopicPartition
-from exporter.domain.arrays import Offsets
 from exporter.domain.polls.activity import state_of
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import END_OF_TIME
-from exporter.domain.ports import ByTime, Extents, OffsetSource
+from exporter.domain.ports import Extents
+from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
 
 
 class Spec(StrEnum):
@@ -50,8 +50,6 @@ class Gap(StrEnum):
 
     NO_RECORD_SINCE = "no-record-since"
     """The partition has records, but none at or after the time."""
-    DELETED = "deleted"
-    """The record with the largest timestamp lies below the log start: the broker remembers it, but it is deleted."""
     NOTHING_TIERED = "nothing-tiered"
     NOT_ASKED = "not-asked"
     """No client for tiers is installed."""
@@ -74,10 +72,6 @@ class OffsetRow:
     reason: State | Reason | Gap | None = None
 
 
-class Source(OffsetSource, ByTime, Protocol):
-    """A cluster that answers look-ups of offsets, also by time."""
-
-
 class TierSource(Protocol):
     """A cluster that returns the bounds of its local and its remote tier (KIP-405, KIP-1005)."""
 
@@ -86,7 +80,12 @@ class TierSource(Protocol):
 
 
 def list_offsets(
-    source: Source, metadata: Metadata, times: Sequence[Time], *, future_after: float, tier: TierSource | None = None
+    source: OffsetsAndTimes,
+    metadata: Metadata,
+    times: Sequence[Time],
+    *,
+    future_after: float,
+    tier: TierSource | None = None,
 ) -> list[OffsetRow]:
     """Return a row for each partition of ``metadata`` and each of ``times``, by topic, partition and time.
 
@@ -120,7 +119,7 @@ class _Lookups:
 
     def __init__(
         self,
-        source: Source,
+        source: OffsetsAndTimes,
         tier: TierSource | None,
         metadata: Metadata,
         leaders: Mapping[TopicPartition, int],
@@ -138,17 +137,19 @@ class _Lookups:
         self._future_after = future_after
         self._earliest: dict[TopicPartition, Answer] = {}
         self._latest: dict[TopicPartition, Answer] = {}
+        self._newest: dict[TopicPartition, Answer] = {}
 
     def column(self, time: Time) -> dict[TopicPartition, OffsetRow]:
         """Return the row of every partition with a leader."""
         if time is Spec.MAX_TIMESTAMP:
-            return self._newest()
+            return self._newest_records()
         if time in TIERED and self._tier is None:
             return {key: OffsetRow(*key, time, reason=Gap.NOT_ASKED) for key in self._leaders}
         if isinstance(time, Spec):
             return {key: self._place(key, time, answer) for key, answer in self._places(time).items()}
         answers = self._by_time(dict.fromkeys(self._leaders, time))
-        self._span(key for key, answer in answers.items() if answer.offset is None and answer.reason is None)
+        unfound = {key for key, answer in answers.items() if answer.offset is None and answer.reason is None}
+        self._look_up_newest(unfound)
         return {key: self._since(key, time, answer) for key, answer in answers.items()}
 
     def _places(self, spec: Spec) -> Mapping[TopicPartition, Answer]:
@@ -172,22 +173,51 @@ class _Lookups:
             return row
         if answer.offset is not None:
             return self._dated(row)
-        first, last = self._earliest[key], self._latest[key]
-        if first.offset is None or last.offset is None or first.offset != last.offset:
-            return replace(row, reason=Gap.NO_RECORD_SINCE)
-        return replace(row, reason=State.EMPTY if last.offset else State.NEVER_WRITTEN)
+        state, reason = self._state(key, unsupported=False)
+        if state in (State.OBSERVED, State.FUTURE):
+            # Where a later record exists, the broker looked into a segment that hides it.
+            hidden = (self._newest[key].timestamp or 0.0) >= time
+            return replace(row, reason=Reason.HIDDEN if hidden else Gap.NO_RECORD_SINCE)
+        return replace(row, reason=reason or (Reason.HIDDEN if state is State.PENDING else state))
 
     def _dated(self, row: OffsetRow) -> OffsetRow:
         if row.timestamp is None:
             return replace(row, reason=State.NO_TIMESTAMP)
         return replace(row, reason=State.FUTURE) if row.timestamp > self._future_after else row
 
-    def _newest(self) -> dict[TopicPartition, OffsetRow]:
-        self._span(self._leaders)
+    def _newest_records(self) -> dict[TopicPartition, OffsetRow]:
+        self._look_up_newest(self._leaders.keys())
+        supported = self._source.max_timestamp_supported()
+        rows = {}
+        wanted = {}
+        for key, leader in self._leaders.items():
+            state, reason = self._state(key, unsupported=supported.get(leader) is False)
+            rows[key] = OffsetRow(*key, Spec.MAX_TIMESTAMP, reason=reason or state)
+            newest = self._newest.get(key, Answer())
+            if state in (State.OBSERVED, State.FUTURE) and newest.timestamp is not None:
+                rows[key] = self._dated(
+                    replace(rows[key], reason=None, offset=newest.offset, timestamp=newest.timestamp)
+                )
+                # Later timestamps became this one, so that a look-up of it may find another record.
+                if newest.timestamp < END_OF_TIME:
+                    wanted[key] = newest.timestamp
+        # Brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310). One that finds nothing hides the record.
+        for key, found in self._by_time(wanted).items():
+            if found.offset is not None:
+                rows[key] = self._dated(OffsetRow(*key, Spec.MAX_TIMESTAMP, found.offset, found.timestamp))
+            elif found.reason is not None:
+                rows[key] = replace(rows[key], offset=None, reason=found.reason)
+        return rows
+
+    def _look_up_newest(self, keys: AbstractSet[TopicPartition]) -> None:
+        """Look up the ends and the newest records of these partitions, except known ones."""
+        self._span(keys)
         held = [
             key
             for key in self._membership.layout
-            if (first := self._earliest[key]).offset is not None
+            if key in keys
+            and key not in self._newest
+            and (first := self._earliest[key]).offset is not None
             and (last := self._latest[key]).offset is not None
             and last.offset > first.offset
         ]
@@ -196,30 +226,18 @@ class _Lookups:
         )
         extents = Extents(earliest, latest, np.full(len(held), -1, dtype=np.int32))
         part = self._membership.part(self._membership.layout.rows(held))
-        answers = self._source.max_timestamp(part, extents)
-        newest = _by_key(held, answers)
-        supported = self._source.max_timestamp_supported()
-        sought = self._sought(held, latest, answers)
-        confirmed = self._confirmed({key: answer for key, answer in newest.items() if key not in sought})
-        newest = {**newest, **sought}
-        rows = {}
-        for key, leader in self._leaders.items():
-            unsupported = supported.get(leader) is False
-            state, reason = self._state(key, newest.get(key), unsupported=unsupported)
-            row = OffsetRow(*key, Spec.MAX_TIMESTAMP, reason=reason or state)
-            if state in (State.OBSERVED, State.FUTURE):
-                row = self._record(replace(row, reason=None), newest[key], confirmed.get(key))
-            rows[key] = row
-        return rows
+        tiered = np.array([self._tiered(key.topic) for key in held], dtype=np.bool_)
+        answers = look_up_newest(self._source, part, extents, tiered, now=self._future_after)
+        self._newest.update(_by_key(held, answers))
 
-    def _state(self, key: TopicPartition, newest: Answer | None, *, unsupported: bool) -> tuple[State, Reason | None]:
+    def _state(self, key: TopicPartition, *, unsupported: bool) -> tuple[State, Reason | None]:
         first, last = self._earliest[key], self._latest[key]
         if first.offset is None or last.offset is None:
             return State.UNREADABLE, first.reason or last.reason or Reason.MISSING_ANSWER
         return state_of(
             first.offset,
             last.offset,
-            newest,
+            self._newest.get(key),
             tiered=self._tiered(key.topic),
             unsupported=unsupported,
             latest_allowed=self._future_after,
@@ -229,34 +247,11 @@ class _Lookups:
         config = self._metadata.topics[topic].config
         return config is not None and config.remote_storage
 
-    def _sought(self, held: Sequence[TopicPartition], latest: Offsets, newest: Answers) -> dict[TopicPartition, Answer]:
-        """Search the largest timestamp in both tiers: MAX_TIMESTAMP sees the local disk only (KAFKA-17552)."""
-        tiered = [at for at, key in enumerate(held) if self._tiered(key.topic)]
-        keys = [held[at] for at in tiered]
-        rows = self._membership.layout.rows(keys)
-        searches = Searches(latest[tiered], guess=newest.timestamp[tiered], now=self._future_after)
-        while searches.ask_next(self._source, self._membership, rows):
-            pass
-        return {key: answer for key, answer in _by_key(keys, searches.results()).items() if answer != Answer()}
-
-    def _confirmed(self, newest: Mapping[TopicPartition, Answer]) -> dict[TopicPartition, Answer]:
-        """Look up the record of each largest timestamp: brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310)."""
-        wanted = [(key, a.timestamp) for key, a in newest.items() if a.timestamp is not None and a.offset is not None]
-        # Later timestamps became this one, so that a look-up of it may find another record.
-        return self._by_time({key: time for key, time in wanted if time < END_OF_TIME})
-
     def _by_time(self, wanted: Mapping[TopicPartition, float]) -> dict[TopicPartition, Answer]:
         """Return the first record at or after the time of each partition (Unix seconds)."""
         milliseconds = np.array([round(time * 1000) for time in wanted.values()], dtype=np.int64)
         rows = self._membership.layout.rows(wanted)
         return _by_key(wanted, self._source.by_time(self._membership, rows, milliseconds))
-
-    def _record(self, row: OffsetRow, answer: Answer, found: Answer | None) -> OffsetRow:
-        if found is None:
-            return self._dated(replace(row, offset=answer.offset, timestamp=answer.timestamp))
-        if found.offset is None:
-            return replace(row, timestamp=answer.timestamp, reason=found.reason or Gap.DELETED)
-        return self._dated(replace(row, offset=found.offset, timestamp=found.timestamp))
 
     def _span(self, keys: Iterable[TopicPartition]) -> None:
         """Look up the ends of these logs; EARLIEST first, because retention may happen in between."""

@@ -215,7 +215,7 @@ class Poller:
         rows = np.flatnonzero(tiered & table.read)
         if self._tier is None or not len(rows):
             return table
-        return with_tiers(table, rows, self._tier.facts(metadata, rows, table.latest[rows]), latest_allowed)
+        return with_tiers(table, rows, self._tier.facts(metadata, rows, table.latest[rows]), given)
 
     def _undecided(self, table: Table) -> Rows:
         """Return a row of each broker whose support of MAX_TIMESTAMP is not proved yet, another one at each poll."""

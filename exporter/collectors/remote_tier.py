@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
 from exporter.domain import PollFailure, Reason, Snapshot, State
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
 from exporter.domain.polls.activity import TierFacts
 from exporter.domain.polls.answers import ANSWERED, Answers, count_failures
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
 from exporter.domain.polls.table import STATE_CODES, Table
 from exporter.domain.ports import ByTime, Clock
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, RemoteTiers
@@ -302,8 +302,9 @@ class TierWatch:
             for rows in self._batches(unsure, enough):
                 guess = wanted.known.newest[rows]
                 searches = Searches(wanted.table.latest[rows], guess=guess, now=self._clock.now())
-                while not enough() and (count := searches.ask_next(source, membership, rows)):
-                    lookups[BY_TIME] += count
+                while len((step := searches.step())[0]) and not enough():
+                    searches.take(step[0], source.by_time(membership, rows[step[0]], step[1]))
+                    lookups[BY_TIME] += len(step[0])
                 results = searches.results()
                 failures.update(_failures(BY_TIME, results))
                 self._keep_times(rows, wanted, results)

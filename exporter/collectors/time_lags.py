@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.collectors.topic_ids import TopicIds
-from exporter.domain import NoTimeLag, Reason, Snapshot
+from exporter.domain import NoTimeLag, Reason, Snapshot, State
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows, runs
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.groups.positions import Positions, outcome_code
@@ -19,11 +19,13 @@ from exporter.domain.polls.answers import ANSWERED, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import GONE
-from exporter.domain.polls.table import Table
+from exporter.domain.polls.table import STATE_CODES, Table
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
 
-_LATEST_TIMESTAMP = 2.0**62
-"""Milliseconds: a producer may write any 64-bit number."""
+_NEWEST_KNOWN = [STATE_CODES[state] for state in (State.OBSERVED, State.FUTURE, State.PRESERVED)]
+
+_TRUSTING = [STATE_CODES[state] for state in (State.UNSUPPORTED, State.IDLE_IN_TIER)]
+"""States without a known newest timestamp, in which a look-up that finds nothing counts as the end of the log."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +111,9 @@ class TimeLags:
         """The number of the last sweep that looked up each partition. Those that waited longest come first."""
         self._disproved: Flags = np.zeros(0, dtype=np.bool_)
         """The partitions for which an answer of this sweep contradicted an earlier one."""
+        self._trusting = self._timeless = self._disproved
+        self._ends = self._newest = self._latest
+        """The end and the newest timestamp (ms) of each log at the last poll; 0 where the latter is unknown."""
         self._sweeps = 0
         self._before = Positions.of({})
         self._proofs = _Proofs.none(0)
@@ -134,6 +139,7 @@ class TimeLags:
         now = round(self._clock.now() * 1000)
         wanted = positions.fresh & positions.unread & (logs.leader != NO_LEADER)
         fallen = np.isin(logs.row, self._fallen(logs, wanted, snapshot.table))
+        self._take(snapshot.table)
         # Also those of groups that could not be read: when they are, nothing shows any more that the log fell.
         proofs = replace(proofs, lasting=proofs.lasting & ~fallen)
         settled = wanted & proofs.hold(positions, logs)
@@ -201,19 +207,35 @@ class TimeLags:
         self._latest = np.where(latest > 0, latest, self._latest)
         return fallen
 
+    def _take(self, table: Table) -> None:
+        """Take what the poll saw of the ends of logs."""
+        state = table.state_now
+        self._trusting, self._timeless = np.isin(state, _TRUSTING), state == STATE_CODES[State.NO_TIMESTAMP]
+        self._ends = np.where(np.isin(state, _NEWEST_KNOWN) & ~np.isnan(table.newest), table.latest, 0)
+        self._newest = np.round(np.where(self._ends > 0, table.newest, 0.0) * 1000).astype(np.int64)
+
+    def _bound(self, rows: Rows) -> None:
+        """Add what newest timestamps prove: no record up to the end that the poll saw is newer."""
+        rows = np.unique(rows[self._ends[rows] > 0])
+        no, zeros = np.zeros(len(rows), dtype=np.bool_), np.zeros(len(rows), dtype=np.int64)
+        self._points, disproved = self._points.added(Points(rows, self._ends[rows], self._newest[rows] + 1, zeros, no))
+        self._disproved[disproved] = True
+
     def _found(
         self, places: Rows, positions: Positions, logs: _Logs, limits: Limits, enough: Callable[[], bool]
     ) -> _Found:
         """Search for T of the committed offsets at ``places``, once for all groups that stand at one offset."""
         rows, start = logs.row[places], positions.start[places]
         self._renew(rows, logs.topic_id[places], logs.earliest[places])
+        self._bound(rows)
         order = np.lexsort((start, rows))
         new = runs(rows[order], start[order])
         search_of = np.empty(len(order), dtype=np.intp)
         search_of[order] = np.repeat(np.arange(len(new)), np.diff(new, append=len(order)))
         first = order[new]
         row = rows[first]
-        searches = Searches.of(limits, row, start[first], self._latest[row], logs.compacted[places[first]])
+        ends = np.where(self._ends[row] > start[first], self._ends[row], self._latest[row])
+        searches = Searches.of(limits, row, start[first], ends, logs.compacted[places[first]])
         self._search(searches, enough)
         found = _Found(searches.row, searches.outcome, searches.low, searches.high, searches.lasting)
         return replace(found[search_of], place=places)
@@ -256,17 +278,21 @@ class TimeLags:
         timed = answers.found & ~np.isnan(answers.timestamp)
         failed = np.where(answers.found & ~timed, _NO_TIMESTAMP, answers.reason)
         failed[rows_with(answers.reason, [Reason.UNSUPPORTED_FORMAT])] = _NO_TIMESTAMP
-        milliseconds = np.minimum(np.round(np.where(timed, answers.timestamp, 0.0) * 1000), _LATEST_TIMESTAMP)
-        # No broker that keeps KIP-79 answers a time with an older record, and searches rely on that.
-        failed[timed & (milliseconds < targets)] = reason_code(Reason.OTHER)
-        proved = failed == ANSWERED
+        milliseconds = np.round(np.where(timed, answers.timestamp, 0.0) * 1000)
+        unfound = (failed == ANSWERED) & ~timed
+        failed[unfound & self._timeless[rows]] = _NO_TIMESTAMP
+        hidden = unfound & ~self._trusting[rows] & ~self._timeless[rows]
+        for row, target in zip(rows[hidden].tolist(), targets[hidden].tolist(), strict=True):
+            some = np.flatnonzero(searches.row == row)
+            searches.hide(some, np.full(len(some), target))
+        proved = (failed == ANSWERED) & ~hidden
         # A record written after the look-up of the end may be the answer: no earlier record is from that time.
         offsets = np.where(timed, answers.offset, searches.latest[pending])
         new = Points(rows, offsets, targets, milliseconds.astype(np.int64), timed)[proved]
         self._points, disproved = self._points.added(new)
         self._disproved[disproved] = True
         outcome = np.full(len(self._layout), ANSWERED, dtype=np.int8)
-        outcome[rows[~proved]] = failed[~proved]
+        outcome[rows[failed != ANSWERED]] = failed[failed != ANSWERED]
         searches.give_up(outcome[searches.row] != ANSWERED, outcome[searches.row])
         leader = self._membership.leader
         answering = leader[rows[~rows_with(answers.reason, tuple(GONE))]]

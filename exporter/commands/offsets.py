@@ -13,13 +13,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 
 from exporter.clock import SystemClock
-from exporter.collectors.offsets import TIERED, OffsetRow, Source, Spec, Time, list_offsets
+from exporter.collectors.offsets import TIERED, OffsetRow, Spec, Time, list_offsets
 from exporter.domain import Metadata, Reason, State
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory import make_source, make_tier_client
 from exporter.kafka import KafkaPythonError
+from exporter.kafka.newest_timestamps import OffsetsAndTimes
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration
 from exporter.waiting import waiting
@@ -129,7 +130,7 @@ def list_to(
     clusters: Iterable[ClusterSettings],
     settings: Settings,
     request: Request,
-    connect: Callable[[ClusterSettings, Settings, Clock], Source] = make_source,
+    connect: Callable[[ClusterSettings, Settings, Clock], OffsetsAndTimes] = make_source,
 ) -> int:
     """Write the offsets of ``clusters`` to ``out``; return the exit code.
 

@@ -74,10 +74,10 @@ REASON, where offset or timestamp is missing or unusual:
   no-record-since          all records are from before that time
   nothing-tiered           no record is in the remote tier
   not-asked                earliest-local, latest-tiered: no client can look them up; see the error
-  deleted                  the record lies below the log start
+  hidden-records           there are later records, and the broker does not find the first of them by time
   future                   the timestamp lies ahead (poll.future_slack)
   no-timestamp             the records have none (format before 0.10)
-  pending                  the newest record is not yet visible
+  pending                  the newest record is not yet visible, or not known for certain
   idle-in-tier             all records are in the remote tier, and none of them has a timestamp
   unsupported              the broker does not support max-timestamp (before 3.0)
   no-leader, unauthorized, leader-unreachable, timed-out, ...: it could not be read

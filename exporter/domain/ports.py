@@ -61,7 +61,7 @@ class OffsetSource(Protocol):
         """MAX_TIMESTAMP (KIP-734) of partitions that hold records, which have leaders.
 
         NO_ANSWER where the leader does not support the spec (see ``max_timestamp_supported``), or where the answer
-        proved wrong.
+        proved wrong. A record below the log start is never the answer: then the newest later one is searched by time.
         """
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
@@ -78,7 +78,13 @@ class ByTime(Protocol):
     """Looks up offsets by time."""
 
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
-        """The first record at or after each time, of ``rows``, which have leaders and may repeat; by their places."""
+        """The first record at or after each time, of ``rows``, which have leaders and may repeat; by their places.
+
+        A record found at offset o proves that all records before o are from before that time. **None proves nothing.**
+        A broker looks into the first segment whose largest timestamp reaches the time, and into no later one. Segments
+        keep a large timestamp without a live record: after DeleteRecords until their file goes, after compaction where
+        they stay as empty files (seen on 3.9.2 and 4.3.1). That nothing is newer than a time, MAX_TIMESTAMP says alone.
+        """
 
 
 class PollSource(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers, rows_with
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.newest_timestamp import Searches
+from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
@@ -164,6 +167,9 @@ class KafkaSource:
         answers.put(wanted, self.by_row(MAX_TIMESTAMP, membership, rows[wanted]))
         wrong = np.flatnonzero(self._probe.check(membership, rows, answers, extents, self._may_be_tiered))
         answers.put(wrong, Answers.none(len(wrong)))
+        # Brokers count deleted records until the file of their segment goes, which that of the last one never does.
+        deleted = np.flatnonzero(answers.found & (answers.offset < extents.earliest))
+        answers.put(deleted, self._newest_by_time(membership, rows[deleted], extents.latest[deleted]))
         return answers
 
     def resume_from(self, metadata: Metadata) -> None:
@@ -197,7 +203,8 @@ class KafkaSource:
         """The first record (in offset order) whose timestamp is at or after each time (KIP-79).
 
         ``milliseconds`` [n] are Unix times for ``rows`` [n], which have leaders and may repeat; answers are by their
-        places. An answer without an offset means that there is no such record. Raises ValueError for a negative time.
+        places. An answer without an offset proves nothing (see ``ports.ByTime``), and neither does a record from before
+        its time, which is ``Reason.OTHER``. Raises ValueError for a negative time.
         """
         if (milliseconds < 0).any():
             [at, *_] = np.flatnonzero(milliseconds < 0)
@@ -205,7 +212,22 @@ class KafkaSource:
             raise ValueError(
                 f"{key.topic}-{key.partition}: time {milliseconds[at] / 1000} is before 1970; ask for 0 or later"
             )
-        return self._by_row(self._timed, milliseconds, membership, rows)
+        answers = self._by_row(self._timed, milliseconds, membership, rows)
+        with np.errstate(invalid="ignore"):
+            early = np.flatnonzero(
+                (np.round(answers.timestamp * 1000) < milliseconds) & (answers.timestamp < END_OF_TIME)
+            )
+        answers.put(early, Answers.failed(len(early), Reason.OTHER))
+        return answers
+
+    def _newest_by_time(self, membership: Membership, rows: Rows, latest: Offsets) -> Answers:
+        """The newest record of rows, searched by time; none where that cannot be proved."""
+        searches = Searches(latest, guess=np.full(len(rows), np.nan), now=time.time())
+        while len((step := searches.step())[0]):
+            searches.take(step[0], self.by_time(membership, rows[step[0]], step[1]))
+        found, unproved = searches.results(), ~searches.proved()
+        found.found[unproved], found.timestamp[unproved] = False, np.nan
+        return found
 
     def lookups(self) -> Mapping[str, int]:
         """Look-ups since the source was created, by spec."""

@@ -260,7 +260,7 @@ class BackfillSettings(Section):
     """How far back ``backfill`` goes, the length of its slots, and its rate of look-ups. Seconds."""
 
     horizon: Annotated[Seconds, at_least("1h"), at_most("3650d")] = 56 * 86400.0
-    """1h to 3650d. How far back it goes."""
+    """1h to 3650d. How much history it writes, before the newest record of each partition."""
     slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
     """1m to 1h. Must divide an hour evenly. Shorter slots need more look-ups."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000

@@ -9,11 +9,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.clock import SystemClock
-from exporter.domain import Reason, State, TopicPartition
+from exporter.domain import Answer, Reason, State, TopicPartition
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.watch import Watch, advanced, seen
 from tests.scripted import Answering, ListedOffset, ScriptedBroker
+from tests.times import first_since
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NEWEST = 1.7e9
@@ -114,6 +115,15 @@ def test_impossible_timestamps_are_no_timestamps() -> None:
     """Below -1 there is no time; the last 64-bit millisecond is the future, brought down to what calendars hold."""
     assert poll(wrong_for_partition_1(timestamp=-9))[1][:4] == (State.PENDING, 5, 10, None)
     assert poll(wrong_for_partition_1(timestamp=LARGEST))[1][0] is State.FUTURE
+
+
+def test_a_record_from_before_the_time_proves_nothing() -> None:
+    """No look-up by time uses it: it has a reason and no offset."""
+    with ScriptedBroker({"t": 1}, lambda _, keys: [ListedOffset(*key, 5, 1000) for key in keys]) as broker:
+        source = Watch(broker.bootstrap, ["t"], timeout=5.0).source
+        assert first_since(source, TopicPartition("t", 0), 1.0) == Answer(5, 1.0)
+        assert first_since(source, TopicPartition("t", 0), 1.001) == Answer(reason=Reason.OTHER)
+        source.close()
 
 
 def test_offsets_going_backwards_are_a_restart_and_no_advance() -> None:

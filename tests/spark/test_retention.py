@@ -158,12 +158,16 @@ def test_a_torn_note_of_the_layout_loses_no_day(spark: SparkSession, copied: Pat
 
 
 def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spark: SparkSession, copied: Path) -> None:
-    """It lies before the windows that are kept: its topics are judged by it, and days of others stay as they are."""
+    """It lies before the windows that are kept: its topics are judged by it, and days of others stay as they are.
+
+    However long ago they died: of one that did so more than a year ago there are its last weeks.
+    """
     before = days(copied)
     added = World(copied, "added")
     added.write("older", 0, every(HOUR, at(-20), at(20)))
     added.write("busy", 0, every(HOUR, at(-20), at(LATER)))
-    added.backfill(at(-20), at(LATER))
+    added.write("ancient", 0, every(HOUR, at(-420), at(-400)))
+    added.backfill(at(-420), at(LATER))
     known = World(copied)
     known.write("orders", 0, every(HOUR, at(-20), at(0)))
     known.backfill(at(-20), at(0))
@@ -171,15 +175,17 @@ def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spa
     assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in output
     found = topics_as_of(copied, LATER + 1 / 24)
     assert {topic: row.verdict for topic, row in found.items()} == {
-        "orders": Verdict.LIVE, "died": Verdict.DEAD, "older": Verdict.DEAD, "busy": Verdict.LIVE
+        "orders": Verdict.LIVE, "died": Verdict.DEAD, "older": Verdict.DEAD, "busy": Verdict.LIVE,
+        "ancient": Verdict.RETIRED,
     }  # fmt: skip
+    assert found["ancient"].active_slots == 20 * 24
     assert found["older"].last_advance.timestamp() == at(20) - HOUR + 300.0
     added_days = [row for row in rows_of(copied, "daily") if row.cluster == "added" and row.partition == 0]
     for topic, known_days in (("older", 40), ("busy", 65)):
         made = [row for row in added_days if row.topic == topic]
         assert min(row.date for row in made) == moment(at(-20)).date()
         assert sum(row.records for row in made) == known_days * 24
-    assert {row.topic for row in added_days} == {"older", "busy"}
+    assert {row.topic for row in added_days} == {"older", "busy", "ancient"}
     assert days(copied, but="added") == before
 
 

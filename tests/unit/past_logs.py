@@ -50,6 +50,13 @@ class Log:
     def end(self) -> int:
         return self.start + len(self.times)
 
+    def newest(self) -> Answer:
+        if self.unread is not None:
+            return Answer(reason=self.unread)
+        return max(
+            (Answer(n, time) for n, time in enumerate(self.times, self.start)), key=lambda one: one.timestamp or 0
+        )
+
     def at_or_after(self, seconds: float) -> Answer:
         if self.unread is not None:
             return Answer(reason=self.unread)
@@ -60,12 +67,33 @@ class Log:
 
 
 @dataclass
+class SegmentedLog(Log):
+    """A log in segments: (number of records, the largest timestamp that the broker keeps of it).
+
+    The records of some are gone, from the first one on or after compaction, and their largest timestamps stayed.
+    """
+
+    segments: Sequence[tuple[int, float]] = ()
+
+    def at_or_after(self, seconds: float) -> Answer:
+        offset = 0
+        for count, largest in self.segments:
+            some = self.times[offset : offset + count]
+            if max([largest, *some]) >= seconds:
+                found = (Answer(self.start + offset + n, time) for n, time in enumerate(some) if time >= seconds)
+                return next(found, Answer())
+            offset += count
+        return Answer()
+
+
+@dataclass
 class Logs:
     """A cluster of logs: the part of a source that backfill needs."""
 
     logs: Mapping[TopicPartition, Log]
     config: TopicConfig | None = None
     lookup_count: int = 0
+    newest_count: int = 0
     moment: float = NOW
     unled: set[TopicPartition] = field(default_factory=set)
     unidentified: Mapping[str, Reason] = field(default_factory=dict)
@@ -92,8 +120,8 @@ class Logs:
         return Answers.of(Answer(self.logs[key].end()) for key in membership.layout)
 
     def max_timestamp(self, membership: Membership, _: Extents) -> Answers:
-        logs = [self.logs[key] for key in membership.layout]
-        return Answers.of(max((Answer(n, t) for n, t in enumerate(log.times)), key=_time) for log in logs)
+        self.newest_count += len(membership.layout)
+        return Answers.of(self.logs[key].newest() for key in membership.layout)
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: True}
@@ -107,10 +135,6 @@ class Logs:
 
     def close(self) -> None:
         pass
-
-
-def _time(answer: Answer) -> float:
-    return answer.timestamp or 0.0
 
 
 def run(

@@ -171,7 +171,9 @@ def test_what_is_known_of_the_tiers_completes_an_answer(
     row = OneRow()
     row.observe(SEEN, polled, at=100.0, tiered=True)
     tier = TierFacts(*(np.array([np.nan if fact is None else fact]) for fact in facts))
-    reading = with_tiers(row.table, np.array([0]), tier, 160.0).reading(0)
+    reading = with_tiers(
+        row.table, np.array([0]), tier, Circumstances(np.array([True]), np.array([False]), 160.0)
+    ).reading(0)
     assert (reading.state, reading.newest) == expected
     assert (reading.earliest_local, reading.latest_tiered) == facts[:2]
 

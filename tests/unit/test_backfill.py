@@ -9,9 +9,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain import Reason, TopicConfig, TopicPartition, Window
+from exporter.domain import Reason, TopicPartition, Window
 from tests.backfill_rows import Stream, Written
-from tests.unit.past_logs import HOUR, KEY, NOW, Log, Logs, run
+from tests.unit.past_logs import HOUR, KEY, NOW, Log, Logs, SegmentedLog, run
 
 
 def moments_of(windows: Sequence[Window]) -> list[tuple[float, float, int | None, float | None, float | None]]:
@@ -25,7 +25,7 @@ def test_every_hour_with_records_has_one_exact_window(times: list[float], start:
     times = [math.floor(time * 1000) / 1000 for time in times]
     source = Logs({KEY: Log(times, start)})
     windows = run(source, hours).windows
-    first_hour = math.floor((NOW - hours * HOUR) / HOUR)
+    first_hour = math.floor((max(times, default=NOW) - hours * HOUR) / HOUR)
     by_hour: dict[int, list[float]] = {}
     for time in times:
         by_hour.setdefault(math.floor(time / HOUR), []).append(time)
@@ -126,13 +126,57 @@ def test_a_partition_that_fails_costs_only_itself() -> None:
     assert [(row.state, row.reason) for row in inventory][2] == ("unreadable", "no-leader")
 
 
-def test_finite_retention_shortens_the_horizon_of_its_topic() -> None:
-    """Nothing is asked from before retention, unless the topic is only compacted."""
-    times = [300 * HOUR, 499 * HOUR]
-    deleted = TopicConfig("CreateTime", "delete", 24 * HOUR, remote_storage=False)
-    assert [w.window_start / HOUR for w in run(Logs({KEY: Log(times)}, deleted)).windows] == [499]
-    compacted = TopicConfig("CreateTime", "compact", 24 * HOUR, remote_storage=False)
-    assert [w.window_start / HOUR for w in run(Logs({KEY: Log(times)}, compacted)).windows] == [300, 499]
+def test_the_horizon_lies_before_the_newest_record() -> None:
+    """What a partition was like before it died is found however long ago that was, for no more look-ups."""
+    now = 20_000 * HOUR
+    times = [now - 9000 * HOUR + day * 24 * HOUR for day in range(30)]
+    later = [time + 8304 * HOUR for time in times]
+    dead, living = Logs({KEY: Log(times)}, moment=now), Logs({KEY: Log(later)}, moment=now)
+    assert len(run(dead, 10 * 24).windows) == len(run(living, 10 * 24).windows) == 11
+    assert dead.lookup_count <= living.lookup_count
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=12),
+    st.lists(st.floats(450 * HOUR, NOW), min_size=60, max_size=60).map(sorted),
+)
+def test_segments_that_hide_records_never_make_a_silence(
+    segments: list[tuple[int, bool]], moments: list[float]
+) -> None:
+    """Whatever segments without records a broker looks into: each record lies in a window, and none counts twice."""
+    moments = [math.floor(time * 1000) / 1000 for time in moments]
+    times: list[float] = []
+    made = []
+    for number, (count, leftover) in enumerate(segments):
+        mine = moments[5 * number : 5 * number + count]
+        times += mine
+        made.append((count, moments[5 * number + 4] if leftover else max(mine, default=0.0)))
+    if not times:
+        return
+    windows = run(Logs({KEY: SegmentedLog(times, segments=made)}), 100).windows
+    assert all(left.window_end <= right.window_start for left, right in pairwise(windows))
+    assert sum(window.records or 0 for window in windows) == len(times)
+    for time in times:
+        assert any(window.window_start <= time <= window.window_end for window in windows), time
+    exact = [window for window in windows if window.first_advance is not None]
+    assert all(window.first_advance in times for window in exact)
+    assert exact[-1].last_advance == times[-1]
+
+
+def test_what_compaction_left_behind_hides_its_hours_alone() -> None:
+    """Two emptied segments hide a day of hours between exact ones, for few look-ups."""
+    times = [460.5 * HOUR, 461.5 * HOUR, 490.5 * HOUR, 491.5 * HOUR, 499.5 * HOUR]
+    segments = [(2, 0.0), (0, 470 * HOUR), (0, 490.2 * HOUR), (3, 0.0)]
+    source = Logs({KEY: SegmentedLog(times, segments=segments)})
+    windows = run(source, 100).windows
+    assert moments_of(windows) == [
+        (460, 461, 1, 460.5 * HOUR, 460.5 * HOUR),
+        (461, 462, 1, 461.5 * HOUR, 461.5 * HOUR),
+        (462, 491, 1, None, None),
+        (491, 492, 1, 491.5 * HOUR, 491.5 * HOUR),
+        (499, 500, 1, 499.5 * HOUR, 499.5 * HOUR),
+    ]
+    assert source.lookup_count < 25
 
 
 def test_an_empty_partition_has_an_inventory_row_and_no_window() -> None:
@@ -169,9 +213,8 @@ def test_runs_at_any_times_write_each_record_once(
     assert len({window.window_start for window in windows}) == len(windows)
     assert all(left.window_end <= right.window_start for left, right in pairwise(windows))
     assert all(left.end_offset == right.start_offset for left, right in pairwise(windows))
-    earliest = min(
-        math.floor((moment - hours * HOUR) / HOUR) * HOUR for moment, hours in zip(moments, horizons, strict=False)
-    )
+    newest = [max((time for time in times if time <= moment), default=moment) for moment in moments]
+    earliest = min(math.floor(time / HOUR - hours) * HOUR for time, hours in zip(newest, horizons, strict=False))
     expected = [time for time in times if max(0.0, earliest) <= time <= moments[-1]]
     assert sum(window.records or 0 for window in windows) == len(expected)
     assert all(window.first_advance in expected for window in windows)
@@ -212,7 +255,7 @@ def test_a_backfill_ends_at_the_first_poll_of_an_exporter_started_since() -> Non
     run(end_at(482 * HOUR, times), written=written)
     windows = run(end_at(NOW, times), starts={Stream(KEY, "id"): (2, 490 * HOUR)}, written=written).windows
     assert slots_of(windows) == [(485, 486, 1)]
-    assert written[Stream(KEY, "id")] == Written(82 * HOUR, 490 * HOUR, 2, polled=True)
+    assert written[Stream(KEY, "id")] == Written(80 * HOUR, 490 * HOUR, 2, polled=True)
 
 
 def test_again_rewrites_the_same_windows() -> None:
@@ -294,7 +337,7 @@ def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
     result = run(source, 150_000).result
     assert set(result.failed.values()) == {Reason.LEADER_UNREACHABLE}
     assert len(result.failed) == 100
-    assert source.lookup_count == 2
+    assert source.newest_count == 2
 
 
 def test_a_topic_without_a_known_id_is_not_written() -> None:

@@ -129,7 +129,7 @@ def test_the_interval_holds_what_is_missing(times: list[int], data: st.DataObjec
 
 
 def test_each_row_is_judged_by_itself() -> None:
-    """Rows with two answers, one, none that was needed, and failed ones in the same columns."""
+    """Rows with two answers, one, failed ones, and one without an answer that there must be, in the same columns."""
     readings = [log([1, 2, 3, 4])] * 6
     newest = np.array([0.002, 0.004, np.nan, 0.002, 0.002, np.nan])
     first = [Answer(1, 0.002), Answer(3, 0.004), Answer(0, 0.001), Answer(reason=Reason.TIMED_OUT), Answer(1, 0.002)]
@@ -138,7 +138,7 @@ def test_each_row_is_judged_by_itself() -> None:
         ends(*readings), newest, Answers.of([*first, Answer()]), Answers.of(later), compacted=flags(*[False] * 6)
     )
     failed = NotCompared.LOOKUP_FAILED
-    assert rows(result) == [(2, 2, 0.003), (0, 0, None), (4, 4, 0.001), failed, failed, (0, 4, None)]
+    assert rows(result) == [(2, 2, 0.003), (0, 0, None), (4, 4, 0.001), failed, failed, NotCompared.HIDDEN_RECORDS]
 
 
 UNREAD = Reading(State.UNREADABLE, Activity(), reason=Reason.NO_LEADER)

@@ -177,13 +177,20 @@ def test_the_offset_of_the_largest_timestamp_is_that_of_its_record() -> None:
 
 
 def test_a_largest_timestamp_without_an_offset_has_a_reason() -> None:
-    """Deleted below the log start, not visible yet, not known to the broker, or nothing there at all."""
-    assert only_row(Logs({KEY: (6, 9, NOON)}), Spec.MAX_TIMESTAMP) == (None, NOON, Gap.DELETED)
+    """Not visible yet, not known to the broker, or nothing there at all."""
     assert only_row(Logs({KEY: (0, 9, NOON)}, pending={KEY}), Spec.MAX_TIMESTAMP) == (None, None, State.PENDING)
     assert only_row(Logs({KEY: (0, 9, NOON)}, unsupported=True), Spec.MAX_TIMESTAMP) == (None, None, State.UNSUPPORTED)
     assert only_row(Logs({KEY: (0, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NO_TIMESTAMP)
     assert only_row(Logs({KEY: (9, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.EMPTY)
     assert only_row(Logs({KEY: (0, 0, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NEVER_WRITTEN)
+
+
+def test_the_newest_record_is_there_though_a_look_up_by_time_does_not_find_it() -> None:
+    """None proves nothing: neither of the newest record, nor that there is none at or after an earlier time."""
+    hidden = Logs({KEY: (6, 9, NOON)})
+    assert only_row(hidden, Spec.MAX_TIMESTAMP) == (8, NOON, None)
+    assert only_row(hidden, NOON - 5) == (None, None, Reason.HIDDEN)
+    assert only_row(hidden, NOON + 5) == (None, None, Gap.NO_RECORD_SINCE)
 
 
 def test_the_largest_timestamp_is_looked_up_in_the_remote_tier_too() -> None:

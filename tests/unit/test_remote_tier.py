@@ -29,7 +29,7 @@ from exporter.domain import (
     TopicPartition,
 )
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.activity import TierFacts, with_tiers
+from exporter.domain.polls.activity import Circumstances, TierFacts, with_tiers
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import ByTime
@@ -151,11 +151,11 @@ def test_the_newest_time_is_kept_until_the_end_offset_moves(tiers: Tiers) -> Non
     assert facts(seen, A, "id-1", 6) == Facts()
 
 
-def test_what_a_poll_saw_is_confirmed_by_two_look_ups(tiers: Tiers) -> None:
+def test_what_a_poll_saw_is_confirmed_by_one_look_up(tiers: Tiers) -> None:
     """The time that MAX_TIMESTAMP returned before the records left is there and is the last."""
     seen = watch(tiers)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
-    assert seen.sweep().lookups == {BY_TIME: 2}
+    assert seen.sweep().lookups == {BY_TIME: 1}
 
 
 def test_a_partition_that_moves_is_not_looked_up(tiers: Tiers) -> None:
@@ -274,7 +274,7 @@ def test_a_round_that_ends_after_the_last_topic_is_gone_keeps_its_counts(
         return by_time(*request)
 
     monkeypatch.setattr(tiers, "by_time", gone_meanwhile)
-    assert dict(seen.sweep().lookups) == {BY_TIME: 2}
+    assert dict(seen.sweep().lookups) == {BY_TIME: 1}
 
 
 def test_offsets_that_nobody_looked_up_for_long_are_shown_no_more(tiers: Tiers) -> None:
@@ -320,7 +320,8 @@ def test_what_the_tiers_say_of_a_reading(
     """Both tiers outrank the local one; a time past 100 lies in the future; what has no times gets none."""
     table = poll({A: reading(state, known)}).table
     columns = TierFacts(*(np.array([math.nan if fact is None else fact]) for fact in tier))
-    after = with_tiers(table, np.array([0]), columns, 100.0).reading(0)
+    given = Circumstances(np.array([True]), np.array([False]), 100.0)
+    after = with_tiers(table, np.array([0]), columns, given).reading(0)
     assert (after.state, after.newest) == expected
     assert (after.earliest_local, after.latest_tiered) == tier[:2]
 

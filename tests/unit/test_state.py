@@ -121,7 +121,7 @@ def scene(*, partitions: bool = True) -> tuple[Monitor, Poller, ConfiguredSource
     clock = ManualClock(NOW)
     source = ConfiguredSource(
         {
-            TopicPartition("orders", 0): (0, 40, NOW - 10),
+            TopicPartition("orders", 0): (0, 40, NOW - 2 * HOUR),
             TopicPartition("orders", 1): (0, 40, NOW - 90 * HOUR),
             TopicPartition("new", 0): (0, 0, None),
             TopicPartition("cleared", 0): (9, 9, None),

@@ -71,7 +71,10 @@ class Bench:
         self.most_calls = math.inf
 
     def snapshot(self) -> Snapshot:
-        """What a poll tells now."""
+        """What a poll tells now, with the newest timestamps of the logs."""
+        for key, log in self.times.logs.items():
+            earliest, latest, _ = self.table.offsets[key]
+            self.table.offsets[key] = earliest, latest, max(time for _, time in log.records) / 1000
         sink = Collected()
         Poller("prod", self.table, [sink], self.clock).poll()
         return sink.snapshots[0]
@@ -212,17 +215,35 @@ def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
     assert bench.times.calls == [2, *[1] * (len(bench.times.calls) - 1)]
 
 
-@pytest.mark.parametrize("answer", [Answer(reason=Reason.UNSUPPORTED_FORMAT), Answer(offset=7), Answer()])
+@pytest.mark.parametrize("answer", [Answer(reason=Reason.UNSUPPORTED_FORMAT), Answer(offset=7)])
 def test_records_without_timestamps(bench: Bench, answer: Answer) -> None:
     """Old records have none, whichever way a broker says it."""
     bench.times.failing[A] = answer
     assert bench.measure(g={A: 60}).time_lags == {NoTimeLag.NO_TIMESTAMP: 1}
 
 
-def test_a_record_from_before_the_time_that_was_asked_for_proves_nothing(bench: Bench) -> None:
-    """No broker may answer so: the partition has a reason and no value, and others are found."""
-    bench.times.failing[A] = Answer(0, NOW - 6000)
-    assert bench.measure(g={A: 60, B: 60}).time_lags == {Reason.OTHER: 1, "ok": 1}
+def test_a_log_that_is_hidden_altogether_has_no_time_lag(bench: Bench) -> None:
+    """Its newest record is known, and no look-up by time finds any."""
+    bench.times.failing[A] = Answer()
+    assert bench.measure(g={A: 60}).time_lags == {Reason.HIDDEN: 1}
+
+
+def test_a_time_without_an_answer_proves_nothing(bench: Bench) -> None:
+    """Segments without records hide what lies before a time: the lag is true within its bound, or unknown."""
+    found = bench.times.logs[A].first_from
+    hidden = round((NOW - 3000) * 1000), round((NOW - 1500) * 1000)
+    bench.times.logs[A].first_from = lambda target: None if hidden[0] < target <= hidden[1] else found(target)  # type: ignore[method-assign]
+    groups = {f"g{offset}": {A: offset} for offset in range(0, 100, 5)}
+    sweep = bench.measure(**groups)
+    for group, [offset] in ((name, offsets.values()) for name, offsets in groups.items()):
+        position = sweep.groups[group].partitions[A]
+        age = (100 - offset) * 60
+        if position.time_lag is None:
+            assert position.no_time_lag is Reason.HIDDEN and 1400 < age < 3100
+        else:
+            assert abs(position.time_lag.seconds - age) <= position.time_lag.error_bound <= age / 20
+    assert sweep.time_lags["ok"] >= 14
+    assert len(bench.times.requests) < 20 * len(groups)
 
 
 def test_where_the_end_is_not_known_there_is_no_time_lag(bench: Bench) -> None:
@@ -314,7 +335,7 @@ def test_where_the_log_start_moved_what_is_left_counts(bench: Bench) -> None:
     assert set(bench.times.requests[before:]) == {A}
 
 
-def test_a_topic_that_is_compacted_now_is_searched_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_compacted_topic_the_next_record_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record at the offset may be gone from now on: then the first later one counts."""
     bench.measure(g={A: 60})
     before = len(bench.times.requests)
@@ -328,7 +349,7 @@ def test_a_topic_that_is_compacted_now_is_searched_anew(bench: Bench, monkeypatc
     monkeypatch.setattr(bench.table, "described", compacted)
     records = [record for record in minutely().records if not 58 <= record[0] < 70]
     bench.times.logs[A] = Log(records, 100)
-    found = lag(bench.measure(g={A: 60}))
+    found = lag(bench.measure(g={A: 61}))
     assert len(bench.times.requests) > before
     assert found.seconds == pytest.approx(1800, abs=found.error_bound)
 

@@ -1,8 +1,9 @@
 """How old the first record is that a consumer group has yet to read, with look-ups of offsets by time (KIP-79).
 
-A broker answers a time t with f(t): the first offset whose timestamp is at or after t, and that timestamp. It
-never decreases in t, in whatever order the timestamps are. So one answer (offset o, timestamp s) proves that every
-record before o is from before t, and that s is the newest timestamp up to o.
+A broker answers a time t with f(t): the first offset whose timestamp is at or after t, and that timestamp, in whatever
+order the timestamps are. So one answer (offset o, timestamp s) proves that every record before o is from before t, and
+that s is the newest timestamp up to o. The newest timestamp of the log proves the same of its end. No answer proves
+nothing (see ``ports.ByTime``): the search goes on to both sides of such times, and gives up where T may lie among them.
 
 The time lag of a committed offset c is now - T(c), with T(c) the newest timestamp up to the record at c. Where
 timestamps do not decrease that is the record's own; a late record counts as written with those before it, so T never
@@ -26,6 +27,7 @@ from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import outcome_code
 from exporter.domain.groups.time_points import NOWHERE, Points
 from exporter.domain.polls.answers import ANSWERED
+from exporter.domain.polls.readings import Reason
 
 RELATIVE_TOLERANCE = 0.05
 """A time lag is exact enough where its uncertainty is at most this part of its smallest possible value."""
@@ -34,6 +36,7 @@ C = TypeVar("C", bound=np.generic)
 
 UNFINISHED = outcome_code(NoTimeLag.UNFINISHED)
 _FUTURE, _NO_TIMESTAMP = outcome_code(NoTimeLag.FUTURE), outcome_code(NoTimeLag.NO_TIMESTAMP)
+_HIDDEN = outcome_code(Reason.HIDDEN)
 
 
 def still_enough(low: Offsets, high: Offsets, now: int, tolerance: int, slack: int) -> Flags:
@@ -84,6 +87,9 @@ class Searches:
     """The width of the bracket at the last step, in time."""
     stalled: Offsets
     """Steps in a row that did not halve it: then another kind of step is needed."""
+    hidden_from: Offsets
+    """The first and the last time in the bracket without an answer; -1: none."""
+    hidden_to: Offsets
 
     @classmethod
     def of(cls, limits: Limits, row: Rows, committed: Offsets, latest: Offsets, compacted: Flags) -> Searches:
@@ -100,6 +106,8 @@ class Searches:
             np.zeros(count, dtype=np.int64),
             np.full(count, np.inf),
             np.zeros(count, dtype=np.int64),
+            np.full(count, -1),
+            np.full(count, -1),
         )
 
     def __len__(self) -> int:
@@ -116,6 +124,12 @@ class Searches:
         """End unfinished searches."""
         unfinished = of_rows & (self.outcome == UNFINISHED)
         self.outcome[unfinished] = np.broadcast_to(outcome, of_rows.shape)[unfinished]
+
+    def hide(self, searches: Rows, times: Offsets) -> None:
+        """Note that some searches asked for these times and got no answer."""
+        known = self.hidden_to[searches] >= 0
+        self.hidden_from[searches] = np.where(known, np.minimum(self.hidden_from[searches], times), times)
+        self.hidden_to[searches] = np.where(known, np.maximum(self.hidden_to[searches], times), times)
 
     def step(self, points: Points) -> tuple[Rows, Offsets]:
         """Return which searches need a look-up, and the time of each; the others are finished."""
@@ -139,7 +153,39 @@ class Searches:
         rest = rest[~bracketed]
         pending[rest] = True
         targets[rest] = self._chosen(searches[rest], before[rest], after[rest], points)
+        some = np.flatnonzero(pending & (self.hidden_to[searches] >= 0))
+        if some.size:
+            low, bounded = np.where(first[some], -1, _of(points.timestamp, before[some])), after[some] != NOWHERE
+            top = np.where(bounded, _of(points.target, after[some]), self.limits.now + 1)
+            around, given_up = self._around(searches[some], low, top)
+            targets[some] = np.where(around >= 0, around, targets[some])
+            pending[some[given_up]] = False
+            # Without a bound the newest record is not known yet: the next poll looks it up.
+            self.outcome[searches[some[given_up & bounded]]] = _HIDDEN
         return searches[pending], targets[pending]
+
+    def _around(self, searches: Rows, low: Offsets, top: Offsets) -> tuple[Offsets, Flags]:
+        """Return the times to look up beside hidden ones in brackets [``low``, ``top``), and which searches give up.
+
+        The time is -1 where none is hidden in the bracket. Later times come first: what is new is rarely hidden.
+        """
+        start, end = self.hidden_from[searches], self.hidden_to[searches]
+        inside = (start < top) & (end > low)
+        # Of hidden times on both sides of a bound only those that were asked for are known to be hidden.
+        start, end = np.where(start > low, start, end), np.where(end < top, end, start)
+        inside &= (start > low) & (end < top)
+        self.hidden_from[searches], self.hidden_to[searches] = np.where(inside, [start, end], -1)
+        oldest = np.maximum(self.limits.now - top, 1).astype(np.float64)
+        older = self.limits.now - np.round(np.sqrt(oldest * np.maximum(self.limits.now - end, oldest))).astype(np.int64)
+        later = np.where((end < older) & (older < top), older, (end + top) // 2)
+        is_later, is_earlier = (
+            (gap > np.maximum(self.limits.allowed(at), 1))
+            for gap, at in ((top - end, np.minimum(top, self.limits.now)), (start - low, np.maximum(low, 0)))
+        )
+        # Before the first known record there is nothing to be found on the earlier side.
+        is_earlier &= low >= 0
+        around = np.select([~inside, is_later, is_earlier], [-1, later, (low + start) // 2], -1)
+        return around, inside & ~is_later & ~is_earlier
 
     def _from_start(self, searches: Rows, after: Rows, points: Points) -> Flags:
         """Judge searches without a known record before; return those for which the first record must be looked up."""

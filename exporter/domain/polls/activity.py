@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +126,7 @@ class Circumstances:
     """Whether the topic has remote storage."""
     unsupported: Flags
     """Whether the leader is known not to support MAX_TIMESTAMP."""
-    latest_allowed: float
+    latest_allowed: float | Floats
     """The largest timestamp (Unix seconds) that does not count as future."""
     polled_at: float = -np.inf
     """When the poll was (Unix seconds)."""
@@ -152,6 +152,7 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
         settled=table.settled | settles,
     )
     failed = ~table.settled & (reasons > 0) & (kinds != OLD_FORMAT)
+    given = replace(given, latest_allowed=_latest_allowed(table, given))
     state = classify(
         table.earliest,
         table.latest,
@@ -167,6 +168,15 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
         reason=np.where(table.read, np.where(state == UNREADABLE, reasons, ANSWERED), table.reason).astype(np.int8),
         newest=np.where(table.read, shown, table.newest),
     )
+
+
+def _latest_allowed(table: Table, given: Circumstances) -> Floats:
+    """Return the largest timestamps that do not count as future: nothing was written since each silence began.
+
+    A later timestamp was in the future when its record was written, and shows no liveness when its time has come.
+    """
+    slack = given.latest_allowed - given.polled_at
+    return np.fmin(given.latest_allowed, table.silent_since + slack)
 
 
 def classify(
@@ -245,11 +255,10 @@ class TierFacts:
     newest: Floats
 
 
-def with_tiers(table: Table, rows: Rows, tier: TierFacts, latest_allowed: float) -> Table:
+def with_tiers(table: Table, rows: Rows, tier: TierFacts, given: Circumstances) -> Table:
     """Return the table with the facts about the tiers of ``rows``, which the last poll read.
 
-    Where the local log begins at the end offset, every record is in the remote tier. A newest timestamp past
-    ``latest_allowed`` (Unix seconds) lies in the future.
+    Where the local log begins at the end offset, every record is in the remote tier.
     """
     code = STATE_CODES
     state, newest = table.state.copy(), table.newest.copy()
@@ -258,7 +267,7 @@ def with_tiers(table: Table, rows: Rows, tier: TierFacts, latest_allowed: float)
     newer = np.where(concerned & known, tier.newest, newest[rows])
     with np.errstate(invalid="ignore"):
         preserved = newer < table.advanced_after[rows] - PRESERVED_PAST_SECONDS
-        future = newer > latest_allowed
+        future = newer > _latest_allowed(table, given)[rows]
     dated = np.where(future, code[State.FUTURE], np.where(preserved, code[State.PRESERVED], code[State.OBSERVED]))
     now = np.where((now == code[State.PENDING]) & known, dated, now)
     now = np.where(concerned & (tier.earliest_local == table.latest[rows]), code[State.IDLE_IN_TIER], now)

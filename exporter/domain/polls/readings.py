@@ -19,7 +19,10 @@ class State(StrEnum):
 
     OBSERVED = "observed"
     FUTURE = "future"
-    """Observed, but the newest timestamp lies in the future, so that it does not show liveness."""
+    """Observed, but the newest timestamp lies in the future, or did when its record was written.
+
+    It does not show liveness, also when its time has come: staleness and silence would contradict each other.
+    """
     PRESERVED = "preserved"
     """Observed, but the newest timestamp is well before the last advance: mirrored or back-dated records.
 
@@ -66,6 +69,8 @@ class Reason(StrEnum):
     CLUSTER_UNREACHABLE = "cluster-unreachable"
     CLIENT_FAILED = "client-failed"
     """The process with the Kafka client ended or hung; a new one starts."""
+    HIDDEN = "hidden-records"
+    """The broker does not find by time what it holds: a segment without live records lies before it."""
     OTHER = "other-error"
 
 

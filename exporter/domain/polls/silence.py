@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Advance, Reading
-from exporter.domain.polls.table import Table
+from exporter.domain.polls.readings import Advance, Reading, State
+from exporter.domain.polls.table import STATE_CODES, Table
 from exporter.domain.verdicts import Expectation
+
+TIMESTAMPS_DIFFER_SECONDS = 300.0
+"""A record dated so much after the last advance that history has of its partition was written after that."""
 
 SETTLING_POLLS = 2
 """Number of polls after a restart. A silence that began before the restart is reported only after these."""
@@ -138,6 +141,8 @@ class Advances:
     end_offset: Offsets
     polls_good: NDArray[np.int32]
     polls_missed: NDArray[np.int32]
+    newest: Floats
+    """The newest timestamp where it shows when its record was written; NaN elsewhere."""
 
 
 def silences_of(table: Table, before: BeforeRestart) -> Silences:
@@ -150,6 +155,7 @@ def silences_of(table: Table, before: BeforeRestart) -> Silences:
             table.latest,
             table.polls_good,
             table.polls_missed,
+            np.where(table.state_now == STATE_CODES[State.OBSERVED], table.newest, np.nan),
         ),
         before,
     )
@@ -159,8 +165,9 @@ def silences(polled: Advances, before: BeforeRestart) -> Silences:
     """Return the silences that polls and history prove.
 
     Where this process has seen no advance, an unchanged end offset proves that the last advance in history is still the
-    last one. A larger end offset means that the partition advanced unseen, before the first poll. A partition never
-    advanced if it never held a record, or if its end offset is unchanged and history has no advance of it.
+    last one, unless the newest record is later than that: then history missed the last advance. A larger end offset
+    means that the partition advanced unseen, before the first poll. A partition never advanced if it never held a
+    record, or if its end offset is unchanged and history has no advance of it.
     """
     there = ~np.isnan(polled.last_good_poll)
     seen = there & ~np.isnan(polled.last_advance)
@@ -168,7 +175,8 @@ def silences(polled: Advances, before: BeforeRestart) -> Silences:
     ended = before.known & before.ended
     unmoved = ended & (polled.end_offset == before.end_offset)
     with np.errstate(invalid="ignore"):
-        carried = there & ~seen & unmoved & (advance <= since)
+        missed = polled.newest > advance + TIMESTAMPS_DIFFER_SECONDS
+        carried = there & ~seen & unmoved & (advance <= since) & ~missed
     unseen = there & ~seen & ~carried
     never = unseen & np.isnan(advance) & (unmoved | (polled.end_offset == 0))
     moved = unseen & ended & (polled.end_offset > before.end_offset)
@@ -182,7 +190,7 @@ def silences(polled: Advances, before: BeforeRestart) -> Silences:
         settling=~seen & (polled.polls_good <= SETTLING_POLLS),
         polls_good=polled.polls_good.astype(np.int64),
         polls_missed=polled.polls_missed.astype(np.int64),
-        not_before=np.where(seen & ~known, polled.last_advance, np.where(moved, advance, np.nan)),
+        not_before=np.where(seen & ~known, polled.last_advance, np.where(moved | (unseen & missed), advance, np.nan)),
     )
 
 
@@ -218,6 +226,7 @@ def silence_of(
             np.array([activity.end_offset], dtype=np.int64),
             np.array([activity.polls_good], dtype=np.int32),
             np.array([activity.polls_missed], dtype=np.int32),
+            _moment(reading.newest if reading.state is State.OBSERVED else None),
         ),
         BeforeRestart(
             np.array([expectation is not None or advance_before is not None]),

@@ -46,6 +46,8 @@ class NotCompared(StrEnum):
     """The replica has a newer record than the source ever had: it is not, or not only, a copy."""
     NOT_IN_SOURCE = "not-in-source"
     """The source has older and newer records than the newest one of the replica, and none of its time."""
+    HIDDEN_RECORDS = "hidden-records"
+    """The source does not find by time what it holds: a segment without live records lies before it."""
     LOOKUP_FAILED = "lookup-failed"
     NO_PARTITION_IN_REPLICA = "no-partition-in-replica"
     NO_PARTITION_IN_SOURCE = "no-partition-in-source"

@@ -148,9 +148,16 @@ def missing(
     never, single = np.isnan(newest), later.reason == NO_ANSWER
     failed = (first.reason != ANSWERED) | (~single & (later.reason != ANSWERED))
     there = np.abs(first.timestamp - newest) < MILLISECOND / 2
+    with np.errstate(invalid="ignore"):
+        # What a look-up by time does not find is there nevertheless where the newest record is as new.
+        reached = source.newest >= newest
+    dated = first.found & ~np.isnan(first.timestamp)
+    unknown = np.isnan(source.newest) & (source.state != STATE_CODES[State.UNSUPPORTED])
+    hidden = np.where(never, ~first.found, (~single & ~later.found & (reached | unknown)) | (~dated & unknown))
     reasons = {
         NotCompared.LOOKUP_FAILED: failed,
-        NotCompared.NEWER_THAN_SOURCE: ~never & (~first.found | np.isnan(first.timestamp)),
+        NotCompared.HIDDEN_RECORDS: hidden,
+        NotCompared.NEWER_THAN_SOURCE: ~never & ~dated & ~reached,
         NotCompared.NOT_IN_SOURCE: ~never & ~there & (first.offset > source.earliest) & ~compacted,
     }
     reason = np.select(list(reasons.values()), [NOT_COMPARED_CODES[each] for each in reasons], COMPARED).astype(np.int8)
@@ -158,7 +165,8 @@ def missing(
     known = np.where(never, first.found, later.found) & (never | ~single)
     after = np.where(never, first.offset, later.offset)
     at_least = np.where(known, np.maximum(0, source.latest - after), 0)
-    at_most = np.where(never, source.latest - source.earliest, np.maximum(0, source.latest - first.offset - there))
+    behind = np.maximum(0, source.latest - first.offset - there)
+    at_most = np.where(never | ~first.found, source.latest - source.earliest, behind)
     at_most, certain = np.maximum(at_most, at_least), (at_least > markers) & (reason == COMPARED)
     oldest = np.where(never, first.timestamp, later.timestamp)
     return Missing(reason, np.where(certain, at_least, 0), at_most, np.where(certain, oldest, np.nan))

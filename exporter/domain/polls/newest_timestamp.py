@@ -1,19 +1,17 @@
 """Finds the newest timestamps of partitions with look-ups by time (KIP-79), where MAX_TIMESTAMP is not enough.
 
-MAX_TIMESTAMP sees the leader's own disk only (KAFKA-17552, still so in 4.4.0). A look-up by time searches the remote
-tier too (seen on 4.3.1). No record is read; the DESCRIBE right is enough.
+MAX_TIMESTAMP sees the leader's own disk only (KAFKA-17552, still so in 4.4.0), counts records below the log start, and
+does not exist before 3.0. A look-up by time searches the remote tier too (seen on 4.3.1). No record is read; the
+DESCRIBE right is enough.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from exporter.domain import Reason
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
 from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code
-from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import END_OF_TIME
-from exporter.domain.ports import ByTime
+from exporter.domain.polls.readings import END_OF_TIME, Reason
 
 LOOKUPS_OF_A_SEARCH = 60
 """Largest number of look-ups of a search. With correct answers of the broker it needs fewer."""
@@ -29,9 +27,9 @@ _MISSING_ANSWER, _OTHER, _TIMED_OUT = map(reason_code, (Reason.MISSING_ANSWER, R
 class Searches:
     """Searches the newest timestamps of n partitions that end at ``latest`` [n].
 
-    Each answer is a record, so that a good guess costs two look-ups. Otherwise the time between the oldest record and
-    now is halved until the last record is found. That takes 20 look-ups for a week with a record a second, and 5 with a
-    record a day.
+    Each answer is a record, so that a good guess costs one look-up, or two where later records are older. Otherwise the
+    time between the oldest record and now is halved until the last record is found. That takes 20 look-ups for a week
+    with a record a second, and 5 with a record a day.
     """
 
     def __init__(self, latest: Offsets, *, guess: Floats, now: float) -> None:
@@ -52,20 +50,15 @@ class Searches:
         self._reason = np.full(len(latest), NO_ANSWER, dtype=np.int8)
         """NO_ANSWER during a search, ANSWERED after a good one, or the code of the Reason why it failed."""
 
-    def ask_next(self, source: ByTime, membership: Membership, rows: Rows) -> int:
-        """Send the next look-up of each search once; return how many were sent, 0 when all are finished.
-
-        ``rows`` [n] are the partitions of the searches. All must have leaders.
-        """
+    def step(self) -> tuple[Rows, Offsets]:
+        """Return which searches need another look-up, and the time of each in milliseconds."""
         going = np.flatnonzero(self._reason == NO_ANSWER)
-        if len(going):
-            self._take(going, source.by_time(membership, rows[going], self._target[going]))
-        return len(going)
+        return going, self._target[going]
 
     def results(self) -> Answers:
         """Return the first record with the newest timestamp of each partition; NO_ANSWER during the search.
 
-        None is found where no record carries a timestamp.
+        None is found where no record carries a timestamp, and where the broker hides all records.
         """
         found = (self._reason == ANSWERED) & (self._there >= 0)
         return Answers(
@@ -76,11 +69,20 @@ class Searches:
             np.full(len(found), -1, dtype=np.int32),
         )
 
-    def _take(self, going: Rows, answers: Answers) -> None:
-        """Take the answers to the targets of the searches that are ``going``, and choose the next targets.
+    def proved(self) -> Flags:
+        """Return which results are certainly the newest record: the last one of the log.
 
-        A record from before the requested time, and too many answers, end a search with ``Reason.OTHER``. A timeout
-        is retried once: a broker sometimes drops a look-up in its remote tier (seen on 4.3.1).
+        An answer proves that all records before it are older. Elsewhere a look-up that found nothing ended the search,
+        and such a one proves nothing (see ``ports.ByTime``).
+        """
+        proved: Flags = (self._there >= 0) & (self._offset == self._latest - 1)
+        return proved
+
+    def take(self, going: Rows, answers: Answers) -> None:
+        """Take the answers to a step, and choose the next times.
+
+        Too many answers end a search with ``Reason.OTHER``. A timeout is retried once: a broker sometimes drops a
+        look-up in its remote tier (seen on 4.3.1).
         """
         target, latest = self._target[going], self._latest[going]
         reason = np.where(answers.reason == NO_ANSWER, _MISSING_ANSWER, answers.reason)
@@ -89,18 +91,20 @@ class Searches:
         good, there = reason == ANSWERED, _milliseconds(answers.timestamp)
         # A record at or past ``latest`` was written since, and no earlier record is as late.
         found = good & answers.found & (there >= 0) & (answers.offset < latest)
-        later, early = good & ~found, found & (there < target)
-        found &= ~early
+        later = good & ~found
         self._not_there[going[later]] = target[later]
         self._there[going[found]], self._offset[going[found]] = there[found], answers.offset[found]
         following = self._following(going, good & answers.found & (answers.offset == latest - 1))
         self._target[going] = np.where(retried, target, following)
         self._left[going] -= 1
-        ended = np.select([retried, early, ~good, following < 0], [NO_ANSWER, _OTHER, reason, ANSWERED], NO_ANSWER)
+        ended = np.select([retried, ~good, following < 0], [NO_ANSWER, reason, ANSWERED], NO_ANSWER)
         self._reason[going] = np.where((ended == NO_ANSWER) & (self._left[going] == 0), _OTHER, ended)
 
     def _following(self, going: Rows, last: Flags) -> Offsets:
-        """Return the times to look up after ``_target``, -1: none; ``last``: the record found is the last one."""
+        """Return the times to look up after ``_target``, -1: none; ``last``: the record found is the last one.
+
+        All before the last one are older than the time that found it, so nothing is newer.
+        """
         target, there, not_there = self._target[going], self._there[going], self._not_there[going]
         open_end = not_there == _NEVER
         guessed = open_end & (target == there) & (there == self._guess[going])
@@ -108,8 +112,8 @@ class Searches:
         rules = [
             # The guess is gone: start from the beginning, unless that was looked up already.
             nothing & (target > 0),
-            nothing | (there >= _END_MS) | (not_there <= there + 1),
-            last | guessed,
+            nothing | last | (there >= _END_MS) | (not_there <= there + 1),
+            guessed,
             open_end & (target < self._now),
             open_end,
         ]

@@ -1,0 +1,192 @@
+"""Records that a broker does not find by time, since segments without live ones lie before them (Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from exporter.backfill.cutoff import Request
+from exporter.backfill.run import backfill
+from exporter.clock import SystemClock
+from exporter.collectors.offsets import Gap, Spec, Time, list_offsets
+from exporter.demo.broker import Broker
+from exporter.domain import Reason, State, TopicPartition, Window
+from tests.backfill_rows import Run, inventory_of, windows_of
+from tests.integration.kafka import Kafka
+from tests.integration.lagging import Exporter, commit, read
+from tests.integration.test_timelags import holds
+from tests.integration.watch import Watch, seen
+from tests.times import first_since
+from tests.workbench import EVERLASTING, QUIET, Workbench
+
+HOUR, DAY = 3600.0, 86_400.0
+SEGMENTS = {**EVERLASTING, "segment.bytes": str(2**20)}
+SIXTH = b"x" * 180_000
+"""Six records of this size fill a segment. Smaller segments would become one when they are cleaned."""
+
+
+@pytest.fixture(scope="module")
+def lingering(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that deletes no segment, however far DeleteRecords moved the log start, as for minutes in production."""
+    properties = {"log.retention.check.interval.ms": str(10**9)}
+    with Broker(tmp_path_factory.mktemp("lingering"), jars=kafka_jars, properties=properties) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bench(lingering: Broker) -> Workbench:
+    """Hands on that broker."""
+    return Workbench(lingering.bootstrap)
+
+
+def write_keyed(
+    bootstrap: str, topic: str, records: Sequence[tuple[str, float]], value: bytes = SIXTH, **properties: Any
+) -> None:
+    """Write a record for each key and time, each in a batch of its own."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **QUIET, **properties})
+    for key, seconds in records:
+        producer.produce(topic, value, key=key, partition=0, timestamp=round(seconds * 1000))
+        assert producer.flush(30) == 0
+
+
+def segments(broker: Broker, topic: str) -> dict[int, Path]:
+    """The segment files of partition 0, by base offset."""
+    return {int(path.stem): path for path in sorted((broker.folder / "data" / f"{topic}-0").glob("*.log"))}
+
+
+def size(path: Path) -> int:
+    """The size of a segment, -1 while the cleaner replaces it."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return -1
+
+
+def clean(broker: Broker, bench: Workbench, topic: str) -> list[float]:
+    """Write six days of hourly records under three keys, until now, and have old segments cleaned, once.
+
+    The dates of empty files become those of a topic that was really written for six days. Returns the times of records.
+    """
+    bench.create(topic, config=SEGMENTS)
+    last = time.time() - 94
+    times = [last - hour * HOUR for hour in range(144, -1, -1)]
+    write_keyed(broker.bootstrap, topic, [(f"k{n % 3}", at) for n, at in enumerate(times)])
+    before = len(segments(broker, topic))
+    bench.alter(topic, {"cleanup.policy": "compact"})
+    bench.until(lambda: sum(not size(path) for path in segments(broker, topic).values()) > before - 4)
+    files = segments(broker, topic)
+    for base, following in zip(files, [*list(files)[1:], len(times)], strict=True):
+        if not size(files[base]):
+            at = times[following - 1] + 1
+            os.utime(files[base], (at, at))
+    return times
+
+
+def run(bootstrap: str, topic: str) -> Run:
+    """Backfill eight weeks."""
+    windows: list[Window] = []
+    request = Request(cluster="c", exporter="e", horizon=56 * DAY)
+    result = backfill(
+        Watch(bootstrap, [topic]).source,
+        request,
+        clock=SystemClock(),
+        emit=lambda found, _: windows.extend(windows_of(request, found)),
+    )
+    return Run(windows, inventory_of(request, result), result)
+
+
+def covers(windows: Sequence[Window], times: Sequence[float]) -> None:
+    """Assert that no record lies where the windows show a silence, and that the newest one is known."""
+    for at in times:
+        assert any(window.window_start <= at <= window.window_end for window in windows), at
+    assert windows[-1].last_advance == pytest.approx(times[-1], abs=0.001)
+
+
+def test_backfill_sees_no_silence_in_what_compaction_emptied(lingering: Broker, bench: Workbench) -> None:
+    """Written every hour until now: emptied segments make unknown hours, and the newest record ends the history."""
+    times = clean(lingering, bench, "emptied")
+    source = Watch(lingering.bootstrap, ["emptied"]).source
+    assert first_since(source, TopicPartition("emptied", 0), times[-20]).offset is None, "nothing is hidden"
+    windows, _, result = run(lingering.bootstrap, "emptied")
+    log = read(bench, "emptied")
+    covers(windows, [at / 1000 for _, at in log.records])
+    assert all((window.records or 0) < 10 for window in windows if window.first_advance is not None)
+    assert result.failed == {}
+    assert result.lookups["by-time"] < 60
+
+
+def test_time_lags_are_true_or_unknown(lingering: Broker, bench: Workbench) -> None:
+    """Wherever a group stands in such a log, its time lag is true within its bound, or there is none."""
+    clean(lingering, bench, "lagging")
+    log, exporter = read(bench, "lagging"), Exporter(lingering.bootstrap, "lagging.*")
+    for offset in range(0, 145, 6):
+        commit(bench, f"lagging-{offset}", {"lagging": offset})
+    sweep = exporter.sweep()
+    exporter.close()
+    assert set(sweep.time_lags) <= {"ok", Reason.HIDDEN.value}, sweep.time_lags
+    known = 0
+    for group in sweep.groups.values():
+        position = group.partitions[TopicPartition("lagging", 0)]
+        if position.time_lag is not None:
+            holds(log, position, group.read_at, compacted=True)
+            known += 1
+    assert known > 0
+
+
+def test_offsets_say_what_is_hidden(lingering: Broker, bench: Workbench) -> None:
+    """A time before records that the broker does not find is not the end of the log; the newest record is there."""
+    times = clean(lingering, bench, "listed")
+    source = Watch(lingering.bootstrap, ["listed"]).source
+    wanted: list[Time] = [times[-20], times[-1] + 1, Spec.MAX_TIMESTAMP]
+    rows = list_offsets(source, source.metadata(), wanted, future_after=time.time() + 60)
+    assert [row.reason for row in rows] == [Reason.HIDDEN, Gap.NO_RECORD_SINCE, None]
+    assert (rows[-1].offset, rows[-1].timestamp) == (144, round(times[-1] * 1000) / 1000)
+
+
+def test_segments_past_the_log_start_hide_no_death(lingering: Broker, bench: Workbench) -> None:
+    """DeleteRecords into a later segment: the files before it stay for a while, and hide older times alone."""
+    bench.create("purged", config=SEGMENTS)
+    last = time.time() - 30
+    times = [last - hour * HOUR for hour in range(60, -1, -1)]
+    write_keyed(lingering.bootstrap, "purged", [("", at) for at in times])
+    start = list(segments(lingering, "purged"))[-3] + 2
+    bench.delete_records("purged", 0, start)
+    source = Watch(lingering.bootstrap, ["purged"]).source
+    assert first_since(source, TopicPartition("purged", 0), times[0]).offset is None, "nothing is hidden"
+    windows, *_ = run(lingering.bootstrap, "purged")
+    covers(windows, times[start:])
+    assert sum(window.first_advance is not None for window in windows) >= len(times) - start - 2
+
+
+def test_a_deleted_record_is_not_the_newest(lingering: Broker, bench: Workbench) -> None:
+    """Deleted by its operator, a record of 2099, or one of ten minutes ago, says no more how old a partition is."""
+    now = time.time()
+    watch = Watch(lingering.bootstrap, ["removed", "tenth"])
+    for topic, deleted in (("removed", 4_070_908_800.0), ("tenth", now - 600)):
+        bench.create(topic)
+        bench.write([(topic, 0, deleted), *((topic, 0, now - DAY - 100 + n * 10) for n in range(10))])
+    newest = round((now - DAY - 10) * 1000) / 1000
+    assert [watch.reading(topic).state for topic in ("removed", "tenth")] == [State.FUTURE, State.OBSERVED]
+    for topic in ("removed", "tenth"):
+        bench.delete_records(topic, 0, 1)
+        assert seen(watch.reading(topic)) == (State.OBSERVED, 1, 11, newest)
+    watch.source.close()
+
+
+def test_before_3_8_too(kafka: Kafka) -> None:
+    """Brokers 3.0 to 3.7 return a wrong offset of the newest record (KAFKA-16310), and deleted ones are no newest."""
+    if not kafka.knows_max_timestamp:
+        return
+    now = time.time()
+    kafka.create("deleted-newest")
+    kafka.write([("deleted-newest", 0, now + 40 * DAY)])
+    kafka.write([("deleted-newest", 0, now - DAY - 100 + n * 10) for n in range(10)])
+    kafka.delete_records("deleted-newest", 0, 1)
+    reading = Watch(kafka.bootstrap, ["deleted-newest"]).reading("deleted-newest")
+    assert seen(reading) == (State.OBSERVED, 1, 11, round((now - DAY - 10) * 1000) / 1000)
