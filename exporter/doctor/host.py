@@ -18,7 +18,7 @@ from exporter.demo.jars import DemoError, java
 from exporter.doctor.delivery import delivery
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import AHEAD_SECONDS
-from exporter.domain.formatting import ago, plural, setting_duration, setting_size, size
+from exporter.domain.formatting import ago, duration, plural, setting_duration, setting_size, size
 from exporter.domain.ports import Clock
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
 from exporter.history import finished_files
@@ -26,11 +26,15 @@ from exporter.history.published import Expectations
 from exporter.settings import Settings
 from exporter.storage import Location, ObjectPath, Stored
 from exporter.web import REALM, WebConfig, WebConfigError, WebConfigFile, WebError, bind
+from exporter.web.pages import SCRAPED_EVERY
 
 BEHIND_SECONDS = 2 * 86400.0
 """Where rollups run daily and one was missed, no waiting file is older than this."""
 
 _NEARLY_FULL = 0.8
+LONGEST_SCRAPE_INTERVAL = 120.0
+"""Seconds. Prometheus looks back five minutes for a value: two scrapes may fail before alerts lose theirs."""
+
 _ANSWER_SECONDS = 3.0
 
 
@@ -152,9 +156,10 @@ def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 
     try:
         bind(listen).close()
     except WebError as error:
-        ours = _exporter_at(listen, config)
+        ours, scraped_every = _exporter_at(listen, config)
         if ours:
             yield Finding(check, Severity.OK, f"an exporter is serving on {listen}")
+            yield from scrapes(scraped_every)
             return
         what, _, fix = str(error).partition(". ")
         what = what.rstrip(".")
@@ -166,6 +171,18 @@ def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 
             yield Finding(check, Severity.ERROR, what, costs, fix or None)
     else:
         yield Finding(check, Severity.OK, f"{listen} is free")
+
+
+def scrapes(every: float | None) -> Iterator[Finding]:
+    """Warn of a Prometheus that scrapes each ``every`` seconds, if that is too long for its alerts."""
+    if every is not None and every > LONGEST_SCRAPE_INTERVAL:
+        yield Finding(
+            "scrapes",
+            Severity.WARNING,
+            f"Prometheus scrapes it every {duration(every)}",
+            "alerts do not fire: Prometheus looks back five minutes for a value",
+            f"set scrape_interval of its job to {duration(LONGEST_SCRAPE_INTERVAL)} or less",
+        )
 
 
 def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
@@ -229,15 +246,18 @@ def _usable(place: Path) -> bool:
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
-def _exporter_at(listen: str, config: WebConfig) -> bool | None:
-    """Return whether an exporter answers there, None where it cannot be told without a client's certificate."""
+def _exporter_at(listen: str, config: WebConfig) -> tuple[bool | None, float | None]:
+    """Return whether an exporter answers there, and each how many seconds Prometheus scrapes it.
+
+    None where the first cannot be told without a client's certificate, and where the second is not known.
+    """
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared with
     try:
         socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
     except (OSError, ValueError, OverflowError):
-        return False  # nobody listens there: the port cannot be bound for another reason
+        return False, None  # nobody listens there: the port cannot be bound for another reason
     # http.client goes through no proxy, whatever the environment says: this asks about a port of this host.
     if config.tls is None:
         connection = HTTPConnection(host, int(port), timeout=_ANSWER_SECONDS)
@@ -248,11 +268,13 @@ def _exporter_at(listen: str, config: WebConfig) -> bool | None:
             connection.request("GET", "/-/healthy")
             answer = connection.getresponse()
             if answer.status == HTTPStatus.UNAUTHORIZED:
-                return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", "")
-            return answer.status == HTTPStatus.OK and answer.read(100) == b"healthy\n"
+                return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", ""), None
+            healthy = answer.status == HTTPStatus.OK and answer.read(100) == b"healthy\n"
+            every = answer.headers.get(SCRAPED_EVERY, "")
+            return healthy, float(every) if healthy and every.isdecimal() else None
     except (OSError, HTTPException, ValueError):
         needs_certificate = config.tls is not None and config.tls.verify_mode is ssl.CERT_REQUIRED
-        return None if needs_certificate else False
+        return (None if needs_certificate else False), None
 
 
 def _any_tls() -> ssl.SSLContext:

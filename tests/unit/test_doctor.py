@@ -14,6 +14,7 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 import trustme
 
@@ -39,6 +40,7 @@ from exporter.history.published import Expectations
 from exporter.kafka import ConnectResult
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebConfigFile, WebServer
+from exporter.web.pages import SCRAPED_EVERY, ScrapeIntervals
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import DAY, by_wall, publish
 
@@ -287,6 +289,23 @@ def test_a_web_port_in_use_by_another_server_is_an_error(tmp_path: Path, said: b
         [found] = host.web(settings(tmp_path, web__listen=listen, web__config_file=str(tmp_path / "web.yml")), At())
         answering.join()
     assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on {listen}: the port is in use")
+
+
+@pytest.mark.parametrize(("every", "seen"), [(15, None), (300, "Prometheus scrapes it every 5 min")])
+def test_a_scrape_interval_that_silences_alerts_is_a_warning(tmp_path: Path, every: int, seen: str | None) -> None:
+    """The exporter tells how often Prometheus scrapes it."""
+    with serving(tmp_path, "http_server_config: {}") as given:
+        address = f"http://{given.web.listen}"
+        assert SCRAPED_EVERY not in httpx.get(f"{address}/-/healthy").headers
+        for _ in range(2):
+            httpx.get(f"{address}/metrics", headers={"X-Prometheus-Scrape-Timeout-Seconds": "10"})
+        assert int(httpx.get(f"{address}/-/healthy").headers[SCRAPED_EVERY]) < 60
+        assert [found.what for found in host.web(given, At())] == [f"an exporter is serving on {given.web.listen}"]
+    intervals = ScrapeIntervals()
+    for number in range(3):
+        intervals.add("10.0.0.1", number * float(every))
+    found = list(host.scrapes(intervals.shortest()))
+    assert [finding.what for finding in found] == ([] if seen is None else [seen])
 
 
 def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
