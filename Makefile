@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quie
 # Else each of the thousand processes that a run of the tests starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-report bench-detection bench-web golden lock image-check tools clean python java
+.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-audit bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-report bench-detection bench-web golden lock image-check tools clean python java
 
 all: $(READY) help
 
@@ -58,6 +58,9 @@ bench-kills: $(READY) java  ## count torn files, duplicate rows and lost seconds
 
 bench-backfill: $(READY) java  ## print what a backfill costs on one real broker, and what a poll notices of it
 	$(BIN)/python -m tests.bench.backfill $(ARGS)
+
+bench-audit: $(READY)  ## print what an audit costs on a fake cluster (needs Go); ARGS="--topics 8334 --brokers 3" for 100,000 partitions
+	$(BIN)/python -m tests.bench.audit $(ARGS)
 
 bench-groups: $(READY) java  ## print what a sweep over 2,000 consumer groups costs, and what a poll notices of it
 	$(BIN)/python -m tests.bench.groups $(ARGS)

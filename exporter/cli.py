@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from exporter import __version__
+from exporter.commands.audit_options import audit
 from exporter.commands.jobs import deliver, report, rollup
 from exporter.commands.options import (
     check_properties,
@@ -29,19 +29,17 @@ from exporter.commands.options import (
     warn_of_exposed,
     with_web_config,
 )
-from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
+from exporter.commands.usage import CONFIGURATION, DOCTOR, OFFSETS, OVERVIEW, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
 from exporter.memory import leave_out
 from exporter.settings.errors import SettingsError
 from exporter.waiting import waiting
 
-log = logging.getLogger(__name__)
-
 PROGRAM = "topic-liveness"
 
 
-@click.group(cls=Commands, epilog=EXAMPLES + EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, commands=[audit], epilog=OVERVIEW, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM)
 def topic_liveness() -> None:
     """Which Kafka topics are still alive: a Prometheus exporter that learns from history."""

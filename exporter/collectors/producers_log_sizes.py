@@ -196,7 +196,7 @@ class Inspector:
             return stop() or self._clock.monotonic() >= ends
 
         failures: Counter[tuple[str, Reason, int]] = Counter()
-        sizes = _SizesRead(metadata.membership, self._clock)
+        sizes = SizesRead(metadata.membership, self._clock)
         silent = frozenset(self._silent)
         read = ProducersRead(len(metadata.membership.layout))
         try:
@@ -276,7 +276,7 @@ class Inspector:
                 self._silent.discard(broker)
 
 
-class _SizesRead:
+class SizesRead:
     """The sizes of all replicas, as far as brokers have answered."""
 
     def __init__(self, membership: Membership, clock: Clock) -> None:

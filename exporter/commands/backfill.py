@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TextIO
 
 from exporter.backfill.checkpoint import Checkpoint
@@ -14,52 +12,19 @@ from exporter.backfill.run import BackfillResult, Step
 from exporter.backfill.run import backfill as fill_back
 from exporter.backfill.spool_rows import inventory_rows, window_rows
 from exporter.clock import SystemClock
+from exporter.commands.screen import Screen
 from exporter.domain import Reason, Source, TopicPartition
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, plural, some
-from exporter.domain.ports import Clock, SourceError
+from exporter.domain.ports import SourceError
 from exporter.factory import make_backfill_source
 from exporter.history import HistoryError, Spool
 from exporter.settings import ClusterSettings, Settings
-from exporter.waiting import STATUS_SECONDS
 
 NAMED = 5
 """How many failed partitions are named for each reason."""
 
 _LOST = "windows of {} were deleted before a rollup took them in, because the spool was over history.max_bytes"
-
-
-@dataclass(slots=True)
-class Screen:
-    """Prints lines for a person. On a terminal the last line shows progress and is overwritten."""
-
-    out: TextIO
-    clock: Clock
-    _shown: bool = False
-    _status_at: float = field(default=-math.inf)
-
-    def say(self, line: str) -> None:
-        """Print a line that stays."""
-        self._clear()
-        print(line, file=self.out, flush=True)
-
-    def show(self, line: str) -> None:
-        """Show progress in place of the progress shown before."""
-        now = self.clock.monotonic()
-        if self.out.isatty():
-            self._clear()
-            print(line, end="", file=self.out, flush=True)
-            self._shown = True
-        elif now - self._status_at >= STATUS_SECONDS:
-            # A short run prints only its result.
-            if self._status_at > -math.inf:
-                print(line, file=self.out, flush=True)
-            self._status_at = now
-
-    def _clear(self) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=self.out)
-            self._shown = False
 
 
 def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: bool = False) -> int:

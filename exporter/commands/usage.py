@@ -30,8 +30,9 @@ section and name. The variable of a list holds all of it, as YAML:
 `topic-liveness check-config` prints every setting with its value.
 """
 
-EXAMPLES = """\
+_EXAMPLES = """\
 Examples:
+  topic-liveness audit --bootstrap-server localhost:9092   which topics are abandoned, now and without history
   topic-liveness demo                                      the whole product, on a broker of its own
   topic-liveness once --bootstrap-server localhost:9092    one poll, metrics on standard output
   topic-liveness serve --config prod.yaml                  the exporter
@@ -49,7 +50,7 @@ Completion with the Tab key, in ~/.bashrc (zsh, fish: zsh_source, fish_source):
 
 """
 
-EXIT_CODES = "Exit codes of every command:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
+OVERVIEW = f"{_EXAMPLES}Exit codes of every command:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
 
 
 OFFSETS = """\

@@ -36,6 +36,8 @@ from exporter.settings.rules import (
 from exporter.settings.topics import CalendarSettings, OutageSettings, OverrideSettings, OwnerSettings
 from exporter.storage import Location
 
+ERROR_TOPICS = r"(.*[._-])?(?i:dlq|dlt|dead[._-]?letters?|retry|retries|errors?|poison)([._-].*)?|.*(DLQ|DLT)"
+
 PartitionMetric = Literal[
     "current_offset",
     "oldest_offset",
@@ -269,6 +271,13 @@ class BackfillSettings(Section):
     """1 to 64. Calls under way at once."""
 
 
+class AuditSettings(Section):
+    """What ``audit`` knows topics by."""
+
+    error_topics: Annotated[str, AfterValidator(check_regex)] = ERROR_TOPICS
+    """Matches whole names of dead-letter, retry and error topics, which are usually silent."""
+
+
 class MetricsSettings(Section):
     """Which series are exposed; ``partition`` lists the per-partition metrics."""
 
@@ -326,6 +335,8 @@ class Settings(Section):
     """What the rollup published."""
     backfill: BackfillSettings = BackfillSettings()
     """History from before the exporter ran."""
+    audit: AuditSettings = AuditSettings()
+    """The first look at a cluster: [Audit](audit.md)."""
     rollup: RollupSettings = RollupSettings()
     """The daily job."""
     metrics: MetricsSettings = MetricsSettings()

@@ -1,5 +1,7 @@
 """Report -> HTML and Markdown, by the templates in ``spark_rollups/templates``.
 
+Style sheet and script are those of ``exporter/templates``, which the page of an audit has too.
+
 They show the first entries of a list and count the rest, so that a report of ten thousand deaths opens at once; the
 JSON and the CSV lists contain all.
 """
@@ -16,7 +18,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from exporter.domain import Verdict
 from exporter.domain.formatting import duration, iso, plural, size
@@ -73,7 +75,7 @@ def _markdown_environment() -> Environment:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("spark_rollups"),
+        loader=ChoiceLoader([PackageLoader("spark_rollups"), PackageLoader("exporter")]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=lambda value: wording.visible(value) if type(value) is str else value,

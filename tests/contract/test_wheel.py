@@ -49,7 +49,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if name.startswith(tuple(f"{package}/" for package in PACKAGES))}
     assert packed == mine
-    assert {"exporter/py.typed", "spark_rollups/log4j2.properties", "spark_rollups/templates/liveness.css"} <= packed
+    assert {"exporter/py.typed", "spark_rollups/log4j2.properties", "exporter/templates/liveness.css"} <= packed
 
 
 def test_an_installed_wheel_runs_as_the_documentation_says(wheel: Path, tmp_path: Path) -> None:

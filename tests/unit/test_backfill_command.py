@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.backfill.checkpoint import Checkpoint
-from exporter.commands.backfill import Screen, backfill
+from exporter.commands.backfill import backfill
+from exporter.commands.screen import Screen
 from exporter.domain import TopicPartition
 from exporter.domain.exit_codes import ExitCode
 from exporter.history import Spool

@@ -110,6 +110,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     "command",
     [
         "",
+        "audit",
         "serve",
         "once",
         "check-config",
@@ -170,6 +171,10 @@ def test_version_is_that_of_the_package(tmp_path: Path) -> None:
         (["once", "--boot", "x"], "No such option '--boot'"),
         (["once"], "clusters must name at least one cluster"),
         (["serve", "-c", "missing.yaml"], "missing.yaml cannot be read: No such file or directory"),
+        (["audit", "--bootstrap-server", NOWHERE, "--cluster", "dr"], "--cluster must be one of default, got 'dr'"),
+        (["audit", "--bootstrap-server", NOWHERE, "--topic", "a("], "must be a regular expression"),
+        (["audit", "--bootstrap-server", NOWHERE, "--silent-for", "30x"], "must be a duration such as 30s"),
+        (["audit", "--bootstrap-server", NOWHERE, "--output", "/no/such/x.html"], "must be in a folder that exists"),
         (["backfill", "--bootstrap-server", NOWHERE, "--cluster", "dr"], "--cluster must be one of default, got 'dr'"),
         (["backfill", "--bootstrap-server", NOWHERE, "--horizon", "1m"], "at least 1h, got '1m' (from --horizon)"),
         (["rollup", "--master", ""], "rollup.master must not be empty, got '' (from --master)"),
@@ -195,11 +200,11 @@ def test_a_log_line_after_the_last_test_does_not_spoil_the_summary() -> None:
         [sys.executable, "-c", code], check=False, env=environment(), capture_output=True, text=True, timeout=60
     )
     assert ended.returncode == 0, ended.stdout
-    assert ended.stdout.splitlines()[-1].startswith("8 passed")
+    assert ended.stdout.splitlines()[-1].startswith("12 passed")
     assert ended.stderr == "the bridge closes\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "once", "backfill", "check-config"])
+@pytest.mark.parametrize("command", ["audit", "serve", "once", "backfill", "check-config"])
 def test_every_command_lists_all_problems(tmp_path: Path, command: str, call: Call) -> None:
     """Every command that needs the configuration prints all its problems, in the same words."""
     (tmp_path / "prod.yaml").write_text(BAD)
@@ -224,7 +229,7 @@ def test_check_config_prints_what_loads_again(tmp_path: Path, monkeypatch: pytes
     assert call("check-config", "-c", "again.yaml").stdout == good.stdout
 
 
-@pytest.mark.parametrize("command", ["serve", "once", "backfill", "check-config"])
+@pytest.mark.parametrize("command", ["audit", "serve", "once", "backfill", "check-config"])
 def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: str, call: Call) -> None:
     """A misspelt or impossible property is reported for every cluster before the start, without secrets."""
     (tmp_path / "prod.yaml").write_text(

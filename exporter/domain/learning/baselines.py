@@ -8,7 +8,8 @@ scored with the baseline of the week in which it began, so it never affects its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,14 @@ class Baselines(ColumnSet):
     """When its runs are due (``exporter.domain.learning.schedule.Schedule``), None where it has no schedule."""
     together: Flags
     """Whether its hours are active together or not at all (``exporter.domain.learning.profiles.TOGETHER``)."""
+
+    @classmethod
+    def none(cls) -> Baselines:
+        """Return the baselines of no stream."""
+        columns: dict[str, NDArray[Any]] = {one.name: np.zeros(0) for one in fields(cls)}
+        kinds = {"stream": np.intp, "week": np.int64, "schedule": object, "together": np.bool_}
+        columns |= {name: np.zeros(0, kind) for name, kind in kinds.items()}
+        return cls(**{**columns, "profile": np.zeros((0, HOURS)), "weekly_scores": np.zeros((0, WEEKS))})
 
     @property
     def clocked(self) -> Flags:

@@ -3,7 +3,7 @@
 // Metadata, settings and consumer groups are those of franz-go's kfake. Offsets come from a table with one row per
 // partition instead of from logs: 100,000 partitions take seconds to make, no record is stored, and a test can set any
 // row. What the table says of a partition's records: the newest one has the row's newest timestamp, all others are as
-// old as the row.
+// old as the row, or lie at even times.
 //
 // It prints the bootstrap servers when it is ready. Then it answers each line of standard input with "ok" or "error":
 //
@@ -12,6 +12,7 @@
 //	move SHARE                                append a record, now, to this share (0 to 1) of all partitions
 //	every SECONDS SHARE                       do so again and again; with a share of 0 no more
 //	set TOPIC PARTITION FIRST END NEWEST      set log start, end offset and newest timestamp (ms)
+//	past EVERY PHASE OLDEST NEWEST RECORDS    fill each EVERY-th topic with records at even times (ms); PHASE is the first
 //	answer TOPIC PARTITION SPEC OFFSET...     answer look-ups of SPEC (-1 LATEST, -2 EARLIEST, -3 MAX_TIMESTAMP) with these
 //	                                          offsets in turn, whatever the row says; without offsets, as the row says
 //	lead TOPIC PARTITION BROKER               make a broker the leader, with the next leader epoch
@@ -54,6 +55,7 @@ type row struct {
 	first, end int64
 	made       int64
 	newest     int64
+	even       bool
 	instead    map[int64]*turns
 }
 
@@ -181,6 +183,17 @@ func (t *table) change(topic string, partition int, how func(*row)) error {
 	return nil
 }
 
+// Past fills each every-th topic, from phase on, with records at even times.
+func (t *table) past(every, phase int, oldest, newest, records int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at := phase; at < len(t.names); at += every {
+		for _, each := range t.topics[t.names[at]] {
+			each.first, each.end, each.made, each.newest, each.even = 0, records, oldest, newest, true
+		}
+	}
+}
+
 func (t *table) lead(topic string, partition int, broker int32) error {
 	if err := t.cluster.MoveTopicPartition(topic, int32(partition), broker); err != nil {
 		return err
@@ -239,6 +252,10 @@ func (r *row) answer(
 		return
 	case records == 0 || spec > r.newest:
 		return
+	case spec >= 0 && r.even && records > 1:
+		span, gaps := r.newest-r.made, records-1
+		place := (max(spec-r.made, 0)*gaps + span - 1) / span
+		answer.Offset, answer.Timestamp = r.first+place, r.made+place*span/gaps
 	case spec != maxTimestamp && spec <= r.made && records > 1:
 		answer.Offset, answer.Timestamp = r.first, r.made
 	default:
@@ -355,7 +372,15 @@ func (t *table) obey(line string) error {
 		if err := read(&topic, &partition, &first, &end, &stamp); err != nil {
 			return err
 		}
-		return t.change(topic, partition, func(r *row) { r.first, r.end, r.made, r.newest = first, end, stamp, stamp })
+		return t.change(topic, partition, func(r *row) { r.first, r.end, r.made, r.newest, r.even = first, end, stamp, stamp, false })
+	case "past":
+		var every, phase int
+		var records int64
+		if err := read(&every, &phase, &first, &stamp, &records); err != nil {
+			return err
+		}
+		t.past(every, phase, first, stamp, records)
+		return nil
 	case "answer":
 		var spec int64
 		if err := read(&topic, &partition, &spec); err != nil {

@@ -1,0 +1,238 @@
+"""Searches the past of topics for an audit, as far as their verdicts need it, and judges them.
+
+The past is searched by the time index of brokers, as a backfill does: of each topic in the partitions that show it
+best, before its newest record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from exporter.backfill.cutoff import Batch, CutoffReader, Request
+from exporter.backfill.partition_ends import PartitionEnds
+from exporter.backfill.slot_search import TimeLookups
+from exporter.backfill.to_windows import WindowBuilder, Windows
+from exporter.domain.arrays import Floats, Offsets, Rows, runs
+from exporter.domain.history.backfill_plan import Starts, WrittenStreams
+from exporter.domain.history.hourly_activity import BACKFILLED, Moments, fold
+from exporter.domain.history.streams import Streams, objects
+from exporter.domain.judging.audit import NOT_JUDGED, judge_by_gaps
+from exporter.domain.judging.incidents import Silent, hold
+from exporter.domain.judging.incidents import Streams as Together
+from exporter.domain.judging.rollup_verdicts import judge
+from exporter.domain.learning.baselines import Baselines
+from exporter.domain.learning.baselines_of_streams import baselines
+from exporter.domain.learning.hours import SECOND, UNKNOWN, Hours
+from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
+from exporter.domain.polls.answers import ANSWERED
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import State
+from exporter.domain.ports import Clock
+from exporter.domain.verdicts import VERDICT_CODES, TopicOverride, Verdict
+from exporter.kafka.newest_timestamps import OffsetsAndTimes
+
+PAST_SECONDS, DENSE_PAST_SECONDS = 9 * WEEK, 3 * WEEK
+"""How far before its newest record a topic's past is searched: eight weeks before the Monday of its last week, and two
+of a topic with many records, whose two weeks say as much."""
+
+FEW_RECORDS = 250
+"""A partition with at most so many records in PAST_SECONDS is searched over all of that: each record costs about two
+look-ups. Another one is searched over DENSE_PAST_SECONDS, with one look-up an hour at most."""
+
+RECORDS_OF_TOPIC = 400
+"""Records of a topic's partitions past which no further partition is searched. The one with the newest record always
+is, then those with most records."""
+
+
+class TopicPasts:
+    """What is known of the past of each topic, a column [t] each, and the verdicts on them."""
+
+    def __init__(
+        self,
+        source: OffsetsAndTimes,
+        metadata: Metadata,
+        cluster: str,
+        clock: Clock,
+        ends: PartitionEnds,
+        *,
+        slack: float,
+        overrides: Sequence[TopicOverride],
+    ) -> None:
+        """``ends`` are those of all partitions of ``metadata``. ``slack``: see ``Request``."""
+        self._source, self._metadata, self._cluster, self._clock = source, metadata, cluster, clock
+        self._ends, self._slack, self._overrides = ends, slack, overrides
+        self._layout = metadata.membership.layout
+        count = len(self._layout.topics)
+        self.looked_back = np.zeros(count, np.bool_)
+        self.failed = np.zeros(count, np.int8)
+        """The reason code where its past could not be read."""
+        self.searched = np.zeros(count, np.int64)
+        """Partitions whose past was searched."""
+        self.verdict = np.full(count, NOT_JUDGED, np.int8)
+        self.longest_silence = np.full(count, np.nan)
+        self.evidence = objects([None] * count)
+        self._if_held = objects([None] * count)
+        nothing = np.zeros(count, np.bool_)
+        self._silent = Silent(
+            nothing.copy(),
+            nothing.copy(),
+            nothing.copy(),
+            nothing.copy(),
+            np.full(count, np.nan),
+            np.full(count, np.nan),
+        )
+
+    def read(self, topics: Rows, last: Floats) -> None:
+        """Search the past of some topics, in order, whose newest records are ``last``, and judge them."""
+        rows, spans = self._choose(topics, last)
+        hours = Hours.joined(
+            [Hours.none(), *(self._search(topics, rows[spans == one], one) for one in np.unique(spans).tolist())]
+        )
+        hours = hours[np.argsort(hours.stream, kind="stable")]
+        self.searched[topics] = np.bincount(np.searchsorted(topics, self._layout.topic[rows]), minlength=len(topics))
+        self.looked_back[topics] = self.failed[topics] == ANSWERED
+        self.longest_silence[topics] = _longest_silences(hours, len(topics))
+        sticks, row = _baselines(hours, last)
+        streams = self._streams(topics, last, hours)
+        judged = judge(streams, sticks, row, self._clock.now(), overrides=self._overrides)
+        self.verdict[topics], self.evidence[topics] = judge_by_gaps(streams, judged, self.longest_silence[topics])
+        self._if_held[topics] = judged.evidence_if_held
+        silent = self._silent
+        for column, values in zip(
+            silent.columns(),
+            (judged.has_expectation, judged.unusual, judged.holdable, judged.hold_expired, last, judged.overdue),
+            strict=True,
+        ):
+            column[topics] = values
+
+    def _choose(self, topics: Rows, last: Floats) -> tuple[Rows, Floats]:
+        """Return the partitions that show the past of topics best, and how far back to search each, in seconds."""
+        ends, topic = self._ends, self._layout.topic
+        rows = np.flatnonzero(np.isin(topic, topics) & ends.readable(self._metadata) & (ends.latest > ends.earliest))
+        number = np.searchsorted(topics, topic[rows])
+        lookups = TimeLookups(self._source, self._layout, self._metadata.membership.leader)
+        answers = lookups.ask(rows, np.maximum(last[number] - PAST_SECONDS, 0.0))
+        self._ends.note_gone(self._metadata, rows, answers.reason)
+        begin = np.where(answers.found, answers.offset, ends.latest[rows])
+        records = np.where(
+            answers.reason == ANSWERED, ends.latest[rows] - begin, ends.latest[rows] - ends.earliest[rows]
+        )
+        newest = np.isin(ends.newest[rows], last) & (ends.newest[rows] == last[number])
+        order = np.lexsort((-records, ~newest, number))
+        rows, number, records = rows[order], number[order], records[order]
+        few = np.minimum(records, FEW_RECORDS)
+        first = runs(number)
+        before = np.cumsum(few) - few
+        before -= np.repeat(before[first], np.diff(np.append(first, len(rows))))
+        chosen = (before + few <= RECORDS_OF_TOPIC) & (records > 0)
+        chosen[first] = True
+        rows, number, records = rows[chosen], number[chosen], records[chosen]
+        dense = np.zeros(len(topics), np.bool_)
+        dense[number[records > FEW_RECORDS]] = True
+        order = np.argsort(rows)
+        return rows[order], np.where(dense[number[order]], DENSE_PAST_SECONDS, PAST_SECONDS)
+
+    def _search(self, topics: Rows, rows: Rows, seconds: float) -> Hours:
+        """Return the hours of topics, by their places, in which the past of some partitions has records."""
+        request = Request(self._cluster, "", seconds, slack=self._slack)
+        reader = CutoffReader(self._source, self._clock, WrittenStreams.none(), Starts.none, request)
+        cutoffs = reader.read(Batch.of(self._metadata, rows), self._ends.gone)
+        failed = np.where(cutoffs.planned, ANSWERED, np.maximum(cutoffs.reason, 1)).astype(np.int8)
+        windows = WindowBuilder(self._source, request, lambda: None).build(cutoffs, failed)
+        topic = self._layout.topic[rows]
+        bad = np.flatnonzero(failed != ANSWERED)
+        self.failed[topic[bad]] = failed[bad]
+        self._ends.note_gone(self._metadata, rows, failed)
+        return _hours(windows).union(np.searchsorted(topics, topic), 0)
+
+    def _streams(self, topics: Rows, last: Floats, hours: Hours) -> Streams:
+        """Return topics as the streams that verdicts are about, with no partition beside them."""
+        count = len(topics)
+        names = [self._layout.topics[number] for number in topics.tolist()]
+        configs = [self._metadata.topics[name].config for name in names]
+        active = hours[hours.active]
+        known_since = np.full(count, np.inf)
+        np.minimum.at(known_since, active.stream, active.first / SECOND)
+        nothing = np.full(count, np.nan)
+        unknown, none = objects([None] * count), np.full(count, -1, np.int32)
+        return Streams(
+            topic=np.arange(count),
+            cluster=objects([self._cluster] * count),
+            name=objects(names),
+            topic_id=objects([self._metadata.topics[name].topic_id for name in names]),
+            partition=none,
+            leader=none,
+            state=objects([State.OBSERVED.value] * count),
+            reason=unknown,
+            timestamp_type=objects([None if one is None else one.timestamp_type for one in configs]),
+            observed_until=np.full(count, self._clock.now()),
+            unreadable_since=nothing,
+            last_advance=last,
+            unchanged_since=nothing,
+            known_since=np.where(np.isinf(known_since), np.nan, known_since),
+            known_slots=np.bincount(active.stream, minlength=count).astype(np.int64),
+            end_offset=nothing,
+            records_7d=np.zeros(count, np.int64),
+            rests=objects([()] * count),
+            falling=unknown,
+        )
+
+    def hold_incidents(self, written: Rows) -> None:
+        """Hold topics that fell silent together: one incident, and not many deaths. ``written`` topics live."""
+        silent = self._silent
+        silent.has_expectation[written] = True
+        nobody = np.zeros(0, np.intp)
+        held = hold(Together(self._layout.topics, silent, nobody, nobody, silent[nobody]))
+        alarming = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
+        for topic in np.flatnonzero((held.topics >= 0) & np.isin(self.verdict, alarming)).tolist():
+            self.verdict[topic] = VERDICT_CODES[Verdict.HELD]
+            line = self._if_held[topic] or self.evidence[topic]
+            self.evidence[topic] = f"{line}; held: {held.incidents[held.topics[topic]]}"
+
+
+def _hours(windows: Windows) -> Hours:
+    """Return the hours of windows; the streams are their rows."""
+    count = len(windows)
+    numbers = np.zeros(count, np.int64)
+    return fold(
+        Moments(
+            stream=windows.row,
+            kind=np.full(count, BACKFILLED, np.int8),
+            at=_micros(windows.start),
+            until=_micros(windows.end),
+            start_offset=windows.start_offset,
+            end_offset=windows.end_offset,
+            records=windows.end_offset - windows.start_offset,
+            first=_micros(windows.first_advance),
+            last=_micros(windows.last_advance),
+            resolution=windows.resolution,
+            regressions=numbers,
+            polled=numbers > 0,
+            exporter=numbers.astype(np.int32),
+            read_before=numbers + UNKNOWN,
+        )
+    ).hours
+
+
+def _micros(moments: Floats) -> Offsets:
+    return np.where(np.isnan(moments), UNKNOWN, np.round(np.nan_to_num(moments) * SECOND)).astype(np.int64)
+
+
+def _longest_silences(hours: Hours, streams: int) -> Floats:
+    """Return the longest silence between two known advances of each stream in seconds, NaN where there is none."""
+    longest = np.full(streams, -np.inf)
+    same = (hours.stream[1:] == hours.stream[:-1]) & hours.active[1:] & hours.active[:-1] & ~hours.unknown[1:]
+    np.maximum.at(longest, hours.stream[1:][same], (hours.first[1:] - hours.last[:-1])[same] / SECOND)
+    return np.where(np.isinf(longest), np.nan, longest)
+
+
+def _baselines(hours: Hours, last: Floats) -> tuple[Baselines, Rows]:
+    """Return the baselines for the weeks of last advances (Unix seconds), and each stream's row in them, -1: none."""
+    week = np.floor((last - FIRST_MONDAY) / WEEK).astype(np.int64)
+    made = [one for each in np.unique(week).tolist() for one in baselines(hours[week[hours.stream] == each], [each])]
+    row = np.full(len(last), -1, np.intp)
+    sticks = Baselines.joined(made) if made else Baselines.none()
+    row[sticks.stream] = np.arange(len(sticks))
+    return sticks, row

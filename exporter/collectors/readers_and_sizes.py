@@ -1,0 +1,68 @@
+"""Reads once who reads the topics of a cluster now, and how many bytes they take."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, Groups
+from exporter.collectors.producers_log_sizes import SizesRead
+from exporter.domain.arrays import Floats
+from exporter.domain.judging.audit import Relations
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import Reason
+from exporter.domain.ports import Clock, SourceError
+from exporter.kafka import RemoteInspections
+
+
+def read_readers(groups: Groups) -> Relations:
+    """Ask for all consumer groups, their assignments and their committed offsets. Raises no Kafka error."""
+    assigned, committed = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    failed: set[Reason] = set()
+    try:
+        listing = groups.list_groups()
+        failed.update(listing.unlisted)
+        if listing.names and not listing.all_visible:
+            failed.add(Reason.UNAUTHORIZED)
+        names = sorted(listing.names)
+        for at in range(0, len(names), GROUPS_AT_A_TIME):
+            some = names[at : at + GROUPS_AT_A_TIME]
+            described = groups.describe(some)
+            for name, answer in described.items():
+                if isinstance(answer, Reason):
+                    failed.add(answer)
+                    continue
+                for topic in answer.assigned:
+                    assigned[topic].add(name)
+            offsets = groups.committed([name for name, answer in described.items() if not isinstance(answer, Reason)])
+            failed.update(offsets.failed.values())
+            for number, name in enumerate(offsets.names):
+                mine = offsets.topic[offsets.first[number] : offsets.first[number + 1]]
+                for topic in np.unique(mine).tolist():
+                    committed[offsets.topics[topic]].add(name)
+    except SourceError as error:
+        return Relations(problems=(f"consumer groups are not known: {error.detail}",))
+    why = () if not failed else (f"some consumer groups are not known: {', '.join(sorted(failed))}",)
+    return Relations(
+        {topic: tuple(sorted(names)) for topic, names in assigned.items()},
+        {topic: tuple(sorted(names - assigned[topic])) for topic, names in committed.items()},
+        not failed,
+        problems=why,
+    )
+
+
+def read_sizes(client: RemoteInspections, membership: Membership, clock: Clock) -> tuple[Floats, str | None]:
+    """Return the bytes of all replicas of each topic, NaN where not all are known, and why some are unknown.
+
+    Raises KafkaPythonError as ``RemoteInspections.log_sizes`` does.
+    """
+    count = len(membership.layout)
+    sizes = SizesRead(membership, clock)
+    sizes.ask(client, np.zeros(count), lambda _: True, lambda: False)
+    disk = sizes.found().disk
+    topics = len(membership.layout.topics)
+    unknown = np.bincount(membership.layout.topic, ~disk.known, topics)
+    total = np.bincount(membership.layout.topic, np.where(disk.known, disk.value, 0), topics)
+    reasons = sorted({str(reason) for _, reason, _ in sizes.failures()})
+    return np.where(unknown > 0, np.nan, total), ", ".join(reasons) or None

@@ -1,0 +1,245 @@
+"""The command ``audit``: what each topic is, from one look at the brokers, as a table, JSON, CSV or one HTML page."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+import click
+import numpy as np
+
+from exporter.backfill.audit import AuditReader
+from exporter.clock import SystemClock
+from exporter.collectors.readers_and_sizes import read_readers, read_sizes
+from exporter.commands.audit_formats import Audit, write_as
+from exporter.commands.screen import Screen
+from exporter.domain.exit_codes import ExitCode
+from exporter.domain.judging.audit import (
+    AuditTopics,
+    Relations,
+    alarms,
+    classify,
+    order_by_urgency,
+    select_silent,
+)
+from exporter.domain.ports import Clock, SourceError
+from exporter.factory import make_backfill_source
+from exporter.factory.sources import make_inspection_client
+from exporter.kafka import KafkaPythonError, RemoteSource
+from exporter.settings import ClusterSettings, Settings, TopicFilter
+from exporter.settings.quantities import parse_duration
+from exporter.settings.rules import check_regex
+
+WATCHED_SECONDS = 5.0
+"""The shortest time between two looks at the end of a topic. One that advances in between is written now, whatever
+timestamps its records carry: mirrored ones keep old ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """The values of the command line. ``silent_for`` is in seconds; empty ``topics`` are those of the settings."""
+
+    topics: Sequence[str] = ()
+    sort: str = "urgency"
+    silent_for: float | None = None
+    style: str = "table"
+    output: Path | None = None
+    verbose: bool = False
+
+    @classmethod
+    def parse(
+        cls,
+        topics: Sequence[str],
+        silent_for: str | None,
+        sort: str,
+        style: str,
+        output: Path | None,
+        *,
+        verbose: bool,
+    ) -> Self:
+        """Check the values of options. Raises click.BadParameter with the rule and the value."""
+        for pattern in topics:
+            try:
+                check_regex(pattern)
+            except ValueError as error:
+                raise click.BadParameter(f"{error}, got {pattern!r}", param_hint="--topic") from None
+        seconds = None
+        if silent_for is not None:
+            try:
+                seconds = parse_duration(silent_for)
+            except ValueError as error:
+                raise click.BadParameter(f"{error}, got {silent_for!r}", param_hint="--silent-for") from None
+        if output is not None and not output.parent.is_dir():
+            raise click.BadParameter(f"must be in a folder that exists, got {str(output)!r}", param_hint="--output")
+        return cls(topics, sort, seconds, style, output, verbose)
+
+
+def audit_to(
+    out: TextIO,
+    errors: TextIO,
+    clusters: Sequence[ClusterSettings],
+    settings: Settings,
+    wanted: AuditOptions,
+) -> int:
+    """Audit ``clusters`` and write what was found to ``out``, or to the file that is ``wanted``; return the exit code.
+
+    ``errors`` gets the progress. A cluster that does not answer costs only itself. After Ctrl-C what is known is
+    written.
+    """
+    clock = SystemClock()
+    screen = Screen(errors, clock)
+    found: list[AuditTopics] = []
+    problems: list[str] = []
+    failed = interrupted = False
+    for cluster in clusters:
+        reading = _ClusterAudit(_with_topics(cluster, wanted.topics), settings, clock, screen)
+        try:
+            reading.read()
+        except SourceError as error:
+            problems.append(f"cluster {cluster.name} is not read: {error.detail}")
+            failed = True
+        except KeyboardInterrupt:
+            interrupted = True
+        found += reading.topics()
+        problems += reading.problems
+        if interrupted:
+            break
+    screen.clear()
+    if not found:
+        for problem in problems:
+            screen.say(f"Error: {problem}")
+        return ExitCode.INTERRUPTED if interrupted else ExitCode.NOT_STARTED
+    audit = _concluded(AuditTopics.joined(found), wanted, clock.now(), problems, interrupted=interrupted)
+    text = write_as(audit, wanted.style, verbose=wanted.verbose)
+    if wanted.output is None:
+        out.write(text)
+    else:
+        try:
+            _write_file(wanted.output, text)
+        except OSError as error:
+            screen.say(f"Error: --output {str(wanted.output)!r} cannot be written: {error.strerror}")
+            return ExitCode.NOT_STARTED
+        screen.say(audit.summary)
+    if interrupted:
+        return ExitCode.INTERRUPTED
+    return ExitCode.FOUND if failed or alarms(audit.liveness[audit.shown]) else ExitCode.DONE
+
+
+class _ClusterAudit:
+    """The audit of one cluster, of which a part is known when it is interrupted."""
+
+    def __init__(self, cluster: ClusterSettings, settings: Settings, clock: Clock, screen: Screen) -> None:
+        self._cluster, self._settings, self._clock, self._screen = cluster, settings, clock, screen
+        self._reader: AuditReader | None = None
+        self._relations = Relations()
+        self.problems: list[str] = []
+
+    def read(self) -> None:
+        """Read the cluster. Raises SourceError where it does not answer."""
+        with ExitStack() as ending:
+            self._show("connecting")
+            source = make_backfill_source(self._cluster, self._settings, self._clock)
+            ending.callback(source.close)
+            metadata = source.metadata()
+            self._note_unmatched(metadata.unmatched)
+            slack = self._settings.poll_of(self._cluster).future_slack
+            overrides = [one.as_override() for one in self._settings.overrides]
+            reader = AuditReader(
+                source,
+                metadata,
+                self._cluster.name,
+                self._clock,
+                slack=slack,
+                overrides=overrides,
+                tick=self._tick,
+            )
+            self._reader = reader
+            begun = self._clock.monotonic()
+            reader.read_ends()
+            self._read_relations(source, reader)
+            reader.look_back()
+            self._show("looking for advances")
+            reader.find_advances(begun + WATCHED_SECONDS)
+
+    def topics(self) -> list[AuditTopics]:
+        """Return what is known so far; nothing where the cluster did not answer."""
+        if self._reader is None:
+            return []
+        errors = re.compile(self._settings.audit.error_topics)
+        return [self._reader.topics(self._relations, errors=errors, in_scope=self._in_scope)]
+
+    def _read_relations(self, source: RemoteSource, reader: AuditReader) -> None:
+        self._show("reading consumer groups")
+        self._relations = read_readers(source.groups)
+        self._show("reading log sizes")
+        try:
+            client = make_inspection_client(self._cluster, self._settings)
+            try:
+                sizes, why = read_sizes(client, reader.metadata.membership, self._clock)
+            finally:
+                client.close()
+            self._relations = replace(self._relations, bytes=sizes)
+        except KafkaPythonError as error:
+            why = error.detail
+        if why is not None:
+            self.problems.append(f"cluster {self._cluster.name}: sizes are not all known: {why}")
+        self.problems += [f"cluster {self._cluster.name}: {problem}" for problem in self._relations.problems]
+
+    def _note_unmatched(self, patterns: Sequence[str]) -> None:
+        for pattern in patterns:
+            self.problems.append(
+                f"cluster {self._cluster.name}: {pattern!r} matches no visible topic: it must match the whole name, "
+                "and the principal needs DESCRIBE on the topic"
+            )
+
+    def _in_scope(self, topic: str) -> bool:
+        wanted = self._cluster.topics
+        if topic.startswith("__") and not wanted.internal:
+            return False
+        included = any(re.fullmatch(pattern, topic) for pattern in wanted.include)
+        return included and not any(re.fullmatch(pattern, topic) for pattern in wanted.exclude)
+
+    def _tick(self, what: str, done: int, of: int) -> None:
+        self._show(f"{done:,} of {of:,} {what}")
+
+    def _show(self, what: str) -> None:
+        self._screen.show(f"{self._cluster.name}: {what}")
+
+
+def _with_topics(cluster: ClusterSettings, patterns: Sequence[str]) -> ClusterSettings:
+    if not patterns:
+        return cluster
+    topics = TopicFilter(include=tuple(patterns), internal=cluster.topics.internal)
+    return cluster.model_copy(update={"topics": topics})
+
+
+def _concluded(
+    topics: AuditTopics, wanted: AuditOptions, now: float, problems: Sequence[str], *, interrupted: bool
+) -> Audit:
+    codes = classify(topics, now)
+    order = order_by_urgency(topics, codes)
+    if wanted.silent_for is not None:
+        order = order[select_silent(topics, codes, wanted.silent_for, now)[order]]
+    keys: Mapping[str, Callable[[], Any]] = {
+        "urgency": lambda: np.zeros(len(order)),
+        "silence": lambda: np.nan_to_num(topics.last_record[order], nan=np.inf),
+        "bytes": lambda: -np.nan_to_num(topics.bytes[order], nan=-1.0),
+        "topic": lambda: topics.topic[order].astype(str),
+        "owner": lambda: np.array([owner or "\U0010ffff" for owner in topics.owner[order]], str),
+    }
+    return Audit(topics, codes, order[np.argsort(keys[wanted.sort](), kind="stable")], now, problems, interrupted)
+
+
+def _write_file(path: Path, text: str) -> None:
+    """Write a file in one step: a reader never sees half of it. Raises OSError."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

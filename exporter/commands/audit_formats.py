@@ -1,0 +1,190 @@
+"""What an audit found, as a table, JSON, CSV or one HTML page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from exporter.commands.audit_page import render
+from exporter.domain.arrays import Codes, Rows, or_none
+from exporter.domain.formatting import duration, iso, moment, plural, size, some
+from exporter.domain.judging.audit import LIVENESS, AuditTopics, Liveness, roles_of, verdict_name
+from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
+
+PAGE_ROWS = 3_000
+"""Topics that are listed on a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found, in the order in which it is shown."""
+
+    topics: AuditTopics
+    liveness: Codes
+    shown: Rows
+    as_of: float
+    problems: Sequence[str] = ()
+    interrupted: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The summary line, of all topics."""
+        return summarise(self.topics, self.liveness) + ("; interrupted: not all was looked at" * self.interrupted)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many topics are what."""
+        counted = np.bincount(self.liveness, minlength=len(LIVENESS)).tolist()
+        return {str(one): count for one, count in zip(LIVENESS, counted, strict=True)}
+
+
+def write_as(audit: Audit, style: str, *, verbose: bool = False) -> str:
+    """Return an audit as ``table``, ``json``, ``csv`` or ``html``. ``verbose`` adds evidence to the table."""
+    return _table(audit, verbose=verbose) if style == "table" else _WRITERS[style](audit)
+
+
+def _records(audit: Audit) -> Iterator[dict[str, Any]]:
+    """Yield the facts of each topic that is shown, as values for JSON."""
+    topics = audit.topics
+    for row in audit.shown.tolist():
+        last = or_none(topics.last_record[row])
+        liveness = LIVENESS[audit.liveness[row]]
+        yield {
+            "cluster": topics.cluster[row],
+            "topic": topics.topic[row],
+            "what": str(liveness),
+            "why_unknown": why_unknown(topics, row) if liveness is Liveness.UNKNOWN else None,
+            "roles": roles_of(topics, row),
+            "verdict": verdict_name(int(topics.verdict[row])),
+            "last_record": last,
+            "silence_seconds": None if last is None else max(0.0, audit.as_of - last),
+            "longest_silence_seconds": or_none(topics.longest_silence[row]),
+            "readers": None if topics.readers[row] is None else list(topics.readers[row]),
+            "committed": list(topics.committed[row]),
+            "bytes": None if math.isnan(topics.bytes[row]) else int(topics.bytes[row]),
+            "cleanup_policy": topics.policy[row],
+            "retention_seconds": None if not math.isfinite(topics.retention[row]) else float(topics.retention[row]),
+            "kept_for_ever": bool(topics.retention[row] == math.inf),
+            "owner": topics.owner[row],
+            "partitions": int(topics.partitions[row]),
+            "partitions_not_read": int(topics.unread[row]),
+            "partitions_searched": int(topics.searched[row]),
+            "records": int(topics.records[row]),
+            "copy_of": topics.copy_of[row],
+            "evidence": explain_topic(topics, audit.liveness, row, audit.as_of),
+        }
+
+
+def _json(audit: Audit) -> str:
+    head = {
+        "as_of": audit.as_of,
+        "summary": audit.summary,
+        "counts": audit.counts,
+        "problems": list(audit.problems),
+        "interrupted": audit.interrupted,
+    }
+    rows = ",\n".join(f"    {json.dumps(row)}" for row in _records(audit))
+    begin = json.dumps(head, indent=2).removesuffix("\n}")
+    return f'{begin},\n  "topics": [\n{rows}\n  ]\n}}\n' if rows else f'{begin},\n  "topics": []\n}}\n'
+
+
+def _csv(audit: Audit) -> str:
+    text = io.StringIO()
+    writer: csv.DictWriter[str] | None = None
+    for row in _records(audit):
+        row |= {"last_record": None if row["last_record"] is None else iso(row["last_record"])}
+        row |= {name: None if row[name] is None else ";".join(row[name]) for name in ("roles", "readers", "committed")}
+        if writer is None:
+            writer = csv.DictWriter(text, list(row), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow(row)
+    return text.getvalue()
+
+
+def _cells(audit: Audit) -> Iterator[dict[str, str]]:
+    """Yield the cells of each topic that is shown, as people read them."""
+    topics = audit.topics
+    for row in audit.shown.tolist():
+        last, longest = topics.last_record[row], topics.longest_silence[row]
+        liveness = LIVENESS[audit.liveness[row]]
+        what = f"{liveness}: {why_unknown(topics, row)}" if liveness is Liveness.UNKNOWN else str(liveness)
+        yield {
+            "cluster": topics.cluster[row],
+            "topic": topics.topic[row],
+            "what": ", ".join([what, *roles_of(topics, row)]),
+            "last record": "" if math.isnan(last) else moment(last, "%Y-%m-%d %H:%M").removesuffix(" UTC"),
+            "silent": "" if math.isnan(last) else duration(audit.as_of - last),
+            "longest before": "" if math.isnan(longest) else duration(longest),
+            "read by": _readers(topics, row),
+            "bytes": "" if math.isnan(topics.bytes[row]) else size(int(topics.bytes[row])),
+            "kept": _retention_words(topics, row),
+            "owner": topics.owner[row] or "",
+        }
+
+
+def _readers(topics: AuditTopics, row: int) -> str:
+    readers, committed = topics.readers[row], topics.committed[row]
+    if readers is None:
+        return "not known"
+    if readers:
+        return some(readers, 2)
+    return f"nobody now ({plural(len(committed), 'group')} before)" if committed else "nobody"
+
+
+def _retention_words(topics: AuditTopics, row: int) -> str:
+    policy, seconds = topics.policy[row], float(topics.retention[row])
+    if policy is None:
+        return ""
+    parts = ["compacted"] if "compact" in policy else []
+    if "delete" in policy and not math.isnan(seconds):
+        parts.append("for ever" if math.isinf(seconds) else duration(seconds))
+    return ", ".join(parts) or policy
+
+
+def _table(audit: Audit, *, verbose: bool) -> str:
+    rows = list(_cells(audit))
+    several = len(set(audit.topics.cluster)) > 1
+    names = [name for name in (rows[0] if rows else {}) if name != "cluster" or several]
+    names = [name for name in names if any(row[name] for row in rows)]
+    widths = [max(len(name), *(len(row[name]) for row in rows)) for name in names]
+    lines = []
+    if rows:
+        lines.append("  ".join(name.upper().ljust(width) for name, width in zip(names, widths, strict=True)).rstrip())
+    for place, row in zip(audit.shown.tolist(), rows, strict=True):
+        lines.append("  ".join(row[name].ljust(width) for name, width in zip(names, widths, strict=True)).rstrip())
+        if verbose:
+            lines.append(f"    {explain_topic(audit.topics, audit.liveness, place, audit.as_of)}")
+    lines += ["", audit.summary] if rows else [audit.summary]
+    return "\n".join([*lines, *audit.problems]) + "\n"
+
+
+def _html(audit: Audit) -> str:
+    topics, rows = audit.topics, []
+    for row, cells in zip(audit.shown[:PAGE_ROWS].tolist(), _cells(audit), strict=False):
+        liveness = LIVENESS[audit.liveness[row]]
+        why = [why_unknown(topics, row)] if liveness is Liveness.UNKNOWN else []
+        numbers = {
+            "silent": audit.as_of - topics.last_record[row],
+            "longest before": topics.longest_silence[row],
+            "bytes": topics.bytes[row],
+        }
+        rows.append(
+            {
+                **cells,
+                "liveness": str(liveness),
+                "beside": ", ".join([*why, *roles_of(topics, row)]),
+                "evidence": explain_topic(topics, audit.liveness, row, audit.as_of),
+                "sorted_by": cells | {name: "" if math.isnan(one) else f"{one:.0f}" for name, one in numbers.items()},
+            }
+        )
+    return render(audit.summary, audit.counts, audit.problems, rows, len(audit.shown), moment(audit.as_of))
+
+
+_WRITERS: Mapping[str, Callable[[Audit], str]] = {"json": _json, "csv": _csv, "html": _html}

@@ -1,0 +1,51 @@
+"""The options of ``audit``. What it does is imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from exporter.commands.options import client_settings, clusters_named, source_options
+from exporter.commands.usage import AsWritten
+from exporter.logs import set_up_logging
+
+_SORTS = ("urgency", "silence", "bytes", "topic", "owner")
+_STYLES = ("table", "json", "csv", "html")
+
+
+@click.command(cls=AsWritten)
+@source_options
+@click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
+@click.option("--topic", "topics", multiple=True, metavar="REGEX", help="Topics whose whole name matches; repeatable.")
+@click.option("--silent-for", metavar="DURATION", help="Only topics that are silent for that long, such as 30d.")
+@click.option("--sort", type=click.Choice(_SORTS), default="urgency", show_default=True)
+@click.option("--format", "style", type=click.Choice(_STYLES), default="table", show_default=True)
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of standard output.")
+@click.option("-v", "--verbose", is_flag=True, help="The evidence for each topic, below it.")
+def audit(config: Path | None, bootstrap_server: str | None, cluster: str | None, **wanted: Any) -> int:
+    """Say which topics are abandoned, at first sight.
+
+    Examples:
+      topic-liveness audit --bootstrap-server localhost:9092
+      topic-liveness audit --config prod.yaml --silent-for 30d --sort bytes
+      topic-liveness audit --config prod.yaml --topic 'billing[.].*' --verbose
+      topic-liveness audit --config prod.yaml --format html --output audit.html
+
+    Needs no history, no running exporter and no Java. No record is read: it asks for the
+    ends of partitions, the time of their newest records, topic settings, consumer groups
+    and log sizes. Of silent topics it searches the past by the brokers' time index; each
+    broker gets at most backfill.lookups_per_second (2000) look-ups a second. Ctrl-C prints
+    what is known by then.
+    Exit codes: 0 nothing is abandoned, overdue or unknown; 1 something is, or a cluster is
+    not read; 2 nothing could be asked; 130 interrupted.
+    """
+    from exporter.commands import audit as auditing
+
+    checked = auditing.AuditOptions.parse(**wanted)
+    settings = client_settings(config, bootstrap_server)
+    # What it could not read stands in its output; the log would repeat it.
+    set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
+    return auditing.audit_to(sys.stdout, sys.stderr, clusters_named(settings, cluster), settings, checked)

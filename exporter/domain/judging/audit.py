@@ -1,0 +1,317 @@
+"""What an audit says of each topic: one word, and the facts behind it. Facts are columns; sentences are made last.
+
+An audit asks brokers once. It has no history of its own, so it rests on timestamps of records, and says so wherever
+they may be wrong. It calls nothing abandoned that it could not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.column_set import ColumnSet
+from exporter.domain.expectations.silence_rules import retired_after
+from exporter.domain.formatting import duration, moment, plural
+from exporter.domain.history.streams import Streams, Strings, objects
+from exporter.domain.judging.gap_law import find_limits
+from exporter.domain.judging.rollup_verdicts import NO_RULE, Verdicts
+from exporter.domain.learning.hours import Integers
+from exporter.domain.polls.answers import reason_code
+from exporter.domain.polls.readings import Reason
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
+
+LIVE_SECONDS = 3600.0
+"""A topic whose newest record is at most this old is written now: the same hour as for the verdict ``live``."""
+
+WEEK_SECONDS = 7 * 86_400.0
+"""A topic that is dead for a shorter time died this week: somebody may still repair it, so it is not abandoned."""
+
+FIRST_PLAUSIBLE = 946_684_800.0
+"""2000-01-01. A newest record from before has no time: Kafka is younger, and seconds in place of milliseconds read as
+1970."""
+
+NOT_JUDGED = -1
+"""Stands in a column of verdicts where none was given."""
+
+
+class Liveness(StrEnum):
+    """What a topic is, most urgent first."""
+
+    DIED = "died this week"
+    OVERDUE = "overdue"
+    ABANDONED = "abandoned"
+    UNKNOWN = "unknown"
+    SILENT = "silent as usual"
+    WRITTEN = "written now"
+    EMPTY = "empty"
+    NEVER_WRITTEN = "never written"
+
+
+LIVENESS = tuple(Liveness)
+LIVENESS_CODES: Mapping[Liveness, int] = {one: code for code, one in enumerate(LIVENESS)}
+"""Codes in columns are indices into LIVENESS, which is in order of urgency."""
+
+URGENT = (Liveness.DIED, Liveness.OVERDUE, Liveness.ABANDONED, Liveness.UNKNOWN)
+"""What the exit code of an audit reports."""
+
+
+class Doubt(StrEnum):
+    """Why timestamps of a topic do not say when it was last written."""
+
+    NONE = "none"
+    SECONDS = "seconds"
+    """They are seconds, not milliseconds."""
+    IMPLAUSIBLE = "implausible"
+    """They lie before 2000, and are no plausible seconds either."""
+    AHEAD = "ahead"
+    """Some lie in the future, often because they are microseconds: when these records were written is not known."""
+
+
+DOUBTS = tuple(Doubt)
+DOUBT_CODES: Mapping[Doubt, int] = {one: code for code, one in enumerate(DOUBTS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """Who reads the topics of one cluster, and how large they are, as far as an audit could read it."""
+
+    assigned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Topic -> sorted names of groups with a member that has a partition of it: they read it now."""
+    committed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Topic -> sorted names of other groups that committed an offset in it."""
+    all_groups: bool = False
+    """Whether these are all groups. Elsewhere a topic that none is known to read may have readers."""
+    bytes: Floats | None = None
+    """The bytes of each topic of the layout on all replicas, NaN where not all are known; None: not read."""
+    problems: tuple[str, ...] = ()
+    """What is not known, and why; for people."""
+
+    def readers(self, topic: str) -> tuple[str, ...] | None:
+        """Return the groups that read a topic now; None where nobody can say."""
+        return self.assigned.get(topic, () if self.all_groups else None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditTopics(ColumnSet):
+    """Topics, each a column [n]. Moments are Unix seconds, durations seconds; NaN and None are unknown."""
+
+    cluster: Strings
+    topic: Strings
+    partitions: Integers
+    unread: Integers
+    """Partitions that could not be read."""
+    reason: Codes
+    """The reason code of one of these."""
+    empty: Flags
+    """No partition holds a record; all were read."""
+    never_written: Flags
+    """No partition ever held one; all were read."""
+    records: Integers
+    """Offsets between the first and the end of partitions that were read: markers and compacted records count."""
+    last_record: Floats
+    """The newest plausible timestamp."""
+    doubt: Codes
+    """An index into DOUBTS: of any partition."""
+    by_time: Flags
+    """The newest record was found by look-ups by time."""
+    advanced: Flags
+    """The end offset rose while the audit ran."""
+    looked_back: Flags
+    """Its past was searched as far as it had to be."""
+    searched: Integers
+    """Partitions whose past was searched, those with most records; 0 where that was not needed."""
+    verdict: Codes
+    """An index into VERDICTS, or NOT_JUDGED."""
+    longest_silence: Floats
+    """The longest silence before the present one; an upper bound where only some partitions were searched."""
+    evidence: Strings
+    """Why it has its verdict."""
+    bytes: Floats
+    """Log sizes of all replicas."""
+    policy: Strings
+    retention: Floats
+    """``inf`` where it is unlimited."""
+    errors: Flags
+    """It is a dead-letter, retry or error topic by its name."""
+    internal: Flags
+    copy_of: Strings
+    """The alias of the cluster from which MirrorMaker copies it."""
+    owner: Strings
+    readers: Strings
+    """Names of the groups that read it now: a member has a partition of it."""
+    committed: Strings
+    """Names of the other groups that committed an offset in it."""
+
+    @classmethod
+    def refused(cls, cluster: str, topics: Sequence[str], relations: Relations) -> AuditTopics:
+        """Return topics that consumer groups read, and that brokers do not list: they may not be described."""
+        count = len(topics)
+        no, numbers, nothing = np.zeros(count, np.bool_), np.zeros(count, np.int64), np.full(count, np.nan)
+        unknown, codes = objects([None] * count), np.zeros(count, np.int8)
+        return cls(
+            cluster=objects([cluster] * count),
+            topic=objects(topics),
+            partitions=numbers,
+            unread=numbers + 1,
+            reason=codes + np.int8(reason_code(Reason.UNAUTHORIZED)),
+            empty=no,
+            never_written=no,
+            records=numbers,
+            last_record=nothing,
+            doubt=codes,
+            by_time=no,
+            advanced=no,
+            looked_back=no,
+            searched=numbers,
+            verdict=codes + np.int8(NOT_JUDGED),
+            longest_silence=nothing,
+            evidence=unknown,
+            bytes=nothing,
+            policy=unknown,
+            retention=nothing,
+            errors=no,
+            internal=no,
+            copy_of=unknown,
+            owner=unknown,
+            readers=objects([relations.readers(name) for name in topics]),
+            committed=objects([relations.committed.get(name, ()) for name in topics]),
+        )
+
+    @property
+    def compacted(self) -> Flags:
+        """Whether compaction keeps the newest record of each key."""
+        return np.array([policy is not None and "compact" in policy for policy in self.policy], np.bool_)
+
+
+def classify(topics: AuditTopics, now: float) -> Codes:
+    """Return what each topic is, as indices into LIVENESS.
+
+    Only a topic of which every partition was read can be abandoned, overdue, silent as usual or empty.
+    """
+    silence = now - topics.last_record
+    unread = topics.unread > 0
+    with np.errstate(invalid="ignore"):
+        written = topics.advanced | (silence <= LIVE_SECONDS)
+        recent = silence < WEEK_SECONDS
+    doubted = np.isnan(topics.last_record) | (topics.doubt != DOUBT_CODES[Doubt.NONE])
+    dead = _is(topics.verdict, Verdict.DEAD, Verdict.RETIRED)
+    rules: list[tuple[Flags, Liveness]] = [
+        (written, Liveness.WRITTEN),
+        (unread, Liveness.UNKNOWN),
+        (topics.never_written, Liveness.NEVER_WRITTEN),
+        (topics.empty, Liveness.EMPTY),
+        (doubted, Liveness.UNKNOWN),
+        (dead & recent, Liveness.DIED),
+        (dead, Liveness.ABANDONED),
+        (_is(topics.verdict, Verdict.SUSPECT, Verdict.LATE, Verdict.HELD), Liveness.OVERDUE),
+        (_is(topics.verdict, Verdict.LIVE, Verdict.QUIET, Verdict.MUTED), Liveness.SILENT),
+    ]
+    codes: Codes = np.select(
+        [rule for rule, _ in rules], [LIVENESS_CODES[one] for _, one in rules], LIVENESS_CODES[Liveness.UNKNOWN]
+    ).astype(np.int8)
+    return codes
+
+
+def judge_by_gaps(streams: Streams, judged: Verdicts, longest: Floats) -> tuple[Codes, Strings]:
+    """Return the verdicts and evidence of topics, by the law of gaps where no rule of their own judges them.
+
+    ``longest`` is the longest gap known of each, in seconds.
+    """
+    verdict, evidence = judged.verdict.copy(), judged.evidence.copy()
+    gaps = np.maximum(streams.known_slots - 1, 0).astype(np.float64)
+    seconds = np.where(gaps > 0, streams.last_advance - streams.known_since, 0.0)
+    suspect, dead = find_limits(gaps, seconds)
+    silence = judged.silence
+    rows = np.flatnonzero((judged.rule == NO_RULE) & _is(judged.verdict, Verdict.LEARNING))
+    with np.errstate(invalid="ignore"):
+        codes = np.select(
+            [silence > np.maximum(dead, retired_after(dead)), silence > dead, silence > suspect],
+            [VERDICT_CODES[one] for one in (Verdict.RETIRED, Verdict.DEAD, Verdict.SUSPECT)],
+            VERDICT_CODES[Verdict.QUIET],
+        )
+    verdict[rows] = codes[rows]
+    for row in rows.tolist():
+        last = float(streams.last_advance[row])
+        known = "no earlier record is known"
+        if gaps[row]:
+            known = (
+                f"written in {plural(int(gaps[row]) + 1, 'hour')} of the {duration(float(seconds[row]))} before, "
+                f"never silent over {duration(float(longest[row]))}"
+            )
+        evidence[row] = (
+            f"silent {duration(float(silence[row]))} (since {moment(last)}); {known}; too little for a rhythm: suspect "
+            f"past {duration(float(suspect[row]))}, dead past {duration(float(dead[row]))}"
+        )
+    return verdict, evidence
+
+
+def order_by_urgency(topics: AuditTopics, codes: Codes) -> Rows:
+    """Return rows, most urgent first; of one kind the longest silence first, then by name."""
+    last = np.where(np.isnan(topics.last_record), np.inf, topics.last_record)
+    return np.lexsort((topics.topic.astype(str), topics.cluster.astype(str), last, codes))
+
+
+def roles_of(topics: AuditTopics, row: int) -> list[str]:
+    """Return the words that stand beside what a topic is: it is silent by its nature, or holds state."""
+    words = []
+    if topics.errors[row]:
+        words.append("error topic")
+    if topics.internal[row]:
+        words.append("internal")
+    if topics.compacted[row]:
+        words.append("compacted")
+    elif topics.retention[row] == np.inf:
+        words.append("kept for ever")
+    return words
+
+
+def _is(verdict: Codes, *wanted: Verdict) -> Flags:
+    found: Flags = np.isin(verdict, [VERDICT_CODES[one] for one in wanted])
+    return found
+
+
+def select_silent(topics: AuditTopics, codes: Codes, seconds: float, now: float) -> Flags:
+    """Return which topics are known to be silent for at least so many seconds."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((now - topics.last_record >= seconds) & (codes != LIVENESS_CODES[Liveness.WRITTEN]))
+
+
+def verdict_name(code: int) -> str | None:
+    """Return the verdict of a code in a column, None where none was given."""
+    return None if code == NOT_JUDGED else str(VERDICTS[code])
+
+
+def alarms(codes: Codes) -> bool:
+    """Return whether anything is abandoned, died, overdue or unknown."""
+    return bool(np.isin(codes, [LIVENESS_CODES[one] for one in URGENT]).any())
+
+
+def find_doubts(newest: Floats, now: float, slack: float) -> Codes:
+    """Return why newest timestamps (NaN: none) say nothing about when a partition was written."""
+    with np.errstate(invalid="ignore"):
+        early = newest < FIRST_PLAUSIBLE
+        seconds = early & (newest * 1000 >= FIRST_PLAUSIBLE) & (newest * 1000 <= now + slack)
+        ahead = newest > now + slack
+    return np.select(
+        [seconds, early, ahead], [DOUBT_CODES[one] for one in (Doubt.SECONDS, Doubt.IMPLAUSIBLE, Doubt.AHEAD)], 0
+    ).astype(np.int8)
+
+
+def mirror_aliases(topics: Collection[str]) -> frozenset[str]:
+    """Return the aliases of clusters from which MirrorMaker 2 copies, by the topics that it keeps for itself."""
+    marks = (".heartbeats", ".checkpoints.internal")
+    return frozenset(name.removesuffix(mark) for name in topics for mark in marks if name.endswith(mark))
+
+
+def find_copies(topics: Sequence[str], aliases: Collection[str]) -> list[str | None]:
+    """Return the alias of the cluster from which each topic is copied, None where it is no copy."""
+    return [next((alias for alias in aliases if name.startswith(f"{alias}.")), None) for name in topics]
+
+
+def is_internal(topic: str) -> bool:
+    """Return whether a topic holds the state of Kafka or of one of its tools, by the name that these give it."""
+    return topic.startswith("_") or topic.endswith(("-changelog", "-repartition", ".internal"))

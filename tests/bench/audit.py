@@ -1,0 +1,94 @@
+"""What an audit costs, on the fake cluster, and how right it is on the first day, on a real broker (``--fleets``).
+
+Run by ``make bench-audit``. With ``--fleets`` it writes that many fleets of 12 dead and 20 living topics, and prints
+how many of each are called what. Else half of the topics are written now. A tenth each is silent for hours after weeks
+of records every half hour, silent for days after a record a day, dead for months after records every hour, dead after a
+record a week, and silent for weeks after three records of one day. The rate of look-ups is the default one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from exporter.demo.broker import Broker, resolve_kafka
+from tests.bench.fake_cluster import FakeCluster
+from tests.bench.process_tree import held
+from tests.dead_and_living import DEAD, LIVING, write_fleet
+from tests.integration.auditing import audit
+from tests.programs import cache_folder
+from tests.workbench import Workbench
+
+DAY = 86_400_000
+TENTHS = (
+    # Days since the newest record, days from the oldest to it, records of a partition.
+    (0.1, 60, 2_880),
+    (3, 60, 60),
+    (90, 60, 1_440),
+    (120, 180, 26),
+    (40, 1, 3),
+)
+
+
+def count_right(fleets: int, seed: int) -> None:
+    """Print for each fleet how many dead topics are called abandoned, and how many living ones anything alarming."""
+    jars = resolve_kafka(cache=cache_folder(), progress=lambda line: print(line, file=sys.stderr))
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder), jars=jars) as broker:
+        workbench = Workbench(broker.bootstrap)
+        for number in range(seed, seed + fleets):
+            write_fleet(workbench, time.time(), number, f"fleet-{number}-")
+            found = audit(broker.bootstrap, f"fleet-{number}-.*")
+            named = sum(found.what(f"fleet-{number}-{story.name}") == "abandoned" for story in DEAD)
+            living = Counter(found.what(f"fleet-{number}-{story.name}") for story in LIVING)
+            print(f"seed {number}: {named} of {len(DEAD)} dead topics abandoned; living: {dict(living)}")
+
+
+def main() -> None:
+    """Read the options and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--topics", type=int, default=1_000, help="how many topics")
+    parser.add_argument("--partitions", type=int, default=12, help="partitions of each")
+    parser.add_argument("--brokers", type=int, default=1, help="how many brokers")
+    parser.add_argument("--fleets", type=int, default=0, help="how many fleets on a real broker, instead")
+    parser.add_argument("--seed", type=int, default=1, help="of the first fleet")
+    given = parser.parse_args()
+    if given.fleets:
+        count_right(given.fleets, given.seed)
+    else:
+        measure(given.topics, given.partitions, given.brokers)
+
+
+def measure(topics: int, partitions: int, brokers: int) -> None:
+    """Print one line: topics, partitions, seconds, peak memory of all processes, and what topics are."""
+    with FakeCluster(topics, partitions, brokers=brokers) as cluster:
+        now = int(time.time() * 1000)
+        for place, (ended, lived, records) in enumerate(TENTHS):
+            newest = now - int(ended * DAY)
+            cluster.command("past", 10, place, newest - int(lived * DAY), newest, records)
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "audit.json"
+            command = [sys.executable, "-m", "exporter", "audit", "--bootstrap-server", cluster.bootstrap]
+            begun = time.monotonic()
+            most = 0.0
+            with subprocess.Popen([*command, "--format", "json", "--output", str(out)]) as running:
+                while (code := running.poll()) is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        most = max(most, held(running.pid).pss)
+                    time.sleep(0.5)
+            took = time.monotonic() - begun
+            found = json.loads(out.read_text())
+    print(
+        f"{topics:,} topics of {partitions:,} partitions, {brokers} brokers: {took:.1f} s, "
+        f"{most:.0f} MiB at most (PSS of all processes), exit code {code}; {found['counts']}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""``topic-liveness audit`` in this process, on a real cluster."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exporter.commands.audit import AuditOptions, audit_to
+from exporter.settings import Settings, load_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What one run wrote."""
+
+    code: int
+    head: Mapping[str, Any]
+    topics: Mapping[str, Mapping[str, Any]]
+    """The records of JSON, by topic."""
+    errors: str
+
+    def what(self, topic: str) -> str:
+        """What a topic is."""
+        return str(self.topics[topic]["what"])
+
+
+def settings_of(bootstrap: str, **properties: object) -> Settings:
+    """The settings of one cluster, named as by ``--bootstrap-server``."""
+    kafka = {name.replace("_", "."): str(value) for name, value in properties.items()}
+    return Settings.model_validate(
+        {"clusters": [{"name": "default", "kafka": {"bootstrap.servers": bootstrap, **kafka}}]}
+    )
+
+
+def audit(settings: Settings | str, *topics: str, **wanted: Any) -> Audited:
+    """Audit topics whose names match, and return what JSON says."""
+    chosen = load_settings(None, settings, {}) if isinstance(settings, str) else settings
+    out, errors = io.StringIO(), io.StringIO()
+    code = audit_to(out, errors, chosen.clusters, chosen, AuditOptions(topics=topics, style="json", **wanted))
+    found = json.loads(out.getvalue()) if out.getvalue() else {"topics": []}
+    records = found.pop("topics")
+    return Audited(code, found, {record["topic"]: record for record in records}, errors.getvalue())
+
+
+def printed(
+    settings: Settings | str, style: str, *topics: str, output: Path | None = None, verbose: bool = False
+) -> str:
+    """Return what an audit writes in a format."""
+    chosen = load_settings(None, settings, {}) if isinstance(settings, str) else settings
+    out = io.StringIO()
+    audit_to(
+        out, io.StringIO(), chosen.clusters, chosen, AuditOptions(topics, style=style, output=output, verbose=verbose)
+    )
+    return out.getvalue()

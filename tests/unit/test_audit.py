@@ -1,0 +1,296 @@
+"""What an audit says of topics, from facts in columns, and how each format writes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exporter.commands.audit_formats import Audit, write_as
+from exporter.domain.judging.audit import (
+    DOUBT_CODES,
+    LIVENESS,
+    NOT_JUDGED,
+    AuditTopics,
+    Doubt,
+    Liveness,
+    classify,
+    find_copies,
+    find_doubts,
+    is_internal,
+    mirror_aliases,
+    order_by_urgency,
+)
+from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
+from exporter.domain.polls.answers import reason_code
+from exporter.domain.polls.readings import Reason
+from exporter.domain.verdicts import VERDICT_CODES, Verdict
+from exporter.settings import Settings
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+
+_DEFAULTS: dict[str, Any] = {
+    "cluster": "prod",
+    "topic": "orders",
+    "partitions": 2,
+    "unread": 0,
+    "reason": 0,
+    "empty": False,
+    "never_written": False,
+    "records": 100,
+    "last_record": NOW - 60 * DAY,
+    "doubt": 0,
+    "by_time": False,
+    "advanced": False,
+    "looked_back": True,
+    "searched": 2,
+    "verdict": VERDICT_CODES[Verdict.RETIRED],
+    "longest_silence": DAY,
+    "evidence": "silent 60 d",
+    "bytes": 2.0**30,
+    "policy": "delete",
+    "retention": 7 * DAY,
+    "errors": False,
+    "internal": False,
+    "copy_of": None,
+    "owner": None,
+    "readers": (),
+    "committed": (),
+}
+
+
+def topics(*rows: dict[str, Any]) -> AuditTopics:
+    """Topics that differ from an abandoned one."""
+    columns = {}
+    for one in fields(AuditTopics):
+        values = [(_DEFAULTS | row)[one.name] for row in rows]
+        if isinstance(_DEFAULTS[one.name], str | tuple | None):
+            columns[one.name] = np.empty(len(values), object)
+            columns[one.name][:] = values
+        else:
+            columns[one.name] = np.array(values)
+    return AuditTopics(**columns)
+
+
+def what(**row: Any) -> Liveness:
+    """What one topic is."""
+    return LIVENESS[int(classify(topics(row), NOW)[0])]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({}, Liveness.ABANDONED),
+        ({"verdict": VERDICT_CODES[Verdict.DEAD]}, Liveness.ABANDONED),
+        ({"verdict": VERDICT_CODES[Verdict.DEAD], "last_record": NOW - 3 * DAY}, Liveness.DIED),
+        ({"verdict": VERDICT_CODES[Verdict.SUSPECT]}, Liveness.OVERDUE),
+        ({"verdict": VERDICT_CODES[Verdict.LATE]}, Liveness.OVERDUE),
+        ({"verdict": VERDICT_CODES[Verdict.QUIET]}, Liveness.SILENT),
+        ({"verdict": VERDICT_CODES[Verdict.MUTED]}, Liveness.SILENT),
+        ({"verdict": VERDICT_CODES[Verdict.LEARNING]}, Liveness.UNKNOWN),
+        ({"verdict": NOT_JUDGED, "looked_back": False}, Liveness.UNKNOWN),
+        ({"last_record": NOW - 600, "verdict": NOT_JUDGED}, Liveness.WRITTEN),
+        ({"advanced": True}, Liveness.WRITTEN),
+        ({"advanced": True, "unread": 1}, Liveness.WRITTEN),
+        ({"unread": 1, "reason": reason_code(Reason.NO_LEADER)}, Liveness.UNKNOWN),
+        ({"doubt": DOUBT_CODES[Doubt.AHEAD]}, Liveness.UNKNOWN),
+        ({"last_record": np.nan}, Liveness.UNKNOWN),
+        ({"empty": True, "last_record": np.nan}, Liveness.EMPTY),
+        ({"empty": True, "never_written": True, "last_record": np.nan}, Liveness.NEVER_WRITTEN),
+        ({"empty": True, "unread": 1, "last_record": np.nan}, Liveness.UNKNOWN),
+    ],
+)
+def test_each_topic_is_one_thing(row: dict[str, Any], expected: Liveness) -> None:
+    """Nothing is abandoned that was not read, not searched, or has no plausible time."""
+    assert what(**row) is expected
+
+
+def test_why_a_topic_is_unknown_names_the_cause() -> None:
+    """The reason of a partition comes first, then its timestamps, then what was not looked at."""
+    rows = topics(
+        {"unread": 1, "reason": reason_code(Reason.UNKNOWN_TOPIC), "doubt": DOUBT_CODES[Doubt.SECONDS]},
+        {"doubt": DOUBT_CODES[Doubt.SECONDS]},
+        {"looked_back": False, "verdict": NOT_JUDGED},
+    )
+    assert [why_unknown(rows, row) for row in range(3)] == [
+        "deleted while it was looked at",
+        "the timestamps of its records are seconds, not milliseconds",
+        "interrupted before its past was looked at",
+    ]
+
+
+def test_the_summary_counts_bytes_deaths_and_what_is_unknown() -> None:
+    """One line says it all."""
+    rows = topics(
+        {},
+        {"topic": "b", "policy": "compact", "errors": True},
+        {"topic": "c", "verdict": VERDICT_CODES[Verdict.DEAD], "last_record": NOW - 2 * DAY},
+        {"topic": "d", "unread": 2, "reason": reason_code(Reason.UNAUTHORIZED), "bytes": np.nan},
+        {"topic": "e", "last_record": NOW - 60},
+    )
+    assert summarise(rows, classify(rows, NOW)) == (
+        "2 of 5 topics are abandoned (2.0 GiB); 1 of these may hold state (compacted, kept for ever or internal); "
+        "1 error topic among them; 1 died this week; 1 cannot be judged: no right to describe it"
+    )
+
+
+def test_unknown_bytes_make_the_sum_a_lower_bound() -> None:
+    """An abandoned topic of unknown size is not counted as nothing."""
+    rows = topics({}, {"topic": "b", "bytes": np.nan})
+    assert summarise(rows, classify(rows, NOW)) == "2 of 2 topics are abandoned (at least 1.0 GiB)"
+
+
+def test_what_needs_action_comes_first_and_the_oldest_of_it() -> None:
+    """Rows are in order of urgency, then of silence, then of names."""
+    rows = topics(
+        {"topic": "live", "last_record": NOW - 5},
+        {"topic": "old", "last_record": NOW - 90 * DAY},
+        {"topic": "b"},
+        {"topic": "a"},
+        {"topic": "died", "verdict": VERDICT_CODES[Verdict.DEAD], "last_record": NOW - 2 * DAY},
+    )
+    order = order_by_urgency(rows, classify(rows, NOW))
+    assert rows.topic[order].tolist() == ["died", "old", "a", "b", "live"]
+
+
+def test_evidence_says_what_the_verdict_rests_on() -> None:
+    """Copies, look-ups by time, a part of the partitions, roles and readers are all in the sentence."""
+    row = {
+        "searched": 1,
+        "by_time": True,
+        "copy_of": "west",
+        "policy": "compact",
+        "errors": True,
+        "internal": True,
+        "readers": ("billing",),
+    }
+    rows = topics(row)
+    line = explain_topic(rows, classify(rows, NOW), 0, NOW)
+    for clause in (
+        "silent 60 d; its past as 1 of 2 partitions shows it; 100 records held",
+        "found by look-ups by time",
+        "a copy that MirrorMaker makes from west",
+        "usually silent",
+        "internal: it may hold state",
+        "compacted: it may hold state",
+        "1 consumer group reads it now",
+    ):
+        assert clause in line
+    assert "delet" not in line
+
+
+@pytest.mark.parametrize(
+    ("newest", "doubt"),
+    [
+        (NOW, Doubt.NONE),
+        (NOW + 30, Doubt.NONE),
+        (NOW / 1000, Doubt.SECONDS),
+        (1000.0, Doubt.IMPLAUSIBLE),
+        (NOW * 1000, Doubt.AHEAD),
+        (np.nan, Doubt.NONE),
+    ],
+)
+def test_implausible_times_are_told_apart(newest: float, doubt: Doubt) -> None:
+    """Seconds and microseconds in place of milliseconds are recognised by their size."""
+    assert find_doubts(np.array([newest]), NOW, 60.0).tolist() == [DOUBT_CODES[doubt]]
+
+
+def test_copies_are_known_by_the_topics_that_mirrormaker_keeps() -> None:
+    """The alias of its heartbeats or checkpoints marks the topics that it copies."""
+    names = ["west.heartbeats", "west.orders", "eastern.orders", "north.checkpoints.internal", "north.a", "heartbeats"]
+    aliases = mirror_aliases(names)
+    assert aliases == {"west", "north"}
+    assert find_copies(["west.orders", "eastern.orders", "north.a", "western"], aliases) == [
+        "west",
+        None,
+        "north",
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "orders.DLT",
+        "orders-dlq",
+        "ordersDLQ",
+        "orders-retry-1000",
+        "dead_letter_queue",
+        "billing.errors",
+        "payments-dead-letters",
+    ],
+)
+def test_error_topics_are_known_by_their_names(name: str) -> None:
+    """The default pattern knows the names that frameworks give."""
+    assert _is_error_topic(name)
+
+
+@pytest.mark.parametrize("name", ["orders", "terror-watch", "country", "industry", "errorless", "retryable-orders"])
+def test_other_names_are_no_error_topics(name: str) -> None:
+    """A part of a word does not count."""
+    assert not _is_error_topic(name)
+
+
+def _is_error_topic(name: str) -> bool:
+    import re  # noqa: PLC0415
+
+    return re.fullmatch(Settings().audit.error_topics, name) is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["__consumer_offsets", "_schemas", "app-store-changelog", "app-key-repartition", "west.checkpoints.internal"],
+)
+def test_names_of_internal_topics(name: str) -> None:
+    """Topics that Kafka and its tools keep for themselves."""
+    assert is_internal(name) and not is_internal(f"{name}-x".lstrip("_"))
+
+
+def _audit(*rows: dict[str, Any]) -> Audit:
+    made = topics(*rows)
+    codes = classify(made, NOW)
+    return Audit(made, codes, order_by_urgency(made, codes), NOW, ["cluster east is not read: no answer"])
+
+
+def test_json_has_one_record_a_topic_and_null_for_what_is_unknown() -> None:
+    """Unknown values are null, never a number."""
+    found = json.loads(
+        write_as(
+            _audit({"bytes": np.nan, "longest_silence": np.nan, "readers": None, "retention": np.inf}, {"topic": "b"}),
+            "json",
+        )
+    )
+    assert (
+        found["summary"] == "2 of 2 topics are abandoned (at least 1.0 GiB); 1 of these may hold state (compacted, "
+        "kept for ever or internal)"
+    )
+    assert found["counts"]["abandoned"] == 2 and found["problems"] == ["cluster east is not read: no answer"]
+    second = found["topics"][1]
+    assert found["topics"][0]["topic"] == "b"
+    assert {name for name, value in second.items() if value is None} == {
+        "bytes",
+        "copy_of",
+        "longest_silence_seconds",
+        "owner",
+        "readers",
+        "retention_seconds",
+        "why_unknown",
+    }
+    assert second["kept_for_ever"] is True
+
+
+def test_a_page_escapes_names_and_cells() -> None:
+    """Groups and owners may hold any character."""
+    page = write_as(_audit({"owner": "<b>x</b>", "readers": ("<script>",)}), "html")
+    assert "<b>x" not in page and "<script>," not in page and "&lt;script&gt;" in page
+
+
+def test_a_table_shows_evidence_below_each_row_where_that_is_asked() -> None:
+    """--verbose adds a line to each row; the summary and the problems end it."""
+    brief, long = (write_as(_audit({}), "table", verbose=verbose).splitlines() for verbose in (False, True))
+    assert len(long) == len(brief) + 1 and long[2].strip().startswith("silent 60 d; ")
+    assert brief[-2:] == ["1 of 1 topic is abandoned (1.0 GiB)", "cluster east is not read: no answer"]
