@@ -54,7 +54,7 @@ class AuditReader:
         self._source, self._cluster, self._clock, self._slack, self._tick = source, cluster, clock, slack, tick
         self.metadata = metadata
         self._layout = metadata.membership.layout
-        self._ends = PartitionEnds.unread(len(self._layout), 0)
+        self._ends = PartitionEnds.unread(len(self._layout))
         self._pasts = TopicPasts(source, metadata, cluster, clock, self._ends, slack=slack, overrides=overrides)
         self._advanced = np.zeros(len(self._layout), np.bool_)
 

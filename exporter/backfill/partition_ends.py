@@ -10,7 +10,7 @@ from exporter.backfill.cutoff import Batch, CutoffReader, Request
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.history.backfill_plan import Starts, WrittenStreams
 from exporter.domain.judging.audit import DOUBT_CODES, Doubt, find_doubts
-from exporter.domain.polls.answers import ANSWERED, rows_with
+from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, rows_with
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import GONE, State
@@ -33,7 +33,7 @@ class PartitionEnds:
     state: Codes
     """Indices into STATES."""
     reason: Codes
-    """Why it could not be read; ANSWERED where it was."""
+    """Why it could not be read; ANSWERED where it was, NO_ANSWER where nobody tried yet."""
     doubt: Codes
     """Why its timestamps say nothing, an index into DOUBTS."""
     by_time: Flags
@@ -42,15 +42,15 @@ class PartitionEnds:
     """Brokers that gave no answer. They get no further request."""
 
     @classmethod
-    def unread(cls, count: int, reason: int) -> PartitionEnds:
-        """Return the columns of partitions that were not read."""
+    def unread(cls, count: int) -> PartitionEnds:
+        """Return the columns of partitions that were not read yet."""
         numbers, no = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         return cls(
             numbers,
             numbers.copy(),
             np.full(count, np.nan),
             np.full(count, UNREADABLE, np.int8),
-            np.full(count, reason, np.int8),
+            np.full(count, NO_ANSWER, np.int8),
             np.zeros(count, np.int8),
             no,
         )

@@ -106,6 +106,7 @@ def audit_to(
         except KeyboardInterrupt:
             interrupted = True
         found += reading.topics()
+        failed |= reading.lacks_topics
         problems += reading.problems
         if interrupted:
             break
@@ -138,6 +139,8 @@ class _ClusterAudit:
         self._reader: AuditReader | None = None
         self._relations = Relations()
         self.problems: list[str] = []
+        self.lacks_topics = False
+        """Whether a pattern matches no topic."""
 
     def read(self) -> None:
         """Read the cluster. Raises SourceError where it does not answer."""
@@ -191,6 +194,7 @@ class _ClusterAudit:
         self.problems += [f"cluster {self._cluster.name}: {problem}" for problem in self._relations.problems]
 
     def _note_unmatched(self, patterns: Sequence[str]) -> None:
+        self.lacks_topics = bool(patterns)
         for pattern in patterns:
             self.problems.append(
                 f"cluster {self._cluster.name}: {pattern!r} matches no visible topic: it must match the whole name, "

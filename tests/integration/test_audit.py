@@ -270,3 +270,17 @@ def test_a_topic_that_died_this_week_is_not_abandoned(broker: Broker, workbench:
     found = audit(broker.bootstrap, "week-died")
     assert found.what("week-died") == "died this week"
     assert found.head["summary"] == "0 of 1 topic are abandoned; 1 died this week"
+
+
+def test_topics_that_fell_silent_together_are_one_incident(broker: Broker, workbench: Workbench) -> None:
+    """Nine of twelve topics stopped seven hours ago: they are overdue, held as one incident, and none died."""
+    rng = random.Random(8)
+    for number in range(12):
+        workbench.create(f"together-{number}")
+        stopped = 7 * HOUR / DAY if number < 9 else 0.0
+        times = Story("", every(20 * 60, 0.05), stopped, 28).times(NOW, rng)
+        workbench.write((f"together-{number}", 0, at) for at in times)
+    found = audit(broker.bootstrap, "together-.*")
+    assert [found.what(f"together-{number}") for number in range(12)] == ["overdue"] * 9 + ["written now"] * 3
+    assert {found.topics[f"together-{number}"]["verdict"] for number in range(9)} == {"held"}
+    assert "held: 9 of 12 topics fell silent together" in found.topics["together-0"]["evidence"]

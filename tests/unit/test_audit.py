@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from exporter.backfill.audit import AuditReader
+from exporter.clock import SystemClock
 from exporter.commands.audit_formats import Audit, write_as
 from exporter.domain.judging.audit import (
     DOUBT_CODES,
@@ -17,6 +20,7 @@ from exporter.domain.judging.audit import (
     AuditTopics,
     Doubt,
     Liveness,
+    Relations,
     classify,
     find_copies,
     find_doubts,
@@ -26,8 +30,10 @@ from exporter.domain.judging.audit import (
 )
 from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
 from exporter.domain.polls.answers import reason_code
+from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
+from exporter.kafka.newest_timestamps import OffsetsAndTimes
 from exporter.settings import Settings
 
 NOW = 1_800_000_000.0
@@ -107,6 +113,24 @@ def what(**row: Any) -> Liveness:
 def test_each_topic_is_one_thing(row: dict[str, Any], expected: Liveness) -> None:
     """Nothing is abandoned that was not read, not searched, or has no plausible time."""
     assert what(**row) is expected
+
+
+def test_a_topic_that_nobody_looked_at_yet_is_unknown() -> None:
+    """What an interruption leaves unread is never empty."""
+    info = TopicInfo(None, {0: PartitionInfo(1, (1,), (1,))})
+    reader = AuditReader(
+        cast("OffsetsAndTimes", None),
+        Metadata({1: "a:1"}, {"orders": info}),
+        "prod",
+        SystemClock(),
+        slack=60.0,
+        overrides=(),
+        tick=lambda *_: None,
+    )
+    rows = reader.topics(Relations(), errors=re.compile(""), in_scope=lambda _: True)
+    codes = classify(rows, NOW)
+    assert LIVENESS[int(codes[0])] is Liveness.UNKNOWN
+    assert summarise(rows, codes).endswith("1 cannot be judged: interrupted before it was read")
 
 
 def test_why_a_topic_is_unknown_names_the_cause() -> None:
@@ -236,8 +260,6 @@ def test_other_names_are_no_error_topics(name: str) -> None:
 
 
 def _is_error_topic(name: str) -> bool:
-    import re  # noqa: PLC0415
-
     return re.fullmatch(Settings().audit.error_topics, name) is not None
 
 
@@ -250,7 +272,8 @@ def test_names_of_internal_topics(name: str) -> None:
     assert is_internal(name) and not is_internal(f"{name}-x".lstrip("_"))
 
 
-def _audit(*rows: dict[str, Any]) -> Audit:
+def audit_of(*rows: dict[str, Any]) -> Audit:
+    """The audit of topics that differ from an abandoned one."""
     made = topics(*rows)
     codes = classify(made, NOW)
     return Audit(made, codes, order_by_urgency(made, codes), NOW, ["cluster east is not read: no answer"])
@@ -260,7 +283,9 @@ def test_json_has_one_record_a_topic_and_null_for_what_is_unknown() -> None:
     """Unknown values are null, never a number."""
     found = json.loads(
         write_as(
-            _audit({"bytes": np.nan, "longest_silence": np.nan, "readers": None, "retention": np.inf}, {"topic": "b"}),
+            audit_of(
+                {"bytes": np.nan, "longest_silence": np.nan, "readers": None, "retention": np.inf}, {"topic": "b"}
+            ),
             "json",
         )
     )
@@ -285,12 +310,12 @@ def test_json_has_one_record_a_topic_and_null_for_what_is_unknown() -> None:
 
 def test_a_page_escapes_names_and_cells() -> None:
     """Groups and owners may hold any character."""
-    page = write_as(_audit({"owner": "<b>x</b>", "readers": ("<script>",)}), "html")
+    page = write_as(audit_of({"owner": "<b>x</b>", "readers": ("<script>",)}), "html")
     assert "<b>x" not in page and "<script>," not in page and "&lt;script&gt;" in page
 
 
 def test_a_table_shows_evidence_below_each_row_where_that_is_asked() -> None:
     """--verbose adds a line to each row; the summary and the problems end it."""
-    brief, long = (write_as(_audit({}), "table", verbose=verbose).splitlines() for verbose in (False, True))
+    brief, long = (write_as(audit_of({}), "table", verbose=verbose).splitlines() for verbose in (False, True))
     assert len(long) == len(brief) + 1 and long[2].strip().startswith("silent 60 d; ")
     assert brief[-2:] == ["1 of 1 topic is abandoned (1.0 GiB)", "cluster east is not read: no answer"]

@@ -39,7 +39,7 @@ def why_unknown(topics: AuditTopics, row: int) -> str:
     """Return in a few words why a topic cannot be judged."""
     if topics.unread[row]:
         reason = reason_of_code(int(topics.reason[row]))
-        return "not read" if reason is None else _REASON_WORDS.get(reason, str(reason))
+        return "interrupted before it was read" if reason is None else _REASON_WORDS.get(reason, str(reason))
     if doubt := _DOUBT_WORDS.get(DOUBTS[topics.doubt[row]]):
         return doubt
     return "too few records" if topics.looked_back[row] else "interrupted before its past was looked at"

@@ -1,0 +1,64 @@
+"""The page of an audit in a real browser: complete, self-contained, and fit for a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from exporter.commands.audit_formats import write_as
+from exporter.domain.verdicts import VERDICT_CODES, Verdict
+from tests.browser.contrast import contrasts_of
+from tests.unit.test_audit import DAY, NOW, audit_of
+
+
+@pytest.fixture
+def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    """A page of three topics; a request or a complaint of the browser fails the test."""
+    path = tmp_path / "audit.html"
+    rows = audit_of(
+        {"topic": "a-very-long-name.of-a-topic.that-nobody.would-type-by-hand.v1", "owner": "team-payments"},
+        {"topic": "orders", "last_record": NOW - 5, "readers": ("billing", "search")},
+        {"topic": "late", "verdict": VERDICT_CODES[Verdict.SUSPECT], "last_record": NOW - 2 * DAY},
+    )
+    path.write_text(write_as(rows, "html"), encoding="utf-8")
+    opened, seen = browser.new_page(), list[str]()
+    opened.on("request", lambda request: seen.append(request.url))
+    opened.on("console", lambda message: seen.append(message.text))
+    opened.on("pageerror", lambda error: seen.append(str(error)))
+    opened.goto(path.as_uri())
+    yield opened
+    opened.close()
+    assert [one for one in seen if one != path.as_uri() and not one.startswith("data:")] == []
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_nothing_is_wider_than_the_screen(page: Page, width: int) -> None:
+    """On a phone each topic is a card; on a desktop the table fits."""
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_can_be_read(page: Page, scheme: str) -> None:
+    """Contrast is at least 4.5 in both colour schemes."""
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    texts, faint = contrasts_of(page)
+    assert texts > 20 and faint == set()
+
+
+def test_search_and_filter_leave_the_topics_that_match(page: Page) -> None:
+    """The search finds owners and names, and the filter what a topic is."""
+    page.fill("#search", "team-payments")
+    assert page.locator("tr[data-row]:visible").count() == 1
+    page.fill("#search", "")
+    page.select_option("select[data-by=what]", "overdue")
+    assert page.locator("tr[data-row]:visible .name").all_inner_texts() == ["late"]
+
+
+def test_a_column_is_sorted_by_its_numbers(page: Page) -> None:
+    """Silences are in order of seconds, not of letters; unknown ones come first."""
+    page.click("thead button:has-text('Silent')")
+    assert page.locator("tr[data-row] .name").all_inner_texts()[:2] == ["orders", "late"]
