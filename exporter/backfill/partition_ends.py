@@ -38,6 +38,8 @@ class PartitionEnds:
     """Why its timestamps say nothing, an index into DOUBTS."""
     by_time: Flags
     """Look-ups by time found its newest record."""
+    at: Floats
+    """When it was read, Unix seconds."""
     gone: set[int] = field(default_factory=set)
     """Brokers that gave no answer. They get no further request."""
 
@@ -53,6 +55,7 @@ class PartitionEnds:
             np.full(count, NO_ANSWER, np.int8),
             np.zeros(count, np.int8),
             no,
+            np.full(count, np.nan),
         )
 
     def readable(self, metadata: Metadata) -> Flags:
@@ -76,7 +79,7 @@ class PartitionEnds:
         read, latest = found.planned, found.plan.written.end_offset
         self.reason[rows] = np.where(read, found.reason, np.maximum(found.reason, 1))
         self.earliest[rows[read]], self.latest[rows[read]] = found.earliest[read], latest[read]
-        self.state[rows] = found.state
+        self.state[rows], self.at[rows] = found.state, found.end
         self.by_time[rows] = np.isin(found.state, _BY_TIME) & ~np.isnan(found.newest)
         held = read & (latest > found.earliest)
         doubt = find_doubts(found.newest, clock.now(), slack)

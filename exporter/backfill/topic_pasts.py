@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from exporter.backfill.cutoff import Batch, CutoffReader, Request
+from exporter.backfill.cutoff import HOUR, Batch, Cutoffs, Request
 from exporter.backfill.partition_ends import PartitionEnds
 from exporter.backfill.slot_search import TimeLookups
 from exporter.backfill.to_windows import WindowBuilder, Windows
 from exporter.domain.arrays import Floats, Offsets, Rows, runs
-from exporter.domain.history.backfill_plan import Starts, WrittenStreams
+from exporter.domain.history.backfill_plan import Scope, WrittenStreams, plan
 from exporter.domain.history.hourly_activity import BACKFILLED, Moments, fold
 from exporter.domain.history.streams import Streams, objects
 from exporter.domain.judging.audit import NOT_JUDGED, judge_by_gaps
@@ -33,17 +33,21 @@ from exporter.domain.ports import Clock
 from exporter.domain.verdicts import VERDICT_CODES, TopicOverride, Verdict
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 
-PAST_SECONDS, DENSE_PAST_SECONDS = 9 * WEEK, 3 * WEEK
-"""How far before its newest record a topic's past is searched: eight weeks before the Monday of its last week, and two
-of a topic with many records, whose two weeks say as much."""
+PAST_SECONDS, DENSE_PAST_SECONDS, LONG_PAST_SECONDS = 9 * WEEK, 3 * WEEK, 27 * WEEK
+"""How far before its newest record the past of a topic is searched: eight weeks before the Monday of its last week; two
+of a topic with many records, whose two weeks say as much; half a year of a topic with few, which takes few look-ups."""
 
 FEW_RECORDS = 250
-"""A partition with at most so many records in PAST_SECONDS is searched over all of that: each record costs about two
-look-ups. Another one is searched over DENSE_PAST_SECONDS, with one look-up an hour at most."""
+"""A partition with more records than this in PAST_SECONDS is searched over DENSE_PAST_SECONDS, with one look-up an hour
+at most. Each record of another one costs about two look-ups."""
 
-RECORDS_OF_TOPIC = 400
+RECORDS_OF_TOPIC = 100
 """Records of a topic's partitions past which no further partition is searched. The one with the newest record always
-is, then those with most records."""
+is, then those with most records. A topic that holds no more is searched over LONG_PAST_SECONDS."""
+
+BURSTS = 3
+"""A topic with at most so many active hours in what was searched may write in bursts, months apart: it is searched over
+LONG_PAST_SECONDS too."""
 
 
 class TopicPasts:
@@ -87,11 +91,15 @@ class TopicPasts:
     def read(self, topics: Rows, last: Floats) -> None:
         """Search the past of some topics, in order, whose newest records are ``last``, and judge them."""
         rows, spans = self._choose(topics, last)
-        hours = Hours.joined(
-            [Hours.none(), *(self._search(topics, rows[spans == one], one) for one in np.unique(spans).tolist())]
-        )
-        hours = hours[np.argsort(hours.stream, kind="stable")]
-        self.searched[topics] = np.bincount(np.searchsorted(topics, self._layout.topic[rows]), minlength=len(topics))
+        hours = self._search(topics, rows, spans)
+        active = np.bincount(hours.stream[hours.active], minlength=len(topics))
+        number = np.searchsorted(topics, self._layout.topic[rows])
+        bursts = (active[number] <= BURSTS) & (spans < LONG_PAST_SECONDS)
+        if bursts.any():
+            further = self._search(topics, rows[bursts], np.full(int(bursts.sum()), LONG_PAST_SECONDS))
+            hours = Hours.joined([hours[~np.isin(hours.stream, number[bursts])], further])
+            hours = hours[np.argsort(hours.stream, kind="stable")]
+        self.searched[topics] = np.bincount(number, minlength=len(topics))
         self.looked_back[topics] = self.failed[topics] == ANSWERED
         self.longest_silence[topics] = _longest_silences(hours, len(topics))
         sticks, row = _baselines(hours, last)
@@ -112,39 +120,49 @@ class TopicPasts:
         ends, topic = self._ends, self._layout.topic
         rows = np.flatnonzero(np.isin(topic, topics) & ends.readable(self._metadata) & (ends.latest > ends.earliest))
         number = np.searchsorted(topics, topic[rows])
-        lookups = TimeLookups(self._source, self._layout, self._metadata.membership.leader)
-        answers = lookups.ask(rows, np.maximum(last[number] - PAST_SECONDS, 0.0))
-        self._ends.note_gone(self._metadata, rows, answers.reason)
-        begin = np.where(answers.found, answers.offset, ends.latest[rows])
-        records = np.where(
-            answers.reason == ANSWERED, ends.latest[rows] - begin, ends.latest[rows] - ends.earliest[rows]
-        )
-        newest = np.isin(ends.newest[rows], last) & (ends.newest[rows] == last[number])
+        records = ends.latest[rows] - ends.earliest[rows]
+        few = np.bincount(number, records, len(topics)) <= RECORDS_OF_TOPIC
+        many = np.flatnonzero(~few[number])
+        records[many] = self._count_lately(rows[many], last[number[many]], records[many])
+        newest = ends.newest[rows] == last[number]
         order = np.lexsort((-records, ~newest, number))
         rows, number, records = rows[order], number[order], records[order]
-        few = np.minimum(records, FEW_RECORDS)
+        counted = np.minimum(records, FEW_RECORDS)
         first = runs(number)
-        before = np.cumsum(few) - few
+        before = np.cumsum(counted) - counted
         before -= np.repeat(before[first], np.diff(np.append(first, len(rows))))
-        chosen = (before + few <= RECORDS_OF_TOPIC) & (records > 0)
+        chosen = (before + counted <= RECORDS_OF_TOPIC) & (records > 0)
         chosen[first] = True
         rows, number, records = rows[chosen], number[chosen], records[chosen]
         dense = np.zeros(len(topics), np.bool_)
         dense[number[records > FEW_RECORDS]] = True
+        spans = np.select([few, dense], [LONG_PAST_SECONDS, DENSE_PAST_SECONDS], PAST_SECONDS)
         order = np.argsort(rows)
-        return rows[order], np.where(dense[number[order]], DENSE_PAST_SECONDS, PAST_SECONDS)
+        return rows[order], spans[number[order]]
 
-    def _search(self, topics: Rows, rows: Rows, seconds: float) -> Hours:
+    def _count_lately(self, rows: Rows, last: Floats, records: Offsets) -> Offsets:
+        """Return how many of the ``records`` of partitions are from PAST_SECONDS before ``last``."""
+        lookups = TimeLookups(self._source, self._layout, self._metadata.membership.leader)
+        answers = lookups.ask(rows, np.maximum(last - PAST_SECONDS, 0.0))
+        self._ends.note_gone(self._metadata, rows, answers.reason)
+        found = np.where(answers.found, self._ends.latest[rows] - answers.offset, 0)
+        return np.where(answers.reason == ANSWERED, found, records)
+
+    def _search(self, topics: Rows, rows: Rows, seconds: Floats) -> Hours:
         """Return the hours of topics, by their places, in which the past of some partitions has records."""
-        request = Request(self._cluster, "", seconds, slack=self._slack)
-        reader = CutoffReader(self._source, self._clock, WrittenStreams.none(), Starts.none, request)
-        cutoffs = reader.read(Batch.of(self._metadata, rows), self._ends.gone)
-        failed = np.where(cutoffs.planned, ANSWERED, np.maximum(cutoffs.reason, 1)).astype(np.int8)
+        ends, known = self._ends, np.ones(len(rows), np.bool_)
+        batch, newest, at = Batch.of(self._metadata, rows), ends.newest[rows], ends.at[rows]
+        begin = np.maximum(0.0, np.floor((np.minimum(newest, at) - seconds) / HOUR)) * HOUR
+        earliest, latest = ends.earliest[rows], ends.latest[rows]
+        left = plan(Scope(begin, at, earliest, latest, ~known), *WrittenStreams.none().about(batch.streams))
+        failed = np.zeros(len(rows), np.int8)
+        cutoffs = Cutoffs(batch, earliest, known, known, newest, known, ends.state[rows], failed.copy(), at, left)
+        request = Request(self._cluster, "", LONG_PAST_SECONDS, slack=self._slack)
         windows = WindowBuilder(self._source, request, lambda: None).build(cutoffs, failed)
         topic = self._layout.topic[rows]
         bad = np.flatnonzero(failed != ANSWERED)
         self.failed[topic[bad]] = failed[bad]
-        self._ends.note_gone(self._metadata, rows, failed)
+        ends.note_gone(self._metadata, rows, failed)
         return _hours(windows).union(np.searchsorted(topics, topic), 0)
 
     def _streams(self, topics: Rows, last: Floats, hours: Hours) -> Streams:
