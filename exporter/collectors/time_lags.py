@@ -282,9 +282,7 @@ class TimeLags:
         unfound = (failed == ANSWERED) & ~timed
         failed[unfound & self._timeless[rows]] = _NO_TIMESTAMP
         hidden = unfound & ~self._trusting[rows] & ~self._timeless[rows]
-        for row, target in zip(rows[hidden].tolist(), targets[hidden].tolist(), strict=True):
-            some = np.flatnonzero(searches.row == row)
-            searches.hide(some, np.full(len(some), target))
+        self._hide(searches, rows[hidden], targets[hidden])
         proved = (failed == ANSWERED) & ~hidden
         # A record written after the look-up of the end may be the answer: no earlier record is from that time.
         offsets = np.where(timed, answers.offset, searches.latest[pending])
@@ -298,6 +296,15 @@ class TimeLags:
         answering = leader[rows[~rows_with(answers.reason, tuple(GONE))]]
         silent = np.isin(leader[searches.row], np.setdiff1d(leader[rows], answering))
         searches.give_up(silent, reason_code(Reason.LEADER_UNREACHABLE))
+
+    def _hide(self, searches: Searches, rows: Rows, times: Offsets) -> None:
+        """Tell all searches of these partitions which times got no answer."""
+        first, last = np.full(len(self._layout), np.iinfo(np.int64).max), np.full(len(self._layout), -1)
+        np.minimum.at(first, rows, times)
+        np.maximum.at(last, rows, times)
+        concerned = np.flatnonzero(last[searches.row] >= 0)
+        for bound in (first, last):
+            searches.hide(concerned, bound[searches.row[concerned]])
 
     def _remember(self, positions: Positions, logs: _Logs, searched: Rows) -> None:
         """Keep what the next sweep may need: points around committed offsets."""

@@ -16,10 +16,11 @@ from exporter.backfill.run import backfill
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import Gap, Spec, Time, list_offsets
 from exporter.demo.broker import Broker
-from exporter.domain import Reason, State, TopicPartition, Window
+from exporter.domain import NotCompared, Reason, ReplicaState, State, TopicPartition, Window
 from tests.backfill_rows import Run, inventory_of, windows_of
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import Exporter, commit, read
+from tests.integration.mirroring import PairTest
 from tests.integration.test_timelags import holds
 from tests.integration.watch import Watch, seen
 from tests.times import first_since
@@ -68,10 +69,11 @@ def size(path: Path) -> int:
         return -1
 
 
-def clean(broker: Broker, bench: Workbench, topic: str) -> list[float]:
+def clean(broker: Broker, bench: Workbench, topic: str, *, dated: bool = True) -> list[float]:
     """Write six days of hourly records under three keys, until now, and have old segments cleaned, once.
 
-    The dates of empty files become those of a topic that was really written for six days. Returns the times of records.
+    The dates of empty files become those of a topic that was really written for six days (``dated``), else they are of
+    now, and hide all records. Returns the times of records.
     """
     bench.create(topic, config=SEGMENTS)
     last = time.time() - 94
@@ -82,7 +84,7 @@ def clean(broker: Broker, bench: Workbench, topic: str) -> list[float]:
     bench.until(lambda: sum(not size(path) for path in segments(broker, topic).values()) > before - 4)
     files = segments(broker, topic)
     for base, following in zip(files, [*list(files)[1:], len(times)], strict=True):
-        if not size(files[base]):
+        if dated and not size(files[base]):
             at = times[following - 1] + 1
             os.utime(files[base], (at, at))
     return times
@@ -147,6 +149,21 @@ def test_offsets_say_what_is_hidden(lingering: Broker, bench: Workbench) -> None
     rows = list_offsets(source, source.metadata(), wanted, future_after=time.time() + 60)
     assert [row.reason for row in rows] == [Reason.HIDDEN, Gap.NO_RECORD_SINCE, None]
     assert (rows[-1].offset, rows[-1].timestamp) == (144, round(times[-1] * 1000) / 1000)
+
+
+def test_a_replica_of_a_compacted_source_is_in_step_where_it_ends_as_the_source_does(
+    lingering: Broker, bench: Workbench
+) -> None:
+    """All records of the source are hidden; that nothing is newer is known all the same."""
+    times = clean(lingering, bench, "mirrored", dated=False)
+    bench.create("east.mirrored")
+    write_keyed(lingering.bootstrap, "east.mirrored", [("", at) for at in times[:-3]], b"x")
+    pair = PairTest(lingering.bootstrap, lingering.bootstrap, topics=r"(east\.)?mirrored")
+    behind = pair.reading("mirrored")
+    write_keyed(lingering.bootstrap, "east.mirrored", [("", at) for at in times[-3:]], b"x")
+    copied = pair.reading("mirrored")
+    assert (behind.state, behind.reason) == (ReplicaState.UNKNOWN, NotCompared.HIDDEN_RECORDS)
+    assert (copied.state, copied.lag_seconds, copied.at_least) == (ReplicaState.IN_STEP, 0.0, 0)
 
 
 def test_segments_past_the_log_start_hide_no_death(lingering: Broker, bench: Workbench) -> None:

@@ -74,7 +74,7 @@ class OneRow:
         self.table = observe(self.table, self._sightings(seen, number, good=True), at)
         rows = unsettled(self.table)
         answers = Answers.of([newest] * len(rows))
-        given = Circumstances(np.array([tiered]), np.array([unsupported]), latest_allowed=at + 60.0)
+        given = Circumstances(np.array([tiered]), np.array([unsupported]), at + 60.0, at)
         self.table = conclude(self.table, rows, answers, given)
         return self.table.activity(0)
 
@@ -262,6 +262,25 @@ def _reading(at: float, latest: int = 10) -> Reading:
 def test_a_restart_carries_a_silence_over_when_the_end_offset_did_not_move() -> None:
     """The published last advance counts while LATEST equals the published end offset."""
     assert silence_of(_reading(2000.0), PROMISE) == Silence(500.0, 2000.0, known=True, polls_good=3)
+
+
+def test_a_silence_does_not_begin_before_the_newest_record() -> None:
+    """History missed the last advance where a later record is there, unless its timestamp shows nothing."""
+    read = replace(_reading(2000.0), newest=900.0)
+    assert silence_of(read, PROMISE) == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
+    carried = Silence(500.0, 2000.0, known=True, polls_good=3)
+    assert silence_of(replace(read, newest=799.0), PROMISE) == carried
+    assert silence_of(replace(read, state=State.FUTURE), PROMISE) == carried
+
+
+def test_a_timestamp_later_than_its_writing_shows_nothing_when_its_time_has_come() -> None:
+    """Staleness and silence would contradict each other: it stays a timestamp of the future."""
+    row = OneRow()
+    row.observe(SEEN, Answer(9, 150.0), at=100.0)
+    assert row.table.reading(0).state is State.OBSERVED
+    row.observe(SEEN._replace(latest=11), Answer(10, 700.0), at=130.0)
+    row.observe(SEEN._replace(latest=11), None, at=900.0)
+    assert (row.table.reading(0).state, row.table.reading(0).newest) == (State.FUTURE, 700.0)
 
 
 def test_a_restart_does_not_invent_a_silence_when_the_end_offset_moved() -> None:
