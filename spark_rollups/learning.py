@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from exporter.domain.arrays import Flags
+from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.days import Days, hours_of
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
@@ -50,6 +50,9 @@ from spark_rollups.schemas import BASELINES, MAXIMA, optional
 
 LEARNED = StructType([StructField("baseline", optional(BASELINES)), StructField("maximum", optional(MAXIMA))])
 """A row has either a baseline or a maximum."""
+
+DAYS = (*KEY, "date", "active", "unknown", "first_ms", "last_ms", "fives")
+"""The columns of ``daily`` that hours are made of."""
 
 BEGAN_WEEKS = int(RETIRED_AFTER_SECONDS // (7 * 86_400)) + 1
 """Number of weeks before a week in which the silences began that ended in it and count."""
@@ -83,7 +86,7 @@ def learned(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shards: i
     days = daily.where(
         (F.col("date") >= F.lit(monday(min(weeks) - PAUSE_WEEKS))) & (F.col("date") < F.lit(monday(max(weeks))))
     )
-    days = days.select(*KEY, "date", "active", "unknown", "first_ms", "last_ms", "fives")
+    days = days.select(*DAYS)
     others = before.where(
         ~F.col("week").isin([monday(week) for week in weeks])
         & (F.col("week") >= F.lit(monday(min(weeks) - 1 - BEGAN_WEEKS)))
@@ -97,7 +100,7 @@ def learned(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shards: i
 def learn_batch(days: pa.Table, before: pa.Table, *, weeks: Sequence[int], schema: pa.Schema) -> pa.Table:
     """Return the rows of LEARNED of a batch of whole topics: rows of ``daily``, and of baselines of other weeks."""
     names = Names(days, before)
-    hours = hours_from(days, names)
+    hours = hours_from(days, names.rows[0])
     made = list(baselines(hours, weeks)) if len(hours) else []
     in_force = [*made, baselines_from(before, names.rows[1])]
     found = maxima(hours, Baselines.joined(in_force), [week - 1 for week in weeks])
@@ -122,9 +125,9 @@ def _structs(schema: pa.Schema, one: pa.Table | None, other: pa.Table | None) ->
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def hours_from(days: pa.Table, names: Names) -> Hours:
-    """Return the hours of rows of ``daily``, which ``names`` numbers first."""
-    stream, day = names.rows[0], integers(column(days, "date"))
+def hours_from(days: pa.Table, stream: Rows) -> Hours:
+    """Return the hours of rows of DAYS, of the streams with these numbers."""
+    day = integers(column(days, "date"))
     order = np.lexsort((day, stream))
     bits = {name: integers(column(days, name))[order].astype(np.int32) for name in ("active", "unknown")}
     nothing = np.zeros(len(order), np.int64)

@@ -18,6 +18,7 @@ from exporter.domain import Outage, TopicOverride
 from exporter.domain.learning.baselines import WEEKS
 from exporter.domain.learning.baselines_of_streams import weeks_with_baselines
 from exporter.domain.learning.pauses import PAUSE_WEEKS
+from exporter.domain.learning.recent_pauses import RECENT_DAYS
 from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.scoring.calibration import Accepted, Calibration, Threshold
 from exporter.storage import Location, delete_folder
@@ -334,7 +335,9 @@ def judge(
         in_force = streams.where("last_advance is not null").select(F.xxhash64(*KEY, week).alias("number"))
         numbered = baselines.withColumn("number", F.xxhash64(*KEY, "week"))
         baselines = numbered.join(in_force, "number", "left_semi").drop("number")
-    rows = judged(streams, baselines, rule, shards)
+    day = as_of.astimezone(UTC).date()
+    recent = tables.read("daily").where(F.col("date").between(F.lit(day - timedelta(days=RECENT_DAYS)), F.lit(day)))
+    rows = judged(streams, baselines, recent, rule, shards)
     rows = held(computed_once(rows))
     if not tables.exists("relations"):
         return rows

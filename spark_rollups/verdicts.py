@@ -24,6 +24,7 @@ from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.hours import UNKNOWN
+from exporter.domain.learning.recent_pauses import with_recent_pauses
 from exporter.domain.learning.rest_days import Rest, Rests
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.polls.layout import NO_LEADER
@@ -45,7 +46,7 @@ from spark_rollups.batches import (
     values_at,
 )
 from spark_rollups.frames import arrow_schema, by_shard, in_groups
-from spark_rollups.learning import baselines_from
+from spark_rollups.learning import DAYS, baselines_from, hours_from
 from spark_rollups.schemas import EXPECTATIONS, optional
 from spark_rollups.schemas import VERDICTS as VERDICT_COLUMNS
 
@@ -114,13 +115,15 @@ def with_rests(streams: DataFrame, low: DataFrame) -> DataFrame:
     return streams.join(of_topics, ["cluster", "topic"], "left")
 
 
-def judged(streams: DataFrame, baselines: DataFrame, rule: Rule, shards: int) -> DataFrame:
+def judged(streams: DataFrame, baselines: DataFrame, recent: DataFrame, rule: Rule, shards: int) -> DataFrame:
     """Return rows of JUDGED of all partitions that exist, and of their topics.
 
-    ``streams`` are rows of ``with_rests``, ``baselines`` of BASELINES: those of the weeks of last advances.
+    ``streams`` are rows of ``with_rests``, ``baselines`` of BASELINES: those of the weeks of last advances. ``recent``
+    are the rows of ``daily`` of the last RECENT_DAYS.
     """
     make = functools.partial(judge_batch, rule=rule, schema=arrow_schema(JUDGED))
-    return by_shard(streams, baselines, shards, make, JUDGED)
+    learned = baselines.unionByName(recent.select(*DAYS), allowMissingColumns=True)
+    return by_shard(streams, learned, shards, make, JUDGED)
 
 
 def held(rows: DataFrame) -> DataFrame:
@@ -144,9 +147,11 @@ def held(rows: DataFrame) -> DataFrame:
     ).select(*rows.columns)
 
 
-def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: pa.Schema) -> pa.Table:
-    """Return the rows of JUDGED of a batch of whole topics."""
-    names = Names(streams, baselines)
+def judge_batch(streams: pa.Table, learned: pa.Table, *, rule: Rule, schema: pa.Schema) -> pa.Table:
+    """Return the rows of JUDGED of a batch of whole topics; ``learned`` are their baselines and recent days."""
+    is_baseline = pc.is_valid(column(learned, "week"))
+    baselines, days = learned.filter(is_baseline), learned.filter(pc.invert(is_baseline))
+    names = Names(streams, baselines, days)
     row = np.full(len(names), UNKNOWN, np.intp)
     row[names.rows[0]] = np.arange(streams.num_rows)
     rule = replace(rule, rests=_rests_of(streams, rule.rests))
@@ -161,10 +166,14 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
     number = np.concatenate([np.flatnonzero(there), whole])
     sticks = baselines_from(baselines, names.rows[1])
     in_force = _in_force(sticks, number, subjects.last_advance)
+    if days.num_rows:
+        hours = hours_from(days, names.rows[2])
+        sticks = with_recent_pauses(sticks, np.unique(in_force[in_force >= 0]), hours, rule.as_of)
     found = judge(subjects, sticks, in_force, rule.as_of, rule.thresholds, rule.overrides)
     return table_of(
         {
             **_columns(names, number, subjects, found, in_force, baselines),
+            "pause_slots": numbers(np.append(sticks.pause, np.nan)[in_force]),
             "as_of": moments(np.full(len(subjects), rule.as_of)),
         },
         schema,
@@ -296,7 +305,6 @@ def _columns(
         "log_mean": of_baseline("log_mean"),
         "log_spread": of_baseline("log_spread"),
         "weekly_scores": of_baseline("weekly_scores"),
-        "pause_slots": of_baseline("pause_slots"),
         "schedule": of_baseline("schedule"),
         "rests": pa.array([[_rest(one) for one in rests] for rests in found.rests], _REST_TYPE),
         "falling": pa.array(list(map(_falling, subjects.falling)), _FALLING_TYPE),

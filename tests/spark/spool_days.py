@@ -97,7 +97,7 @@ class SpoolDays:
         """Return the longest silence of a topic that is evidence, in hours."""
         mine = self.days.filter(pa.array([one == topic for one in self.days["topic"].to_pylist()]))
         whole = mine.filter(pa.array([one is None for one in mine["partition"].to_pylist()]))
-        return int(silences_between(hours_from(whole, Names(whole)), BY_HOUR).slots.max(initial=0))
+        return int(silences_between(hours_from(whole, Names(whole).rows[0]), BY_HOUR).slots.max(initial=0))
 
 
 def fold(

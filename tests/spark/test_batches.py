@@ -23,14 +23,14 @@ from spark_rollups.batches import column
 from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from
 from spark_rollups.folding import UPDATED
 from spark_rollups.frames import arrow_schema
-from spark_rollups.learning import LEARNED, learn_batch, week_of
+from spark_rollups.learning import DAYS, LEARNED, learn_batch, week_of
 from spark_rollups.publish import publish
 from spark_rollups.schemas import BASELINES
 from spark_rollups.update import update
 from spark_rollups.update_rows import Observers, Task
 from spark_rollups.verdicts import JUDGED, Rule, held, judge_batch
 from tests.spark.spool_days import EVENTS, STATE, Rows, listing, observers, read, window
-from tests.spark.story import HOUR, World, at, moment
+from tests.spark.story import HOUR, World, at, every, moment
 from tests.spark.test_rollup import END, HALF, RETIRED, write_story
 
 INVENTORY_AGE = timedelta(days=2)
@@ -210,6 +210,26 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
     assert "until Sun 2025-02-16 00:00 UTC at most; without it dead since Thu 2025-02-13" in row.evidence
     row, between = drop_verdict(41.5, 3)
     assert (row.verdict, row.incident, between) == ("dead", None, Verdict.DEAD)
+
+
+def test_a_rhythm_that_is_new_since_monday_is_known_after_two_pauses(tmp_path: Path) -> None:
+    """An hourly topic wrote once a day from Wednesday on. On Saturday the pause of a day is published as its own."""
+    world, changed, day = World(tmp_path), 37, 40.9
+    world.write("cron", 0, [*every(HOUR, at(0), at(changed)), *(at(one, 2) for one in range(changed, 41))])
+    world.poll(at(0), at(day), every=HOUR)
+    found = Spool(*(read(tmp_path, name) for name in ("windows", "inventory", "coverage")))
+    made = found.all_at_once(day)
+    nothing = arrow_schema(BASELINES).empty_table()
+    week = week_of(moment(at(day)).date())
+    baselines, maxima = struct_tables(
+        learn_batch(made.days, nothing, weeks=[week], schema=arrow_schema(LEARNED)), "baseline", "maximum"
+    )
+    recent = made.days.select(list(DAYS))
+    verdicts = []
+    for learned in (baselines, pa.concat_tables([baselines, recent], promote_options="default")):
+        [whole] = [row for key, row in judged(made, found, learned, maxima, day).items() if key[1] is None]
+        verdicts.append((whole["verdict"], whole["pause_slots"] > 20.0))
+    assert verdicts == [(Verdict.DEAD, False), (Verdict.QUIET, True)]
 
 
 def in_order(table: pa.Table) -> list[str]:

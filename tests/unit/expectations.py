@@ -19,6 +19,8 @@ DAY = 24 * HOUR
 WEEK = 7 * DAY
 MONDAY = 1_772_409_600.0
 """2026-03-02 00:00 UTC."""
+CALM_MONDAY = MONDAY - 12 * WEEK
+"""Far from any change of the clocks."""
 
 
 def by_clock(profile: Sequence[float], **other: object) -> Expectation:

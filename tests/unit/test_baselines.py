@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from exporter.domain.learning import traffic_clock
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines, in_finer_slots, of_slot, weeks_with_baselines
 from exporter.domain.learning.hours import Hours
@@ -165,6 +166,13 @@ def test_a_stream_is_judged_by_five_minutes_from_two_whole_polled_weeks_on(chose
     assert in_finer_slots(chosen, []) is chosen
 
 
+@pytest.fixture
+def same_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks that never change, which the definition knows nothing of."""
+    monkeypatch.setattr(traffic_clock, "change_sundays", lambda moments: (moments, np.zeros(len(moments), np.bool_)))
+
+
+@pytest.mark.usefixtures("same_clocks")
 def test_every_silence_is_scored_as_it_was_judged_when_it_began(made: Baselines, slowly: Sequence[SlowStream]) -> None:
     """The largest score of each stream by week of begin and end is that of the definition, by the week of begin."""
     by_profile = replace(made, pause=np.zeros(len(made)), schedule=np.full(len(made), None))
@@ -172,6 +180,7 @@ def test_every_silence_is_scored_as_it_was_judged_when_it_began(made: Baselines,
     check_maxima(maxima(hours_of(STREAMS), by_profile, range(FIRST, FIRST + WEEKS)), slowly, range(1, WEEKS))
 
 
+@pytest.mark.usefixtures("same_clocks")
 def test_a_silence_in_slots_of_five_minutes_is_scored_so_for_the_thresholds(
     in_fives: Baselines, slowly_in_fives: Sequence[SlowStream]
 ) -> None:

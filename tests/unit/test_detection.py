@@ -21,7 +21,8 @@ from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, judge
 from exporter.domain.polls.silence import Silence
 from tests.snapshots import snapshot_of, topics_of
-from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
+from tests.unit.expectations import CALM_MONDAY as MONDAY
+from tests.unit.expectations import DAY, HOUR, by_clock, by_wall
 
 PROMISE = by_wall()
 OFFICE = by_clock([1.0 if day < 5 and 8 <= hour < 18 else 0.0 for day in range(7) for hour in range(24)])

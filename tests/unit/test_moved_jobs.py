@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
-
 import numpy as np
 import pytest
 
-from exporter.domain.learning.traffic_clock import ALIKE_SCORE, HOUR, HOURS, NATS, WEEK
+from exporter.domain.learning.traffic_clock import HOUR, HOURS, RUN_NATS, SURE_NATS, SURE_SCORE, WEEK
 from exporter.domain.verdicts import Verdict
 from tests.unit.test_rhythms import ALARMS, DAY, START, known, records
 
 MOVED_WEEK = 10
-BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def verdicts(moments: np.ndarray, first: float, last: float) -> list[Verdict]:
@@ -37,22 +33,6 @@ def test_a_job_that_moved_is_dead_at_most_in_the_silence_in_which_it_moved(later
     assert not set(verdicts(moments, MOVED_WEEK + 2, MOVED_WEEK + 5)) & ALARMS
 
 
-@pytest.mark.parametrize("month", [3, 10])
-def test_a_job_that_runs_by_local_time_gives_no_alarm_when_the_clocks_change(month: int) -> None:
-    """In March and in October, from the week before to two weeks after; the run at 02:00 itself may fall out."""
-    first_day = datetime(2025, month, 31 if month == 3 else 27, tzinfo=UTC).timestamp()  # the Monday after
-    change = (first_day - START) / WEEK
-    shift = int(change) - MOVED_WEEK
-    begin = START + shift * WEEK
-
-    def active(hour: int) -> bool:
-        return datetime.fromtimestamp(begin + hour * HOUR, BERLIN).hour == 2
-
-    moments = records(active, 16, jitter=1200.0)
-    found = verdicts(moments, MOVED_WEEK - 1, MOVED_WEEK + 3)
-    assert not set(found) & ALARMS
-
-
 def test_a_regular_job_that_dies_is_dead_as_soon_as_before() -> None:
     """Four runs a day: past a silence of a run and a third."""
     moments = records(lambda hour: hour % 6 == 2, 9, jitter=600.0)
@@ -61,8 +41,22 @@ def test_a_regular_job_that_dies_is_dead_as_soon_as_before() -> None:
     assert 7.0 * HOUR < dead_after < 8.0 * HOUR
 
 
+@pytest.mark.parametrize(("skipped", "missed"), [(set[int](), 2), ({13, 44}, 3)])
+def test_a_nightly_run_is_dead_by_its_second_or_third_miss_whatever_the_threshold(
+    skipped: set[int], missed: int
+) -> None:
+    """Without a skip in eight weeks, and with two: at every threshold that a fleet may have, up to the highest."""
+    moments = records(lambda hour: hour % 24 == 2 and hour // 24 not in skipped, 8, jitter=600.0)
+    clocks = known(moments, 8).baselines.clocks()
+    row, last = np.zeros(1, np.intp), float(moments[-1])
+    start = clocks.start(row, np.array([last + HOUR]))
+    for threshold in (2.8, 3.2, SURE_SCORE):
+        dead = float(clocks.passes(row, start, threshold)[0]) - last
+        assert (missed - 1) * DAY < dead < missed * DAY + 2 * HOUR, threshold
+
+
 def test_runs_that_are_missed_in_a_row_are_one_pause() -> None:
-    """Past a score of 3 each counts for less: three weeks of them score as other pauses do. Also the other way."""
+    """Past the second each counts for less: three weeks of them score as other pauses do. Also the other way."""
     moments = records(lambda hour: hour % 24 == 2, 9, jitter=600.0)
     clocks = known(moments, 8).baselines.clocks()
     row, start = np.zeros(1, np.intp), np.array([START + 8 * WEEK])
@@ -70,8 +64,8 @@ def test_runs_that_are_missed_in_a_row_are_one_pause() -> None:
     def score(days: float) -> float:
         return float(clocks.score(row, clocks.ticks(row, start, start + days * DAY))[0])
 
-    linear = (4.4 * 21 - np.log(7)) / NATS
-    assert score(0.5) < ALIKE_SCORE < score(2.5) < score(7.5) < score(21.5) < linear / 4
+    linear = (4.4 * 21 - np.log(7)) / RUN_NATS
+    assert score(0.5) < SURE_NATS / RUN_NATS < SURE_SCORE <= score(1.5) < score(7.5) < score(21.5) < linear / 3
     for wanted in (2.5, 4.5, 8.0):
         needed = clocks.needed(row, wanted)
         assert clocks.score(row, needed)[0] == pytest.approx(wanted)

@@ -175,7 +175,7 @@ class PastWeeks:
         stream = place[silences.stream]
         one = np.ones(len(rows))
         clocks = Clocks(rates, one, one, one, runs=schedule)
-        missed = clocks.ticks(stream, clocks.start(stream, silences.start), silences.end)
+        missed = clocks.slots_missed(stream, clocks.start(stream, silences.start), silences.end)
         length = silences.end - silences.start
         known = slice(len(ended.stream))
         first = self._places.first_from(rows, begin - PAUSE_WEEKS * WEEK)
@@ -312,7 +312,7 @@ class _Scored:
             left_out = np.clip(week_of(began) - begin, 0, WEEKS - 1)
             clock = stream * WEEKS + left_out
             own = step.reshape(-1)[clock]
-            missed = clocks.ticks(clock, found.start, found.end) if missed_of is None else missed_of
+            missed = clocks.slots_missed(clock, found.start, found.end) if missed_of is None else missed_of
             missed = np.where(missed > 0, missed, own)
             day = np.floor((found.end - FIRST_MONDAY) / 86_400.0).astype(np.int64) - begin * _WEEK_DAYS
             np.maximum.at(by_day, stream * WEEKS * _WEEK_DAYS + day, np.log(missed + own))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.learning.clock_changes import change_sundays
 from exporter.domain.learning.weekly_sums import DailySums, HourlySums, WeeklySums
 
 HOUR = 3600.0
@@ -35,12 +36,20 @@ PAUSE_SCORE = 2.0
 _LONG_PAUSE_WEEKS = 4
 """Number of weeks. Only a pause that spans more traffic than usual in this time may delay the latest limit of death."""
 
-ALIKE_SCORE = 3.0
-"""Score past which that of a stream with a schedule grows only logarithmically. Runs missed in a row are one pause, and
-pauses of weeks would otherwise set the threshold of a whole fleet."""
+RUN_NATS = 2.4
+"""Number of nats in one unit of the score of a stream with a schedule. With it the fitted
+threshold of a usual fleet is a chance of about one in 1,000 weeks, which is the promised rate."""
 
-ALIKE_SCALE = 2.0
-"""Distance past ALIKE_SCORE at which the logarithm grows half as fast as the score would."""
+SURE_NATS, SURE_SCORE = 7.6, 4.0
+"""Nats past which a stream with a schedule is dead whatever the threshold of its fleet, and the score that it has then:
+chance brings such a silence less than once in 2,000 weeks. From there on the score grows only logarithmically. Runs
+missed in a row are one pause, and pauses of weeks would otherwise set the threshold of a whole fleet."""
+
+_ROUNDING = 1e-9
+"""Share of ticks. Sums over a week differ by less than this by rounding alone."""
+
+_ALIKE_SCALE = 2.0
+"""Distance past SURE_SCORE at which the logarithm grows half as fast as the score would."""
 
 NATS = 2.0
 """Number of nats in one unit of the score. A silence that comes by chance e^-s times a week then has about the score
@@ -179,7 +188,7 @@ class Clocks:
         self._mean, self._spread, self._late, self._cycle, self._begin = (
             np.array(each) for each in (self._mean, self._spread, self._late, self._cycle, self._begin)
         )
-        self._mean[plans.rows], self._spread[plans.rows] = np.log(plans.runs_a_week), NATS
+        self._mean[plans.rows], self._spread[plans.rows] = np.log(plans.runs_a_week), RUN_NATS
         self._late[plans.rows] = plans.late_nats
         self._cycle[plans.rows] = plans.cycle_seconds
         self._begin[plans.rows] = FIRST_MONDAY + plans.cycle_start_seconds
@@ -201,14 +210,42 @@ class Clocks:
         return np.asarray(ticks >= self._late[rows])
 
     def ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
-        """Return U(start, end), the active slots expected in between; 0 where ``end`` is not later."""
-        passed = self._ticks(rows, start, end)
+        """Return U(start, end), the active slots expected in between; 0 where ``end`` is not later.
+
+        In the weeks before and after a change of the clocks it is the least of what the silence misses by the hours of
+        before the change, and of those an hour earlier and later.
+        """
+        passed = self.slots_missed(rows, start, end)
+        some, across = self._changing(start, passed > 0.0)
+        if len(some):
+            rows, start, end = rows[some], start[some], end[some]
+            least = self.slots_missed(rows, start, np.clip(end - HOUR, np.minimum(end, across), end))
+            for shift in (HOUR, -HOUR):
+                least = np.minimum(least, self.slots_missed(rows, start, end, shift))
+            passed[some] = np.where(least < passed[some] * (1.0 - _ROUNDING), least, passed[some])
+        return passed
+
+    def slots_missed(self, rows: Rows, start: Floats, end: Floats, shift: float = 0.0) -> Floats:
+        """Return the ticks by the profile alone, moved by ``shift`` seconds, whatever the clocks of people do."""
+        passed = self._ticks(rows, start + shift, end + shift)
         for since, until in self._rests.spans(rows):
             rested = np.flatnonzero((since < end) & (until > start))
             if len(rested):
-                begin, over = np.maximum(start, since)[rested], np.minimum(end, until)[rested]
+                begin, over = np.maximum(start, since)[rested] + shift, np.minimum(end, until)[rested] + shift
                 passed[rested] = np.maximum(passed[rested] - self._ticks(rows[rested], begin, over), 0.0)
         return passed
+
+    def _changing(self, start: Floats, chosen: Flags) -> tuple[Rows, Floats]:
+        """Return which of the ``chosen`` silences begin in a week that ends with a change of the clocks, or after one.
+
+        Also from when on each lasts an hour longer by the clocks of people: from the Sunday of that week on; infinite
+        for a silence that begins after the change.
+        """
+        some = np.flatnonzero(chosen)
+        sunday, changes = change_sundays(start[some])
+        _, changed = change_sundays(start[some] - WEEK)
+        across = np.where(changes, sunday, np.inf)
+        return some[changes | changed], across[changes | changed]
 
     def _ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
         """Return the ticks without regard to rests."""
@@ -225,17 +262,18 @@ class Clocks:
         """Return z, the silence score, of silences in which the clock advanced by ``ticks``."""
         planned = ~np.isnan(self._cycle[rows])
         score = (np.where(planned, ticks, np.log(ticks + self._step[rows])) - self._mean[rows]) / self._spread[rows]
-        beyond = np.where(planned, np.maximum(score - ALIKE_SCORE, 0.0), 0.0)
-        score = score - beyond + ALIKE_SCALE * np.log1p(beyond / ALIKE_SCALE)
+        beyond = score - SURE_NATS / RUN_NATS
+        alike = SURE_SCORE + _ALIKE_SCALE * np.log1p(np.maximum(beyond, 0.0) / _ALIKE_SCALE)
+        score = np.where(planned & (beyond >= 0.0), alike, score)
         return np.where(ticks <= self._paused(rows), np.minimum(score, PAUSE_SCORE), score)
 
     def needed(self, rows: Rows, score: Floats | float) -> Floats:
         """Return the ticks at which the score is reached: the inverse of ``score``; 0 where it is reached at once."""
         planned = ~np.isnan(self._cycle[rows])
-        beyond = np.where(planned, np.maximum(np.asarray(score) - ALIKE_SCORE, 0.0), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
-            linear = score - beyond + ALIKE_SCALE * np.expm1(beyond / ALIKE_SCALE)
-            reached = self._mean[rows] + linear * self._spread[rows]
+            beyond = _ALIKE_SCALE * np.expm1(np.maximum(np.asarray(score) - SURE_SCORE, 0.0) / _ALIKE_SCALE)
+            of_runs = np.minimum(score, SURE_NATS / RUN_NATS) + beyond
+            reached = self._mean[rows] + np.where(planned, of_runs, score) * self._spread[rows]
             needed = np.where(planned, reached, np.exp(reached) - self._step[rows])
         return np.maximum(needed, np.where(np.asarray(score) >= PAUSE_SCORE, self._paused(rows), 0.0))
 
@@ -258,14 +296,26 @@ class Clocks:
 
         NaN where that is further ahead than FORESEEN_WEEKS.
         """
-        found = self._moment(rows, start, ticks)
+        found = self._moment_with_rests(rows, start, ticks)
+        some, across = self._changing(start, ticks > 0.0)
+        if len(some):
+            rows, start, ticks = rows[some], start[some], ticks[some]
+            latest = np.where(found[some] > across, found[some] + HOUR, found[some])
+            for shift in (HOUR, -HOUR):
+                latest = np.maximum(latest, self._moment_with_rests(rows, start, ticks, shift))
+            found[some] = np.where(latest > found[some] + 1.0, latest, found[some])  # not what is rounded
+        return found
+
+    def _moment_with_rests(self, rows: Rows, start: Floats, ticks: Floats, shift: float = 0.0) -> Floats:
+        """Return the inverse of ``slots_missed``."""
+        found = self._moment(rows, start + shift, ticks) - shift
         more = np.zeros(len(rows))
         for since, until in self._rests.spans(rows):
             met = np.flatnonzero((until > start) & (since <= found))
             if len(met):
                 mine = rows[met]
-                more[met] += self._ticks(mine, np.maximum(start, since)[met], until[met])
-                later = self._moment(mine, start[met], ticks[met] + more[met])
+                more[met] += self._ticks(mine, np.maximum(start, since)[met] + shift, until[met] + shift)
+                later = self._moment(mine, start[met] + shift, ticks[met] + more[met]) - shift
                 found[met] = np.where(np.isnan(later), np.nan, np.maximum(later, until[met]))
         return found
 

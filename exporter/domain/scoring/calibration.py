@@ -43,6 +43,11 @@ silence began is too uncertain to count the silence among those of one day."""
 SUSPECT_TIMES = 10
 """How many times as often a ``suspect`` verdict may be wrong as a ``dead`` one."""
 
+HIGHER = 0.2
+"""So much higher than the prior's may a fleet's own thresholds be. This bounds how late a death is reported."""
+
+_NO_HISTORY = fit(np.empty(0), 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
@@ -75,8 +80,9 @@ class Accepted:
 class Calibration:
     """The thresholds of one kind of stream, their promise, and what was counted over FITTED_WEEKS.
 
-    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None while the prior decides more than the fleet's
-    own topic-weeks do.
+    Rates are false alarms per 1,000 topic-weeks. ``promised`` is the accepted rate, or a higher one that follows from
+    the past where the threshold would rise too far (HIGHER); None while the prior decides more than the fleet's own
+    topic-weeks do.
     """
 
     kind: str
@@ -324,7 +330,7 @@ def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: 
         if weeks or len(in_outages):
             judged += weeks
             spanned += 1
-            dead = _threshold(_past_scores(alone, week), allowed).dead
+            dead = fitted_threshold(_past_scores(alone, week), allowed).dead
             worst.append(alone.worst(week, week + 1, now))
             alarmed.append(worst[-1] > dead)
             known.append(in_outages)
@@ -332,14 +338,15 @@ def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: 
     scores, called_dead, in_outages = map(np.concatenate, (worst, alarmed, known))
     pauses = present.pause(scores)
     fitted = alone.weeks(now - FITTED_WEEKS, now)
-    threshold = _threshold(present, allowed)
+    threshold = fitted_threshold(present, allowed)
+    expected = float(present.false_alarms(np.array([threshold.dead]))[0])
     beyond, known_beyond = scores > threshold.dead, int((in_outages > threshold.dead).sum())
     outages = float((1 - pauses).sum()) + len(in_outages)
     false_alarms = round(float(pauses[called_dead].sum()))
     return Calibration(
         kind,
         threshold,
-        allowed if fitted >= SHIPPED.topic_weeks else None,
+        max(allowed, 1000 * expected) if fitted >= SHIPPED.topic_weeks else None,
         fitted,
         judged,
         false_alarms,
@@ -364,8 +371,13 @@ def _past_scores(alone: _Alone, week: int) -> PastScores:
     return fit(*_evidence(alone, week))
 
 
-def _threshold(scores: PastScores, allowed: float) -> Threshold:
-    return Threshold(scores.threshold(SUSPECT_TIMES * allowed / 1000), scores.threshold(allowed / 1000))
+def fitted_threshold(scores: PastScores, allowed: float) -> Threshold:
+    """Return the thresholds of a fleet for a rate per 1,000 topic-weeks, at most HIGHER above those of the prior.
+
+    In an odd fleet they would otherwise rise until nobody is told of a death in time.
+    """
+    rates = SUSPECT_TIMES * allowed / 1000, allowed / 1000
+    return Threshold(*(min(scores.threshold(rate), _NO_HISTORY.threshold(rate) + HIGHER) for rate in rates))
 
 
 def of_weeks(per_1000: float, topics: int | None) -> str:

@@ -23,7 +23,7 @@ FLOOR = 2.0
 """A silence with a score up to here is an ordinary one; no threshold lies below."""
 
 HIGHEST = 9.0
-"""No threshold is higher, whatever the fleet's history: this bounds how late a death is reported."""
+"""No threshold is looked for above it."""
 
 OUTAGE_SCALE = 4.0
 
@@ -75,10 +75,13 @@ class PastScores:
     def threshold(self, false_alarms: float) -> float:
         """Return the lowest threshold with at most this rate of false alarms per topic-week, HIGHEST at most."""
         candidates = np.arange(FLOOR, HIGHEST, _STEP)
-        beyond = np.exp(-(candidates[:, None] - FLOOR) / _SCALES)
-        expected = self.rate * (beyond @ (self.posterior * (1 - _SHARES)).sum(1))
-        enough = np.flatnonzero(expected <= false_alarms)
+        enough = np.flatnonzero(self.false_alarms(candidates) <= false_alarms)
         return round(float(candidates[enough[0]]), 2) if len(enough) else HIGHEST
+
+    def false_alarms(self, thresholds: Floats) -> Floats:
+        """Return the rate of false alarms per topic-week at each threshold."""
+        beyond = np.exp(-(thresholds[:, None] - FLOOR) / _SCALES)
+        return np.asarray(self.rate * (beyond @ (self.posterior * (1 - _SHARES)).sum(1)))
 
     def pause(self, scores: Floats) -> Floats:
         """Return the chance of each silence with such a score to have been a pause and no outage, [n]."""

