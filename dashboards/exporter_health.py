@@ -47,7 +47,7 @@ def exporter_health() -> dashboard.Dashboard:
 
 
 def _now(made: dashboard.Dashboard) -> None:
-    reload = "topic_liveness_config_last_reload_successful"
+    reload = "topic_liveness_web_config_last_reload_successful"
     alarms = "topic_liveness_false_alarms_per_1000_topic_weeks"
     made.with_row(dashboard.Row("Now"))
     made.with_panel(
@@ -59,7 +59,7 @@ def _now(made: dashboard.Dashboard) -> None:
                 Column(
                     "Runs", f"max by ({_INSTANCE_KEYS}, version) (topic_liveness_build_info{{{OWN}}})", "bool_yes_no"
                 ),
-                Column("Configuration good", newest(reload, _INSTANCE_KEYS, OWN), "bool_yes_no"),
+                Column("Web configuration good", newest(reload, _INSTANCE_KEYS, OWN), "bool_yes_no"),
             ],
             NO_SCRAPE,
             Link("Instance", "Its start page", "${scheme}://${__value.raw}/"),

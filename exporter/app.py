@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from types import FrameType
 from typing import TextIO
 
 from exporter.clock import SystemClock
@@ -27,7 +25,7 @@ from exporter.history import HistoryError
 from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
 from exporter.settings import ClusterSettings, Settings
-from exporter.signals import SignalQueue
+from exporter.signals import EndSignal
 from exporter.waiting import waiting
 
 log = logging.getLogger(__name__)
@@ -35,38 +33,29 @@ log = logging.getLogger(__name__)
 
 def serve(
     settings: Settings,
-    read: Callable[[], Settings],
     processes: ClientProcesses,
     sources: Mapping[str, RemotePollSource],
-    signals: SignalQueue,
 ) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code. At SIGHUP the settings are ``read`` again, and taken over.
-
-    ``signals`` has a SIGHUP that came earlier.
-    """
+    """Run until SIGTERM, SIGINT or SIGHUP; return the exit code."""
     from exporter.service import Service  # noqa: PLC0415 - pages and a scheduler, which `once` does not need
     from exporter.web import WebConfigError, WebError  # noqa: PLC0415 - likewise
 
     service: Service | None = None
 
-    def end(number: int, _: FrameType | None) -> None:
-        signals.receive(number)
-        signal.signal(number, signal.SIG_DFL)
+    def note_the_end() -> None:
         if service is not None:
             service.will_stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    end = EndSignal(note_the_end)
     if settings.history.enabled:
         log.info("reading the history in %s", settings.history.folder)
     try:
-        service = Service(settings, read, processes, sources)
+        service = Service(settings, processes, sources)
         service.start()
     except (HistoryError, WebError, WebConfigError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return ExitCode.NOT_STARTED
-    while signals.wait() == signal.SIGHUP:
-        service.reload()
+    end.wait()
     log.info("stopping: writing the open windows")
     try:
         service.stop()

@@ -18,7 +18,6 @@ from exporter.commands.audit_options import audit
 from exporter.commands.jobs import deliver, report, rollup
 from exporter.commands.options import (
     check_properties,
-    checked_settings,
     client_settings,
     clusters_named,
     config_option,
@@ -55,8 +54,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
       topic-liveness serve --config prod.yaml
 
     Pages: / (status), /metrics, /-/healthy, /-/ready. SIGTERM or Ctrl-C writes the
-    open history window, then exits. SIGHUP or POST /-/reload reads the configuration
-    again; on any error the old one stays.
+    open history window, then exits. A restart reads a changed configuration.
     Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
     from exporter.commands.open_files import raise_limit_of_open_files
@@ -64,9 +62,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     from exporter.kafka.spares import spares
     from exporter.memory import share_one_arena, share_the_heap
     from exporter.settings import load_settings
-    from exporter.signals import SignalQueue
 
-    signals = SignalQueue()  # else SIGHUP ends it while clients connect
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
     raise_limit_of_open_files()
@@ -83,7 +79,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         if not (settings.groups.enabled or settings.inspection.producers or settings.inspection.log_sizes):
             processes.dismiss_spares()
         warn_of_exposed(config, sources)
-        return run_exporter(settings, lambda: checked_settings(config, bootstrap_server), processes, sources, signals)
+        return run_exporter(settings, processes, sources)
 
 
 @topic_liveness.command()

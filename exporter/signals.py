@@ -10,33 +10,39 @@ from __future__ import annotations
 import queue
 import signal
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
 _LOOK_SECONDS = 1.0
 """The longest time for which a signal may wait to be handled."""
 
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The signals that end the exporter in good order; the second one of a kind ends it at once."""
 
-class SignalQueue:
-    """The signals that were received, in their order: each SIGHUP, and others that their handlers hand on."""
 
-    def __init__(self) -> None:
+class EndSignal:
+    """Waits for the first of the signals that end the exporter."""
+
+    def __init__(self, note: Callable[[], None]) -> None:
+        """Take these signals from now on; ``note`` is called in the handler, so it may interrupt anything."""
         # A handler may interrupt any of its calls. That of an Event would wait for a lock that its own thread has.
         self._received: queue.SimpleQueue[int] = queue.SimpleQueue()
-        signal.signal(signal.SIGHUP, self.receive)
+        self._note = note
+        for number in ENDING:
+            signal.signal(number, self._receive)
 
-    def receive(self, number: int, _: FrameType | None = None) -> None:
-        """Take in a signal: the handler of one, or a part of it."""
+    def _receive(self, number: int, _: FrameType | None) -> None:
         self._received.put(number)
+        signal.signal(number, signal.SIG_DFL)
+        self._note()
 
-    def wait(self) -> int:
-        """Return the next signal, once there is one; several SIGHUP in a row are one."""
+    def wait(self) -> None:
+        """Return once there was one."""
         while True:
             with suppress(queue.Empty):
-                number = self._received.get(timeout=_LOOK_SECONDS)
-                while number == signal.SIGHUP and not self._received.empty():
-                    number = self._received.get()
-                return number
+                self._received.get(timeout=_LOOK_SECONDS)
+                return
 
 
 def wait_for(process: subprocess.Popen[bytes]) -> int:

@@ -93,13 +93,6 @@ class Poller:
         self._clocks_apart: float | None = None
         self._clock_set = 0.0
 
-    def resume_from(self, before: Poller) -> None:
-        """Take over the state of another poller of this cluster, whose running poll is then dropped."""
-        before._sinks = ()
-        self._table, self._started = before._table, before._started
-        self._topic_ids, self._unchanged = before._topic_ids, before._unchanged
-        self._clocks_apart = before._clocks_apart
-
     def poll(self) -> Snapshot | PollFailure:
         """Run one poll and return what the sinks got. Never raises, whatever a cluster or a sink does.
 

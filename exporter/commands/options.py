@@ -57,16 +57,6 @@ def client_settings(
     return settings
 
 
-def checked_settings(config: Path | None, bootstrap_server: str | None) -> Settings:
-    """Load the settings, and let librdkafka check the properties. Raises SettingsError."""
-    from exporter.settings import load_settings
-
-    settings = load_settings(config, bootstrap_server, os.environ)
-    for line in check_properties(settings, config):
-        log.warning("%s", line)
-    return settings
-
-
 def clusters_named(settings: Settings, name: str | None) -> list[ClusterSettings]:
     """Return the configured cluster of that name, or all. Raises UsageError."""
     chosen = [cluster for cluster in settings.clusters if name in (None, cluster.name)]

@@ -8,13 +8,12 @@ if TYPE_CHECKING:
     from exporter.factory.clusters import (
         ClusterCollectors,
         build_cluster,
-        link_rival_watches,
         make_group_watch,
         make_inspector,
         make_naming,
         make_replica_watches,
     )
-    from exporter.factory.monitor import advances_since, make_monitor, monitor_settings, unchanged_offsets
+    from exporter.factory.monitor import advances_since, make_monitor, unchanged_offsets
     from exporter.factory.sources import (
         connect,
         connectivity,
@@ -33,7 +32,6 @@ __all__ = [
     "connect",
     "connectivity",
     "iam",
-    "link_rival_watches",
     "make_backfill_source",
     "make_group_watch",
     "make_inspector",
@@ -43,7 +41,6 @@ __all__ = [
     "make_replica_watches",
     "make_source",
     "make_tier_client",
-    "monitor_settings",
     "owners_of",
     "unchanged_offsets",
 ]
@@ -55,13 +52,12 @@ if not TYPE_CHECKING:
             "clusters": [
                 "ClusterCollectors",
                 "build_cluster",
-                "link_rival_watches",
                 "make_group_watch",
                 "make_inspector",
                 "make_naming",
                 "make_replica_watches",
             ],
-            "monitor": ["advances_since", "make_monitor", "monitor_settings", "unchanged_offsets"],
+            "monitor": ["advances_since", "make_monitor", "unchanged_offsets"],
             "sources": [
                 "connect",
                 "connectivity",

@@ -196,14 +196,9 @@ def make_replica_watches(
         )
         for pair in settings.replicas
     ]
-    link_rival_watches(watches)
-    return watches
-
-
-def link_rival_watches(watches: Sequence[ReplicaWatch]) -> None:
-    """Let watches of the same target know of each other."""
     for watch in watches:
         watch.rivals = [other for other in watches if other is not watch and other.target == watch.target]
+    return watches
 
 
 def make_inspector(

@@ -45,7 +45,6 @@ def monitor_settings(settings: Settings) -> MonitorSettings:
         owners=owners_of(settings),
         links=settings.links.as_links(),
         replicas={(pair.source, pair.target) for pair in settings.replicas},
-        inspected=settings.inspection.producers or settings.inspection.log_sizes,
         recipients=len(settings.delivery.recipients),
     )
 

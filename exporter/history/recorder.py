@@ -80,21 +80,6 @@ class History:
         """Counts of written and lost rows so far."""
         return self._unwritten.counts
 
-    @property
-    def ended(self) -> bool:
-        """Whether it was flushed, and takes no more polls."""
-        return self._ended
-
-    def resume_from(self, before: History) -> None:
-        """Continue the flushed history ``before`` of the same cluster: write, and count, its unwritten rows."""
-        self._unwritten, self._latest_start = before._unwritten, before._latest_start
-
-    @property
-    def latest_start(self) -> float:
-        """The latest begin of an interval so far, Unix seconds. Aligned begins up to it may already be in use."""
-        with self._lock:
-            return self._latest_start
-
     def accept(self, snapshot: Snapshot) -> None:
         """Fold one good poll into the open window; close the window first when its interval is over."""
         with self._lock:

@@ -101,10 +101,6 @@ class RemotePollSource(Remote):
     _refused: BatchesRefused | None = None
     """Why a process stopped batched look-ups. Later processes get the reason."""
 
-    def resume_from(self, before: RemotePollSource) -> None:
-        """Go on from another source of the same cluster. With other settings it may see groups."""
-        self._refused = before._refused if before._refused is BatchesRefused.DIFFERS else None
-
     def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         self._process.renew()

@@ -151,16 +151,6 @@ EXPORTER_METRICS = (
         "The time (Unix seconds) up to which the expectations in force include history.",
     ),
     Metric(
-        "topic_liveness_config_last_reload_successful",
-        "gauge",
-        "1 where the last configuration read is in force, 0 where it was refused and the one before it stays in force.",
-    ),
-    Metric(
-        "topic_liveness_config_last_reload_success_timestamp_seconds",
-        "gauge",
-        "When the configuration in force was read (Unix seconds).",
-    ),
-    Metric(
         "topic_liveness_web_config_last_reload_successful",
         "gauge",
         "1 where the web configuration file, its certificates and keys are in force as they are now, or none is set; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -112,12 +112,6 @@ class Replicas:
         with self._lock:
             if self._lines.get(pair) is lines:
                 self._pairs = {**self._pairs, pair: series}
-
-    def keep(self, pairs: Collection[tuple[str, str]]) -> None:
-        """Show pairs (source, target) other than these no more."""
-        with self._lock:
-            self._pairs = {pair: series for pair, series in self._pairs.items() if pair in pairs}
-            self._lines = {pair: lines for pair, lines in self._lines.items() if pair in pairs}
 
     def shown(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
         """Return the series of each pair; nothing is known of replicas while one of the two clusters is not read."""

@@ -144,19 +144,6 @@ class SelfMetrics:
             self._remove(name, cluster)
         self._forget_settings(cluster)
 
-    def forget_cluster(self, cluster: str) -> None:
-        """Take away every series of a cluster, or pair of clusters, that is watched no more."""
-        for metric in EXPORTER_METRICS:
-            for label in {"kafka_cluster", "source_cluster", "target_cluster"}.intersection(metric.labels):
-                self._metrics[metric.name].remove_by_labels({label: cluster})
-
-    def forget_pair(self, source: str, target: str) -> None:
-        """Take away every series of a pair of clusters that is compared no more."""
-        pair = {"source_cluster": source, "target_cluster": target}
-        for metric in EXPORTER_METRICS:
-            if pair.keys() <= set(metric.labels):
-                self._metrics[metric.name].remove_by_labels(pair)
-
     def to_sweep(self, cluster: str, failures: Iterable[Reason]) -> None:
         """Show counters of sweeps at 0 before the first ends: a rule sees that none ends well, and a first failure."""
         for outcome in ("ok", "partial"):
@@ -167,16 +154,6 @@ class SelfMetrics:
     def to_compare(self, source: str, target: str) -> None:
         """Show the counter of comparisons of a pair at 0 before the first ends: a rule sees that none does."""
         self.add("replica_comparisons_total", 0, source_cluster=source, target_cluster=target)
-
-    def unswept(self, cluster: str) -> None:
-        """Take away what is known of sweeps of a cluster whose groups are not read: no sweep is missing there."""
-        for name in (
-            "group_sweeps_total",
-            "group_list_failures_total",
-            "group_sweep_duration_seconds",
-            "group_last_sweep_timestamp_seconds",
-        ):
-            self._metrics[f"topic_liveness_{name}"].remove_by_labels({"kafka_cluster": cluster})
 
     def without_tiers(self, cluster: str) -> None:
         """Take away when partitions with remote storage were looked up last: there are none any more."""

@@ -1,4 +1,4 @@
-"""The running exporter: its scheduled jobs, its history, its pages, and settings that are read again."""
+"""The running exporter: its scheduled jobs, its history and its pages."""
 
 from exporter.service.serving import Service
 

@@ -21,10 +21,6 @@ class ComparisonTimes:
         """Note that a pair was compared now."""
         self._last[pair] = self._monotonic()
 
-    def forget(self, pair: ReplicaSettings) -> None:
-        """Forget a pair that is compared no more."""
-        self._last.pop(pair, None)
-
     def recent_sources(self, target: str) -> set[str]:
         """Return the clusters whose replicas in ``target`` were compared within an hour, or three intervals."""
         now = self._monotonic()

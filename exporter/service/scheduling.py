@@ -60,11 +60,6 @@ class Scheduler:
 
         self._scheduler.add_job(run, _Every(seconds), id=name, name=name, next_run_time=self._zone.now())
 
-    def remove(self, name: str) -> None:
-        """Run a job no more; one under way is not waited for."""
-        with suppress(JobLookupError):
-            self._scheduler.remove_job(name)
-
     def start(self) -> None:
         """Start to run the jobs."""
         self._scheduler.start()

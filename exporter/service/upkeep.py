@@ -23,8 +23,7 @@ class HistoryUpkeep:
         self, settings: Settings, monitor: Monitor, expectations: Expectations, spool: Spool | None, clock: Clock
     ) -> None:
         """Without a ``spool`` history is not written."""
-        self.settings = settings
-        """Those in force: a reload replaces them."""
+        self._settings = settings
         self._monitor = monitor
         self._expectations = expectations
         self._spool = spool
@@ -37,7 +36,7 @@ class HistoryUpkeep:
             try:
                 run()
             except OSError as error:
-                problem = f"{error.filename or self.settings.history.folder}: {error.strerror}"
+                problem = f"{error.filename or self._settings.history.folder}: {error.strerror}"
             except Exception as error:  # noqa: BLE001 - the scheduler would only log it; a metric and the status page must show it
                 # Its text may quote anything, also a secret.
                 problem = f"an internal error ({type(error).__name__}); next step: report what the log says"
@@ -59,10 +58,10 @@ class HistoryUpkeep:
     def _keep_in_bounds(self) -> None:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
             return
-        history = self.settings.history
+        history = self._settings.history
         self._monitor.take_unfinished(self._spool.remove_unfinished())
         self._spool.warn_of_strays()
         now = self._clock.now()
-        longest = max((one.max_silence or 0.0 for one in self.settings.overrides), default=0.0)
+        longest = max((one.max_silence or 0.0 for one in self._settings.overrides), default=0.0)
         self._spool.expire(older_than=now - history.spool_retention, inventory_older_than=now - longest - 86400.0)
         self._monitor.take_spool_loss(self._spool.shrink(history.max_bytes))

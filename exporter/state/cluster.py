@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -114,15 +114,6 @@ class Cluster:
             log.warning("cluster %s: %s", self.name, problem)
         elif before and not problem:
             log.info("cluster %s: resolved: %s", self.name, before)
-
-
-def series_of(name: str, switches: tuple[Collection[str], bool]) -> tuple[ClusterSeries, GroupSeries]:
-    """Return the series of a cluster, by the switches of partition metrics and whether partitions are shown."""
-    partition_switches, partitions = switches
-    return (
-        ClusterSeries(name, partition_switches=partition_switches, partitions=partitions),
-        GroupSeries(name, partitions=partitions),
-    )
 
 
 def _counted(kinds: Sequence[str], counts: NDArray[np.int64]) -> dict[str, int]:

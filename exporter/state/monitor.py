@@ -20,9 +20,11 @@ from exporter.domain.ports import Clock
 from exporter.history.published import Published, in_force
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS
+from exporter.metrics.groups import GroupSeries
 from exporter.metrics.replicas import Replicas, replica_families, unreadable
+from exporter.metrics.series import ClusterSeries
 from exporter.state import problems
-from exporter.state.cluster import Cluster, Rhythm, series_of
+from exporter.state.cluster import Cluster, Rhythm
 from exporter.state.exposition import Exposition, Family, families
 from exporter.state.monitor_settings import MonitorSettings
 from exporter.state.upkeep import Upkeep
@@ -58,56 +60,28 @@ class Monitor(Upkeep):
         self._published: Published | None = None
         self._problem: str | None = None
         self._exposition = Exposition(clock, self._gather, self._self_metrics.render)
-        self._clusters: Mapping[str, Cluster] = {}
         self._lock = threading.Lock()
-        """Held where a cluster begins or ends to be fresh, or ends to be watched, and its own metrics follow."""
+        """Held where a cluster begins or ends to be fresh, and its own metrics follow."""
         self._settings = settings
-        self.reconfigure(settings)
-        self._self_metrics.set("expectations_stale", 1)
-
-    def reconfigure(self, settings: MonitorSettings) -> None:
-        """Go on with other settings. What is known of clusters that stay is judged by them at the next poll."""
         self._self_metrics.set("report_recipients", settings.recipients)
-        before, series_stay = self._clusters, settings.switches == self._settings.switches
-        for source, target in set(self._settings.replicas).difference(settings.replicas):
-            self._self_metrics.forget_pair(source, target)
         for source, target in settings.replicas:
             self._self_metrics.to_compare(source, target)
-        if not settings.inspected:
-            self._self_metrics.forget("inspection_timestamp_seconds")
-        self._settings, self._owners_seen = settings, {}
-        known: dict[str, Cluster] = {}
-        for name, rhythm in sorted(settings.clusters.items()):
-            if rhythm.sweep_seconds is None:
-                self._self_metrics.unswept(name)
-            else:
-                self._self_metrics.to_sweep(name, _LIST_FAILURES)
-            if name not in before:
-                known[name] = self._new(name, rhythm)
-                continue
-            known[name] = cluster = before[name]
-            cluster.rhythm = rhythm
-            if not series_stay:
-                cluster.series, cluster.groups = series_of(name, settings.switches)
-                if cluster.snapshot is not None and cluster.assessment is not None:
-                    cluster.series.update(cluster.snapshot, cluster.assessment)
-                if cluster.sweep is not None:
-                    self._show_sweep(cluster, cluster.sweep)
-        self._replicas.keep(settings.replicas)
-        with self._lock:
-            self._clusters = known
-            for gone in before.keys() - known.keys():
-                self._self_metrics.forget_cluster(gone)
-        self._exposition.forget()
+        self._clusters = {name: self._new(name, rhythm) for name, rhythm in sorted(settings.clusters.items())}
+        self._self_metrics.set("expectations_stale", 1)
 
     def _new(self, name: str, rhythm: Rhythm) -> Cluster:
         self._self_metrics.set("cluster_up", 0, kafka_cluster=name)
         self.count_from_zero(name)
-        series, groups = series_of(name, self._settings.switches)
-        expectations = self._expectations_of(name)
-        if self._published is not None:
-            self._show_expectations(name, expectations)
-        return Cluster(name, series, rhythm, groups, detector=Detector(expectations, self._advances))
+        if rhythm.sweep_seconds is not None:
+            self._self_metrics.to_sweep(name, _LIST_FAILURES)
+        partitions = self._settings.partitions
+        return Cluster(
+            name,
+            ClusterSeries(name, partition_switches=self._settings.partition_switches, partitions=partitions),
+            rhythm,
+            GroupSeries(name, partitions=partitions),
+            detector=Detector(self._expectations_of(name), self._advances),
+        )
 
     def _show_expectations(self, name: str, expectations: ExpectationSet) -> None:
         self._self_metrics.set("expectations_partitions", expectations.partitions, kafka_cluster=name)
@@ -202,14 +176,10 @@ class Monitor(Upkeep):
         # The time first: a scrape in between must not withdraw what follows.
         with self._lock:
             cluster.swept_at, cluster.sweep = self._clock.monotonic(), sweep
-        self._show_sweep(cluster, sweep)
+        cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
         self._self_metrics.swept(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
         cluster.log_problem("groups", problem or problems.unswept(sweep))
-
-    @staticmethod
-    def _show_sweep(cluster: Cluster, sweep: GroupSweep) -> None:
-        cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
 
     def take_inspection(self, inspection: Inspection) -> None:
         """Take cost and failures of an inspection of producers and log sizes."""

@@ -28,12 +28,5 @@ class MonitorSettings:
     links: Links = field(default_factory=Links)
     replicas: Collection[tuple[str, str]] = ()
     """Pairs of clusters that are compared: source and target."""
-    inspected: bool = False
-    """Whether producers or log sizes are read."""
     recipients: int = 0
     """How many are sent the report."""
-
-    @property
-    def switches(self) -> tuple[tuple[str, ...], bool]:
-        """What decides which series there are."""
-        return tuple(self.partition_switches), self.partitions

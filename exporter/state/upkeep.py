@@ -30,7 +30,6 @@ class Upkeep:
             self._self_metrics.add("upkeep_failures_total", 0, step=step)
         self.upkeep_problems: dict[str, str] = {}
         """Present problems of upkeep, by step of UPKEEP."""
-        self.took_configuration(good=True)
         self.took_web_configuration(good=True)
 
     def count_from_zero(self, cluster: str) -> None:
@@ -41,12 +40,6 @@ class Upkeep:
             self._self_metrics.add("history_write_failures_total", 0, kafka_cluster=cluster, reason=os.strerror(number))
         for why in Restart:
             self._self_metrics.add("client_restarts_total", 0, kafka_cluster=cluster, reason=why)
-
-    def took_configuration(self, *, good: bool) -> None:
-        """Show whether the configuration that was read last is in force, and since when the one in force is."""
-        self._self_metrics.set("config_last_reload_successful", int(good))
-        if good:
-            self._self_metrics.set("config_last_reload_success_timestamp_seconds", self._clock.now())
 
     def took_web_configuration(self, *, good: bool) -> None:
         """Show whether the web configuration file and the files that it names are in force as they are now."""

@@ -104,12 +104,10 @@ def make_app(
     pages: Pages,
     scraper: Executor,
     workers: Executor,
-    reload: Callable[[], str | None],
     report: Callable[[str], bytes | None],
 ) -> Starlette:
     """Return the ASGI application; ``scraper`` makes the exposition, ``workers`` all else that takes time.
 
-    ``reload`` returns why the configuration could not be taken over; it may take long, and has a thread of its own.
     ``report`` returns a file of the last report, None where there is none.
     """
     scrapes, run_in_worker = _Workers(scraper), _Workers(workers).run
@@ -138,10 +136,6 @@ def make_app(
         is_ready, line = pages.ready()
         return PlainTextResponse(f"{line}\n", 200 if is_ready else 503)
 
-    async def reloaded(_: Request) -> Response:
-        refused = await asyncio.to_thread(reload)
-        return PlainTextResponse(f"{refused or 'the configuration is in force'}\n", 500 if refused else 200)
-
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if request.url.path.startswith("/api/"):
@@ -157,7 +151,6 @@ def make_app(
             Route("/metrics", metrics),
             Route("/-/healthy", healthy),
             Route("/-/ready", ready),
-            Route("/-/reload", reloaded, methods=["POST", "PUT"]),
             *html.routes(pages, run_in_worker, report),
             *api.routes(pages, run_in_worker),
         ],

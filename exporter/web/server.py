@@ -35,22 +35,17 @@ class WebServer:
         pages: Pages,
         config: WebConfigFile | None = None,
         *,
-        reload: Callable[[], str | None] = lambda: "there is nothing to read again",
         report: Callable[[str], bytes | None] = lambda _: None,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        """``reload`` reads the exporter's configuration again, and returns why that could not be.
-
-        ``report`` returns a file of the last report, None where there is none.
-        """
+        """``report`` returns a file of the last report, None where there is none."""
         self._listen = listen
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="web")
         self._scraper = ThreadPoolExecutor(1, thread_name_prefix="web-scrapes")
         self._socket: socket.socket | None = None
         self._port: int | None = None
-        self.config = WebConfigFile(None) if config is None else config
-        """How clients are spoken to; may be replaced at any time."""
-        self._users = Users(make_app(pages, self._scraper, self._workers, reload, report), self._web_config)
+        self._config = WebConfigFile(None) if config is None else config
+        self._users = Users(make_app(pages, self._scraper, self._workers, report), self._web_config)
         self._server = Server(
             uvicorn.Config(
                 self._users,
@@ -103,7 +98,7 @@ class WebServer:
         self._users.close()
 
     def _web_config(self) -> WebConfig:
-        return self.config.current()
+        return self._config.current()
 
     def _serve(self) -> None:
         assert self._socket is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import shutil
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -218,26 +217,6 @@ def test_shutdown_says_when_rows_could_not_be_written(bench: Bench) -> None:
     (bench.folder / "spool").rename(bench.folder / "moved")
     with pytest.raises(HistoryError, match="could not be written"):
         bench.history.flush(bench.clock.now())
-
-
-def test_what_a_history_could_not_write_is_written_by_the_one_that_goes_on_from_it(bench: Bench) -> None:
-    """Both count as one: nothing is lost, nor counted twice."""
-    bench.poll(gained=1)
-    bench.poll(gained=1)
-    spool, moved = bench.folder / "spool", bench.folder / "moved"
-    spool.rename(moved)
-    with pytest.raises(HistoryError, match="could not be written"):
-        bench.history.flush(bench.clock.now())
-    assert bench.history.ended
-    later = History(
-        "c", Spool(bench.folder, "exporter-1"), exporter="exporter-1", window_seconds=60, poll_interval_seconds=30
-    )
-    shutil.rmtree(spool)
-    moved.rename(spool)
-    later.resume_from(bench.history)
-    later.flush(bench.clock.now())
-    assert sum(row["records"] for row in bench.rows("windows")) == 1  # type: ignore[misc]
-    assert (later.counts.windows_written, later.counts.dropped.total()) == (1, 0)
 
 
 def test_a_folder_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:

@@ -17,12 +17,10 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.demo.broker import free_port
 from exporter.doctor.replicas import replicas as examined
 from exporter.domain import (
-    Activity,
     Answer,
     Comparison,
     NotCompared,
     PartitionInfo,
-    Reading,
     Reason,
     Replica,
     ReplicaReading,
@@ -44,7 +42,6 @@ from exporter.metrics.replicas import Replicas, ReplicaSeries
 from exporter.service import Service
 from exporter.settings import Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
-from tests.snapshots import snapshot_of
 from tests.times import answered
 from tests.unit.readings import Collected, ManualClock, TableSource, replica_table
 
@@ -187,7 +184,7 @@ def test_a_connection_is_made_anew_at_times() -> None:
 
 
 def test_a_watch_that_is_closed_while_it_connects_leaves_no_connection() -> None:
-    """As where a reload takes out a pair in the middle of a comparison."""
+    """As where the exporter ends in the middle of a comparison."""
     pair = Pair([T0 - 9], copied=1)
     pair.log.while_connecting = pair.watch.close
     pair.poll()
@@ -383,7 +380,7 @@ def test_a_comparison_is_shown() -> None:
 
 
 def test_pairs_that_are_compared_at_the_same_time_are_both_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One is rendered while another one is taken, and a third one taken out."""
+    """One is rendered while another one is taken."""
     replicas, seen = Replicas(), list[str]()
     render = ReplicaSeries.__init__
 
@@ -392,26 +389,10 @@ def test_pairs_that_are_compared_at_the_same_time_are_both_shown(monkeypatch: py
         if comparison.source == "east" and not seen:
             seen.append(comparison.source)
             replicas.take(replace(compared(), source="north"))
-            replicas.keep([("east", "west"), ("north", "west")])
 
     monkeypatch.setattr(ReplicaSeries, "__init__", render_beside)
-    replicas.take(replace(compared(), source="south"))
     replicas.take(compared())
     assert set(replicas.shown(lambda _: True)) == {("east", "west"), ("north", "west")}
-
-
-def test_a_pair_that_is_taken_out_while_it_is_rendered_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing would remove its series again."""
-    replicas = Replicas()
-    render = ReplicaSeries.__init__
-
-    def render_beside(series: ReplicaSeries, comparison: Comparison, lines: Any) -> None:
-        render(series, comparison, lines)
-        replicas.keep([])
-
-    monkeypatch.setattr(ReplicaSeries, "__init__", render_beside)
-    replicas.take(compared())
-    assert not replicas.shown(lambda _: True)
 
 
 @pytest.mark.parametrize(
@@ -535,36 +516,6 @@ def test_a_reading_without_an_answer_is_unknown_on_its_side() -> None:
     assert found.readings[REPLICA].state is ReplicaState.IN_STEP
     assert found.readings[Replica("orders", "east.orders", 1)].reason is NotCompared.SOURCE_UNREADABLE
     assert State.UNREADABLE in {reading.state for reading in pair.seen.snapshots[0].readings.values()}
-
-
-def test_a_reload_that_adds_a_pair_tells_the_others_of_its_names(tmp_path: Path) -> None:
-    """Heartbeats of other clusters are copied on: a pair whose own clusters stay as they are knows them too."""
-    pairs = [{"source": "east", "target": "west"}, {"source": "north", "target": "south"}]
-    read = [
-        Settings.model_validate(
-            {
-                "clusters": [
-                    {"name": name, "kafka": {"bootstrap.servers": "127.0.0.1:1"}}
-                    for name in ("east", "north", "south", "west")
-                ],
-                "replicas": pairs[:count],
-                "poll": {"interval": "5s", "request_timeout": "1s"},
-                "history": {"folder": str(tmp_path)},
-                "web": {"listen": "127.0.0.1:0"},
-            }
-        )
-        for count in (1, 2)
-    ]
-    service = Service(read[0], lambda: read[1])
-    service.start()
-    try:
-        assert service.reload() is None
-        watch = service._watches[read[1].replicas[0]]  # noqa: SLF001 - a real copy would be two brokers and MirrorMaker
-        copied = TopicPartition("north.heartbeats", 0)
-        watch.accept(snapshot_of({copied: Reading(State.OBSERVED, Activity(), 1, 0, 5)}, cluster="east"))
-        assert watch.mapped == frozenset()
-    finally:
-        service.stop()
 
 
 def test_a_served_comparison_that_can_no_longer_be_made_says_so_once_and_shows_no_old_numbers(

@@ -235,39 +235,6 @@ def test_a_poll_that_ends_while_a_scrape_withdraws_series_is_shown(monkeypatch: 
     assert "kafka_topic_verdict{" in text
 
 
-def test_a_cluster_that_a_reload_takes_out_while_a_scrape_withdraws_its_series_stays_away(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing would remove its metrics again, and that it is down would raise an alert until a restart."""
-    rhythm = Rhythm(30.0, 3)
-
-    def of(*names: str) -> MonitorSettings:
-        return MonitorSettings(
-            dict.fromkeys(names, rhythm), partition_switches=(), expectations_max_age_seconds=8 * 24 * HOUR
-        )
-
-    monitor = Monitor(of("here", "old"), ManualClock(NOW), version="1")
-    reload = during_a_withdrawal(monkeypatch, lambda: monitor.reconfigure(of("here")))
-    monitor.metrics()
-    reload.join(30)
-    up = re.findall('topic_liveness_cluster_up{kafka_cluster="(.*)"}', monitor.metrics().decode())
-    assert up == ["here"]
-
-
-def test_a_reload_that_shows_other_series_keeps_those_of_the_last_poll_and_sweep() -> None:
-    """Partitions and consumer groups are there before the next poll and the next sweep, which may be long in coming."""
-    monitor, poller, _, _ = scene()
-    poller.poll()
-    monitor.take_sweep(SWEEP)
-    settings = MonitorSettings(
-        {"prod": Rhythm(30.0)}, partition_switches=["current_offset"], expectations_max_age_seconds=8 * 24 * HOUR
-    )
-    monitor.reconfigure(settings)
-    names = set(re.findall(r"^(kafka_\w+){", monitor.metrics().decode(), re.MULTILINE))
-    assert "kafka_topic_partition_current_offset" in names and "kafka_topic_partition_oldest_offset" not in names
-    assert {"kafka_consumergroup_lag", "kafka_consumergroup_lag_sum", "kafka_topic_consumergroups"} <= names
-
-
 def test_stale_expectations_promise_nothing_and_are_seen() -> None:
     """Past their age limit every verdict is learning and the gauge says why."""
     monitor, poller, _, clock = scene()
@@ -468,11 +435,10 @@ def test_deliveries_of_the_last_report_are_shown_where_it_was_sent() -> None:
 
 
 def test_how_many_are_sent_the_report_is_shown_from_the_start() -> None:
-    """None by default, and what a new configuration says."""
-    monitor = scene()[0]
-    assert "topic_liveness_report_recipients 0.0\n" in monitor.metrics().decode()
-    monitor.reconfigure(MonitorSettings({}, partition_switches=(), expectations_max_age_seconds=60.0, recipients=3))
-    monitor._exposition.forget()  # noqa: SLF001 - shown within a second otherwise
+    """None by default, and what the configuration says."""
+    assert "topic_liveness_report_recipients 0.0\n" in scene()[0].metrics().decode()
+    settings = MonitorSettings({}, partition_switches=(), expectations_max_age_seconds=60.0, recipients=3)
+    monitor = Monitor(settings, ManualClock(NOW), version="1")
     assert "topic_liveness_report_recipients 3.0\n" in monitor.metrics().decode()
 
 
