@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -61,6 +62,10 @@ def serve(
         service.stop()
     except HistoryError as error:
         log.error("%s", error)
+        if service.storage_hangs:
+            # The end of Python would abort a thread that comes back from storage only then.
+            logging.shutdown()
+            os._exit(ExitCode.FOUND)
         return ExitCode.FOUND
     log.info("stopped")
     return ExitCode.DONE

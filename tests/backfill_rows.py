@@ -12,8 +12,7 @@ from exporter.backfill.spool_rows import inventory_rows, window_rows
 from exporter.domain import Inventory, TopicPartition, Window
 from exporter.domain.history.backfill_plan import FirstPoll, Spans, Starts, WrittenStreams
 from exporter.domain.history.stream_rows import StreamRows
-from exporter.history.columns import Columns
-from exporter.history.tables import table_of
+from exporter.history.columns import Columns, table_of
 
 T = TypeVar("T", Window, Inventory)
 

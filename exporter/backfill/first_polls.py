@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from exporter.domain import Inventory, Source
 from exporter.domain.history.backfill_plan import FirstPoll, Starts
 from exporter.domain.history.stream_rows import StreamRows
-from exporter.history.spool import TABLES, ForeignFileError, Spool, finished_files
-from exporter.history.tables import read_columns
+from exporter.history.spool import TABLES, Spool, finished_files
+from exporter.history.tables import ForeignFileError, read_columns
 from exporter.storage import Location
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from exporter import __version__
@@ -11,10 +12,13 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.polls.last_advances import LastAdvances
 from exporter.domain.polls.unchanged_offsets import UnchangedOffsets
 from exporter.factory.sources import owners_of
+from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations
-from exporter.history.spool import HistoryError, with_arrow
+from exporter.history.spool import HistoryError
+from exporter.history.unchanged_offsets import unchanged_since
 from exporter.settings import ClusterSettings, Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.storage.storage_thread import StorageThread
 
 _SPOOL_SECONDS = 3600.0
 """So long a start may read the spool: 16,384 files in object storage, one after the other."""
@@ -58,7 +62,7 @@ def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:
     if as_of is None and all(override.max_silence is None for override in settings.overrides):
         return LastAdvances({})
     since = 0.0 if as_of is None else as_of
-    found: LastAdvances = _of_spool(settings, "exporter.history.last_advances:last_advances", since)
+    found: LastAdvances = _of_spool(settings, partial(last_advances, settings.history.folder, since))
     return found
 
 
@@ -70,15 +74,15 @@ def unchanged_offsets(settings: Settings) -> Mapping[str, UnchangedOffsets]:
     limits = Overrides([one.as_override() for one in settings.overrides if one.max_silence is not None])
     if all(one.max_silence is None for one in settings.overrides):
         return {}
-    function = "exporter.history.unchanged_offsets:unchanged_since"
-    found: Mapping[str, UnchangedOffsets] = _of_spool(settings, function, limits.ever)
+    find = partial(unchanged_since, settings.history.folder, limits.ever)
+    found: Mapping[str, UnchangedOffsets] = _of_spool(settings, find)
     return found
 
 
-def _of_spool(settings: Settings, function: str, *arguments: Any) -> Any:
+def _of_spool(settings: Settings, read: Callable[[], Any]) -> Any:
     folder = settings.history.folder
     try:
-        return with_arrow(function, folder, *arguments, seconds=_SPOOL_SECONDS)
+        return StorageThread("history-reader").call(read, _SPOOL_SECONDS)
     except OSError as error:
         raise HistoryError(
             f"history.folder {str(folder)!r} cannot be read: {error.strerror}. Fix that and start it again"

@@ -1,19 +1,17 @@
-"""Rows of the spool in columns, before they are written: without Arrow, and without an object for each row."""
+"""Rows of the spool in columns: numpy arrays until they are written, then one Arrow table."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 from exporter.domain.arrays import Flags
-from exporter.storage import parquet_file
-from exporter.storage.parquet_file import Batch, Kind
 
 Row = Window | Coverage | Inventory | Relation
 
@@ -29,15 +27,9 @@ _TIMES = {
     "last_good_poll",
     "observed_at",
 }
-_INT32 = {"partition", "leader"}
-_KINDS: Mapping[str, Kind] = {"str": "string", "int": "int64", "float": "double", "bool": "bool"}
-_TYPES: Mapping[Kind, type[np.generic]] = {
-    "int32": np.int32,
-    "int64": np.int64,
-    "double": np.float64,
-    "bool": np.bool_,
-    "timestamp": np.int64,
-}
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_INT32 = {"partition", "leader", "schema_version"}
+_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 
 
 class Named(NamedTuple):
@@ -58,17 +50,16 @@ Column: TypeAlias = Named | Masked | NDArray[Any] | str | float | bool | None
 """The values of one column, or one value for all rows."""
 
 
-def kinds(row: type[Row]) -> Mapping[str, Kind]:
-    """Return the columns of the spool table for rows of this class, and their types."""
-    found: dict[str, Kind] = {}
-    for column in fields(row):
-        if column.name in _TIMES:
-            found[column.name] = "timestamp"
-        elif column.name in _INT32:
-            found[column.name] = "int32"
-        else:
-            found[column.name] = _KINDS[str(column.type).removesuffix(" | None")]
-    return {**found, "schema_version": "int32"}
+def spool_schema(row: type[Row]) -> pa.Schema:
+    """Return the Arrow schema of the spool table that holds rows of this class."""
+    columns = [(column.name, _type(column.name, str(column.type))) for column in fields(row)]
+    return pa.schema([*columns, ("schema_version", pa.int32())], dict(METADATA))
+
+
+def _type(name: str, kind: str) -> pa.DataType:
+    if name in _TIMES:
+        return _TIMESTAMP
+    return pa.int32() if name in _INT32 else _TYPES[kind.removesuffix(" | None")]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +70,16 @@ class Columns:
     count: int
     columns: Mapping[str, Column]
 
-    def packed(self) -> Batch:
-        """Return the rows in the form in which they are written."""
-        given = {**self.columns, "schema_version": SCHEMA_VERSION}
-        return Batch(self.count, [_packed(name, kind, given.get(name)) for name, kind in kinds(self.row).items()])
+    def table(self) -> pa.Table:
+        """Return the rows as they are written."""
+        given: Mapping[str, Column] = {**self.columns, "schema_version": SCHEMA_VERSION}
+        schema = spool_schema(self.row)
+        return pa.table([_array(given.get(one.name), one.type, self.count) for one in schema], schema=schema)
+
+
+def table_of(parts: Sequence[Columns]) -> pa.Table:
+    """Return rows of one class as one Arrow table."""
+    return pa.concat_tables([part.table() for part in parts])
 
 
 def columns_of(rows: Sequence[Row]) -> Columns:
@@ -91,59 +88,31 @@ def columns_of(rows: Sequence[Row]) -> Columns:
         raise ValueError("a spool file needs at least one row")
     row = type(rows[0])
     found: dict[str, Column] = {}
-    for name, kind in kinds(row).items():
-        if name == "schema_version":
-            continue
-        values = [getattr(one, name) for one in rows]
-        if kind == "string":
-            numbers = {text: number for number, text in enumerate(dict.fromkeys(values))}
-            found[name] = Named(list(numbers), np.array([numbers[text] for text in values], np.int32))
+    for column in fields(row):
+        values = [getattr(one, column.name) for one in rows]
+        if _type(column.name, str(column.type)) == pa.string():
+            found[column.name] = Named(values, np.arange(len(rows)))
         else:
             unknown = np.array([value is None for value in values], np.bool_)
-            given = np.float64 if kind == "timestamp" else _TYPES[kind]
-            found[name] = Masked(np.array([0 if value is None else value for value in values], given), unknown)
+            found[column.name] = Masked(np.array([0 if value is None else value for value in values]), unknown)
     return Columns(row, len(rows), found)
 
 
-def _packed(name: str, kind: Kind, values: Column) -> parquet_file.Column:
+def _array(values: Column, kind: pa.DataType, count: int) -> pa.Array:
     if isinstance(values, Named):
-        return _texts(name, values)
-    if isinstance(values, Masked):
-        return _numbers(name, kind, *values)
+        # Members of enums are texts too.
+        texts = pa.array([None if text is None else str(text) for text in values.names], pa.string())
+        return texts.take(pa.array(values.number, pa.int64(), mask=values.number < 0))
     if isinstance(values, np.ndarray):
-        return _numbers(name, kind, values, np.zeros(len(values), np.bool_))
-    if kind == "timestamp" and values is not None:
-        values = round(cast("float", values) * 1_000_000)
-    return parquet_file.Column(name, kind, str(values) if isinstance(values, str) else values)
-
-
-def _texts(name: str, values: Named) -> parquet_file.Column:
-    # Members of enums are texts too, and would have whoever writes import their class.
-    texts = [*(None if text is None else str(text) for text in values.names), None]
-    number = np.where(values.number < 0, len(texts) - 1, values.number).astype(np.int32)
-    return parquet_file.Column(name, "string", rows=_buffer(number), texts=texts)
-
-
-def _numbers(name: str, kind: Kind, values: NDArray[Any], unknown: Flags) -> parquet_file.Column:
-    if values.dtype.kind == "f":
-        unknown = unknown | np.isnan(values)
-        if kind != "double":
-            values = np.where(unknown, 0.0, values)
-    if kind == "timestamp":
-        values = np.rint(values * 1_000_000)
-    rows = np.ascontiguousarray(values, _TYPES[kind])
-    return parquet_file.Column(
-        name,
-        kind,
-        rows=_buffer(_bits(rows) if kind == "bool" else rows),
-        known=_buffer(_bits(~unknown)) if unknown.any() else None,
-    )
-
-
-def _bits(flags: Flags) -> NDArray[np.uint8]:
-    return np.packbits(flags, bitorder="little")
-
-
-def _buffer(values: NDArray[Any]) -> pickle.PickleBuffer:
-    """Return the bytes of an array in a form that can be unpickled without numpy."""
-    return pickle.PickleBuffer(values.data)
+        values = Masked(values, np.zeros(count, np.bool_))
+    if not isinstance(values, Masked):
+        if values is None:
+            return pa.nulls(count, kind)
+        return pa.repeat(pa.scalar(round(float(values) * 1e6) if kind == _TIMESTAMP else values, kind), count)
+    numbers, unknown = values
+    if numbers.dtype.kind == "f":
+        unknown = unknown | np.isnan(numbers)
+        numbers = np.where(unknown, 0.0, numbers)
+    if kind == _TIMESTAMP:
+        return pa.array(np.rint(numbers * 1e6).astype(np.int64), pa.int64(), mask=unknown).cast(kind)
+    return pa.array(numbers.astype(kind.to_pandas_dtype()), kind, mask=unknown)

@@ -21,13 +21,12 @@ from exporter.domain import Coverage
 from exporter.history.spool import (
     STAMP,
     TABLES,
-    ForeignFileError,
     HistoryError,
     file_stem,
     finished_files,
     safe,
-    with_arrow,
 )
+from exporter.history.tables import ForeignFileError, last_end
 from exporter.storage import Location
 from exporter.storage.lease import Lease, TakenError
 
@@ -89,7 +88,7 @@ class ExporterLock:
         written = started
         try:
             if last := self._last_coverage.get(file_stem(Coverage, self._exporter, cluster)):
-                written = max(started, with_arrow("exporter.history.tables:last_end", last))
+                written = max(started, last_end(last))
         except (OSError, ForeignFileError):
             return None
         return max(0.0, last_poll - written)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from exporter.domain import Source, Window
 from exporter.domain.polls.last_advances import AdvancesOfCluster, LastAdvances
 from exporter.domain.polls.layout import Layout
-from exporter.history.spool import TABLES, ForeignFileError, finished_files
-from exporter.history.tables import read_columns
+from exporter.history.spool import TABLES, finished_files
+from exporter.history.tables import ForeignFileError, read_columns
 from exporter.storage import Location
 
 log = logging.getLogger(__name__)

@@ -21,10 +21,9 @@ from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 from exporter.domain.expectations.table import ExpectationTable
 from exporter.domain.formatting import moment
 from exporter.domain.scoring.thresholds import PastAlarms
-from exporter.history.spool import with_arrow
+from exporter.history import published_rows
 from exporter.storage import Location, Stored, as_os_errors, file_info, files_below, for_pyarrow, opened
 from exporter.storage.checksums import checksum_of, checksums_below
-from exporter.subprocess_call import ForeignError
 
 log = logging.getLogger(__name__)
 
@@ -293,7 +292,7 @@ def _pointer(pointer: Location, content: bytes) -> _Pointer:
 def _load(folder: Location, content: bytes) -> Published:
     current = _pointer(folder / "current.json", content)
     with _reading(folder, current) as target:
-        rows = with_arrow("exporter.history.published_rows:read", target)
+        rows = published_rows.read(target)
     return Published(
         current.as_of.timestamp(),
         current.published_at.timestamp(),
@@ -326,8 +325,6 @@ def _reading(folder: Location, current: _Pointer) -> Iterator[Location]:
             yield target
     except ExpectationsError:
         raise
-    except ForeignError as error:
-        raise ExpectationsError(f"{target} cannot be read as expectations: {error}") from error
     except Exception as error:
         # pyarrow documents no list of errors for damaged files, and none may end the exporter.
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error

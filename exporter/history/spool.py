@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import math
@@ -13,17 +14,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import IO
 from zlib import crc32
+
+import pyarrow.parquet as pq
 
 from exporter import storage
 from exporter.domain import Coverage, Inventory, Relation, Source, Window
-from exporter.history.columns import METADATA, Columns, Row, columns_of
+from exporter.history.columns import Columns, Row, columns_of, table_of
+from exporter.history.tables import ForeignFileError, opened, windows_in
 from exporter.storage import Location, Stored
-from exporter.subprocess_call import ANSWER_SECONDS, with_library
+from exporter.storage.storage_thread import StorageThread
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +47,6 @@ _LEDGER_BYTES = 64 * 2**20
 _FINISHED = re.compile(r"[^.].*\.parquet")
 
 
-with_arrow = partial(with_library, "pyarrow")
-"""Calls a function that reads or writes files; ``serve`` itself never has Arrow while the history is on its host."""
-
-
 class Loss(StrEnum):
     """Why history windows were lost."""
 
@@ -64,10 +62,6 @@ class HistoryError(Exception):
     """The history folder cannot be used; the message names the folder, the cause and the next step."""
 
 
-class ForeignFileError(ValueError):
-    """A file in the spool was not written by an exporter; the text says what is wrong with it."""
-
-
 class Spool:
     """The folder of spool files, ``<history>/spool/<table>/*.parquet``."""
 
@@ -79,6 +73,8 @@ class Spool:
         self.folder = history / "spool"
         self.guard: Callable[[], None] | None = None
         """Called before each write; raises OSError where this process may not write."""
+        self.thread = StorageThread("history-writer")
+        """Writes what polls leave."""
         self._last_upkeep = -math.inf
         self._ledger = history / "published" / "ingested.txt"
         self._exporter = exporter
@@ -125,9 +121,7 @@ class Spool:
         """
         if self.guard is not None:
             self.guard()
-        packed = [(self.target(cluster, at, rows[0].row), [part.packed() for part in rows]) for at, rows in files]
-        sizes: list[int] = with_arrow("exporter.storage.parquet_file:write", packed, METADATA)
-        return sizes
+        return [_write(self.target(cluster, at, rows[0].row), rows) for at, rows in files]
 
     def remove_unfinished(self) -> Counter[str]:
         """Delete the temporary files whose writers are gone; return how many, by table."""
@@ -193,7 +187,7 @@ class Spool:
         ingested = self._ingested() if surplus else None
         not_ingested = [file.path for file in surplus if ingested is not None and file.name not in ingested]
         windows = [path for path in not_ingested if path.parent.name == TABLES[Window]]
-        lost = _windows_in(windows) if windows else Counter[str]()
+        lost = windows_in(windows) if windows else Counter[str]()
         self._note_lost_backfills(surplus_windows if ingested is None else windows)
         # Coverage first: whenever this ends, none is left without its windows.
         for file in sorted(surplus, key=lambda file: file.path.parent.name != TABLES[Coverage]):
@@ -265,10 +259,12 @@ def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> 
     return sorted(files, key=lambda file: (file.written, file.path.name))
 
 
-def _windows_in(paths: Sequence[Location]) -> Counter[str]:
-    """Return how many windows of each cluster are in files, of which there may be thousands."""
-    found: Counter[str] = with_arrow("exporter.history.tables:windows_in", paths, seconds=ANSWER_SECONDS + len(paths))
-    return found
+def _write(path: Location, rows: Sequence[Columns]) -> int:
+    try:
+        table = table_of(rows)
+        return storage.put(path, lambda file: pq.write_table(table, file, write_page_checksum=True))
+    except MemoryError as error:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
 
 
 def _coverage_of(windows: AbstractSet[Location], files: Iterable[Stored]) -> set[Location]:
@@ -294,13 +290,6 @@ def _stamped(at: float) -> str:
 
 def _written_order(path: Location) -> tuple[str, bool]:
     return path.name.rpartition("-")[2], path.parent.name == TABLES[Coverage]
-
-
-def opened(path: Location) -> IO[bytes]:
-    """Open a file to read it. Raises OSError, and ForeignFileError for a pipe, on which a reader would hang."""
-    if isinstance(path, Path) and storage.file_info(path) is None and os.path.lexists(path):
-        raise ForeignFileError("it is not a regular file")
-    return storage.opened(path)
 
 
 def file_stem(row: type[Row], exporter: str, cluster: str, source: Source = Source.POLL) -> str:

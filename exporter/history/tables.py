@@ -1,4 +1,4 @@
-"""Rows of the spool as Arrow tables, and the files that hold them. ``serve`` imports this in other processes only."""
+"""Files of the spool, read as Arrow tables."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from exporter import storage
 from exporter.domain import FILE_BYTES, FILE_ROWS, Coverage, Window
-from exporter.history.columns import METADATA, Columns, Row, columns_of, kinds
-from exporter.history.spool import ForeignFileError, opened
-from exporter.storage import Location, parquet_file
+from exporter.history.columns import Row, columns_of, spool_schema
+from exporter.storage import Location
 
 
-def spool_schema(row: type[Row]) -> pa.Schema:
-    """Return the Arrow schema of the spool table that holds rows of this class."""
-    return pa.schema([(name, parquet_file.arrow_type(kind)) for name, kind in kinds(row).items()], dict(METADATA))
+class ForeignFileError(ValueError):
+    """A file in the spool was not written by an exporter; the text says what is wrong with it."""
+
+
+def opened(path: Location) -> IO[bytes]:
+    """Open a file to read it. Raises OSError, and ForeignFileError for a pipe, on which a reader would hang."""
+    if isinstance(path, Path) and storage.file_info(path) is None and os.path.lexists(path):
+        raise ForeignFileError("it is not a regular file")
+    return storage.opened(path)
 
 
 def to_table(rows: Sequence[Row]) -> pa.Table:
     """Return rows of one class as an Arrow table. Raises ValueError when there are none."""
-    return table_of([columns_of(rows)])
-
-
-def table_of(rows: Sequence[Columns]) -> pa.Table:
-    """Return rows in columns as an Arrow table."""
-    return parquet_file.table([part.packed() for part in rows], METADATA)
+    return columns_of(rows).table()
 
 
 def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:

@@ -19,8 +19,8 @@ from exporter.domain import Coverage, Inventory
 from exporter.domain.arrays import Flags
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.unchanged_offsets import UnchangedOffsets
-from exporter.history.spool import STAMP, TABLES, ForeignFileError, file_stem, finished_files
-from exporter.history.tables import read_columns
+from exporter.history.spool import STAMP, TABLES, file_stem, finished_files
+from exporter.history.tables import ForeignFileError, read_columns
 from exporter.storage import Location
 
 log = logging.getLogger(__name__)

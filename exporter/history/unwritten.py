@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import copy
-import errno
 import logging
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import accumulate
+from functools import partial
 from typing import NamedTuple
 
 from exporter.domain import Coverage, Window
 from exporter.history.columns import Columns, Row
 from exporter.history.spool import TABLES, Loss, Spool
-from exporter.subprocess_call import EndedError
+from exporter.storage.storage_thread import no_answer
 
 log = logging.getLogger(__name__)
-
-_ROWS_TOGETHER = 50_000
-"""More rows are not copied at once, to be written."""
 
 
 @dataclass(slots=True)
@@ -60,7 +57,7 @@ class Unwritten:
         self._files: list[UnwrittenFile] = []
         self._lock = threading.Lock()
         """Held for access to files and counts, never during a write to storage."""
-        self._writing = threading.Lock()
+        self._writing: Future[None] | None = None
 
     @property
     def counts(self) -> HistoryCounts:
@@ -80,67 +77,50 @@ class Unwritten:
             self._files.append(file)
 
     def write_soon(self, at: float) -> None:
-        """Write the files as of ``at``: now, or in another thread where storage may be slow.
-
-        A poll never waits for object storage: during a write to it the next files stay in memory.
-        """
-        if self._spool.is_local:
-            self.write(at)
-        elif self._writing.locked():
-            self._keep_bound()
-        else:
-            writer = threading.Thread(target=self.write, args=(at,), name=f"history of {self._cluster}", daemon=True)
-            try:
-                writer.start()
-            except RuntimeError as error:
-                self._failed(OSError(errno.EAGAIN, str(error)), "Raise the limit of processes and threads.")
-                self._keep_bound()
+        """Have the files written as of ``at``. A poll never waits for storage: meanwhile they stay in memory."""
+        try:
+            if self._writing is None or self._writing.done():
+                self._writing = self._spool.thread.begin(partial(self._write, at))
+            elif self._spool.thread.hangs:
+                raise no_answer()
+        except OSError as error:
+            self._failed(error, "See whether the storage there answers, and the limit of threads.")
+        self._keep_bound()
 
     def write(self, at: float) -> None:
-        """Write the files up to the first failure."""
-        with self._writing:
-            most = _ROWS_TOGETHER if self._spool.is_local else 0
-            while files := self._next(most):
-                try:
-                    sizes = self._spool.write_files(self._cluster, files)
-                except OSError as error:
-                    hangs = isinstance(error, TimeoutError)  # and would for each of them
-                    if hangs:
-                        self._failed(error, "See whether the storage there answers.")
-                    elif len(files) == 1 or isinstance(error, EndedError):
-                        self._failed(error)
-                    if len(files) == 1 or hangs:
-                        break
-                    most = 0  # which one cannot be written is found out one by one
-                except Exception:
-                    if len(files) == 1:
-                        log.exception(
-                            "history of cluster %s: internal error; %d rows of %s are lost",
-                            self._cluster,
-                            files[0].rows,
-                            TABLES[files[0].row],
-                        )
-                        self._drop(files, Loss.ERROR)
-                    most = 0
-                else:
-                    for file, size in zip(files, sizes, strict=True):
-                        self._written(file, size, at)
+        """Write the files up to the first failure, and wait for that."""
+        try:
+            self._spool.thread.call(partial(self._write, at))
+        except OSError as error:
+            self._failed(error, "See whether the storage there answers.")
         self._keep_bound()
+
+    def _write(self, at: float) -> None:
+        while (file := self._oldest()) is not None:
+            try:
+                [size] = self._spool.write_files(self._cluster, [(file.at, file.batches)])
+            except OSError as error:
+                self._failed(error)
+                return
+            except Exception:
+                log.exception(
+                    "history of cluster %s: internal error; %d rows of %s are lost",
+                    self._cluster,
+                    file.rows,
+                    TABLES[file.row],
+                )
+                self._drop([file], Loss.ERROR)
+            else:
+                self._written(file, size, at)
 
     def count_lost(self, windows: int) -> None:
         """Count windows that an internal error lost before they were a file."""
         with self._lock:
             self._counts.dropped[Loss.ERROR] += windows
 
-    def _next(self, most: int) -> list[UnwrittenFile]:
-        """Return the oldest files, with at most ``most`` rows together, or else the oldest one.
-
-        Several files share a process, because starting it costs more than writing a file.
-        """
+    def _oldest(self) -> UnwrittenFile | None:
         with self._lock:
-            rows = accumulate(file.rows for file in self._files)
-            few = [file for file, count in zip(self._files, rows, strict=True) if count <= most]
-            return few or self._files[:1]
+            return self._files[0] if self._files else None
 
     def _written(self, file: UnwrittenFile, size: int, at: float) -> None:
         with self._lock:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -93,3 +95,12 @@ class Logged:
     level: int
     text: str
     traceback: str | None = None
+
+
+def end_of(code: int) -> str:
+    """Return how a process of this exit ``code`` ended, as the end of a sentence."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    with suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"

@@ -25,11 +25,10 @@ from typing import Any
 from exporter.domain.formatting import size
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
-from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
+from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes, end_of
 from exporter.kafka.spares import Spare, started
 from exporter.memory import limit as memory_limit
 from exporter.memory import resident
-from exporter.subprocess_call import end_of
 
 log = logging.getLogger(__name__)
 _EXPORTER = logging.getLogger("exporter")

@@ -118,6 +118,11 @@ class Service:
         """Let long jobs end early: ``stop`` follows. For signal handlers too."""
         self._stopping = True
 
+    @property
+    def storage_hangs(self) -> bool:
+        """Whether a write to the history is under way that gives no answer."""
+        return self._spool is not None and self._spool.thread.busy
+
     def stop(self) -> None:
         """Let running polls end, write the open windows, stop the server. Raises HistoryError when rows are lost."""
         self.will_stop()

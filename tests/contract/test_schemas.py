@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from exporter.domain import Coverage, Expectation, Inventory, Relation, Window
 from exporter.history import Row
-from exporter.history.tables import spool_schema
+from exporter.history.columns import spool_schema
 from spark_rollups import schemas, spool_schemas
 
 SPARK_NAMES = {

@@ -93,19 +93,8 @@ class Exporter:
 
     def clients(self) -> list[int]:
         """Return the ids of its processes with Kafka clients, in the order in which they were started."""
-        return [pid for pid in descendants(self.process.pid) if not _writes(pid)]
-
-    def writers(self) -> list[int]:
-        """Return the ids of those that write or read files of history at this moment: one at most."""
-        return [pid for pid in descendants(self.process.pid) if _writes(pid)]
+        return descendants(self.process.pid)
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(120)
-
-
-def _writes(pid: int) -> bool:
-    try:
-        return b"exporter.subprocess_call" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):  # it has ended, as writers do
-        return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyspark.sql
 import pytest
-from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from exporter.collectors.poller import Poller
@@ -19,7 +18,7 @@ from exporter.domain.judging.detection import judge
 from exporter.domain.polls.silence import silence_of
 from exporter.history import History, Spool, finished_files
 from exporter.history import Row as HistoryRow
-from exporter.history.columns import Column, Columns, Masked, Named, kinds
+from exporter.history.columns import Columns
 from exporter.history.published import Expectations
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -56,33 +55,7 @@ class OneFile(Spool):
     def write_all(self) -> None:
         """Write what was kept."""
         for rows in self.rows_by_table.values():
-            super().write_files(CLUSTER, [(at(0), [joined(rows)])])
-
-
-def joined(parts: Sequence[Columns]) -> Columns:
-    """Rows of one class as one part: to pack each of thousands takes longer than the polls that they are of."""
-    columns: dict[str, Column] = {}
-    for name, kind in kinds(parts[0].row).items():
-        each = [(part.columns.get(name), part.count) for part in parts]
-        columns[name] = texts(each) if kind == "string" else np.concatenate([numbers(*one) for one in each])
-    return Columns(parts[0].row, sum(part.count for part in parts), columns)
-
-
-def numbers(values: Column, count: int) -> NDArray[np.float64]:
-    """A column of one part, NaN where it is unknown."""
-    if isinstance(values, Masked):
-        return np.where(values.unknown, np.nan, values.values)
-    return np.broadcast_to(np.nan if values is None else values, count).astype(np.float64)  # type: ignore[arg-type]
-
-
-def texts(parts: Iterable[tuple[Column, int]]) -> Named:
-    """A column of texts of all parts."""
-    names, number = list[str | None](), list[NDArray[np.integer]]()
-    for values, count in parts:
-        one = values if isinstance(values, Named) else Named([values], np.zeros(count, np.int64))  # type: ignore[list-item]
-        number.append(np.where(one.number < 0, -1, one.number.astype(np.int64) + len(names)))
-        names += one.names
-    return Named(names, np.concatenate(number))
+            super().write_files(CLUSTER, [(at(0), rows)])
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from exporter.domain import (
 from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.table import STATE_CODES, Table
-from exporter.history.columns import Columns
+from exporter.history.columns import Columns, table_of
 from exporter.history.inventory import InventoryRows
-from exporter.history.tables import table_of, to_table
+from exporter.history.tables import to_table
 from exporter.history.windows import OpenWindow
 from tests.snapshots import columns_to_write
 

@@ -6,12 +6,13 @@ import errno
 import math
 import os
 import threading
-from collections.abc import Sequence
-from contextlib import nullcontext
+import time
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -39,6 +40,7 @@ from exporter.domain.polls.inspections import Inspections
 from exporter.domain.ports import SourceError
 from exporter.history import History, HistoryError, Spool, finished_files
 from exporter.history.exporter_lock import ExporterLock
+from exporter.storage import storage_thread
 from tests.backfill_rows import Stream, starts_by_stream
 from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -54,9 +56,10 @@ class Bench:
         self.folder = folder
         self.clock = ManualClock(start)
         self.source = TableSource({ORDERS: (0, 10, 1.0), IDLE: (0, 5, 1.0)})
+        self.spool = Spool(folder, "exporter-1")
         self.history = History(
             "c",
-            Spool(folder, "exporter-1"),
+            self.spool,
             exporter="exporter-1",
             window_seconds=300,
             poll_interval_seconds=30,
@@ -69,6 +72,12 @@ class Bench:
         earliest, latest, newest = self.source.offsets[ORDERS]
         self.source.offsets[ORDERS] = (earliest, latest + gained, newest)
         self.poller.poll()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until what the polls left is written, or could not be."""
+        with suppress(BlockingIOError):
+            self.spool.thread.call(lambda: None)
 
     def rows(self, table: str) -> list[dict[str, object]]:
         rows: list[dict[str, object]] = []
@@ -624,30 +633,34 @@ def test_readers_that_nothing_observes_any_more_are_unknown_with_the_next_daily_
     assert readers == [(1, '["billing"]'), (None, None)]
 
 
-def test_a_storage_that_hangs_is_tried_once_for_all_files(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each try keeps the polls waiting for minutes; the files are written later, and no advance is lost."""
-    bench.poll()
-    bench.poll(gained=1)
-    tries = list[int]()
+def test_storage_that_hangs_holds_up_no_poll_and_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files stay in memory meanwhile, and are written once it answers: no advance is lost."""
+    answer = threading.Event()
+    write = Spool.write_files
 
-    def hang(_: Spool, _cluster: str, files: Sequence[object]) -> list[int]:
-        tries.append(len(files))
-        raise OSError(errno.ETIMEDOUT, "the storage gave no answer")
+    def hang(spool: Spool, cluster: str, files: Any) -> list[int]:
+        answer.wait(60)
+        return write(spool, cluster, files)
 
-    with monkeypatch.context() as hanging:
-        hanging.setattr(Spool, "write_files", hang)
-        bench.poll(after=300.0, gained=1)
-    assert tries == [2], "windows and their coverage"
-    assert bench.history.counts.failed_writes == {"the storage gave no answer": 1}
-    bench.history.flush(bench.clock.time)
-    assert len(bench.rows("coverage")) == 2
+    monkeypatch.setattr(Spool, "write_files", hang)
+    monkeypatch.setattr(storage_thread, "ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(bench, "wait", lambda: time.sleep(0.01))
+    for _ in range(21):
+        bench.poll(gained=1)
+    failed = bench.history.counts.failed_writes
+    assert failed.keys() == {"the storage does not answer"}
+    with pytest.raises(HistoryError, match="could not be written"):
+        bench.history.flush(bench.clock.time)
+    answer.set()
+    monkeypatch.undo()
+    bench.wait()
+    assert sum(int(str(row["records"])) for row in bench.rows("windows")) == 20, "all but the first poll's"
 
 
 def test_without_room_for_a_thread_polls_are_counted_and_files_are_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As at a limit of processes: a window is closed once, and no advance is lost."""
-    monkeypatch.setattr(Spool, "is_local", False)
     bench = Bench(tmp_path)
 
     def no_room(_: threading.Thread) -> None:

@@ -24,8 +24,8 @@ from exporter.domain import (
     TopicPartition,
 )
 from exporter.domain.polls.layout import Layout
+from exporter.history.columns import table_of
 from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
-from exporter.history.tables import table_of
 from tests.snapshots import inspections_of
 from tests.unit.readings import replica_table
 

@@ -15,9 +15,9 @@ import pytest
 from exporter.backfill.first_polls import FirstPolls
 from exporter.domain import FILE_BYTES, FILE_ROWS, Inventory, Window
 from exporter.history import Spool
+from exporter.history.columns import spool_schema
 from exporter.history.last_advances import last_advances
-from exporter.history.spool import ForeignFileError
-from exporter.history.tables import read_columns, spool_schema, to_table
+from exporter.history.tables import ForeignFileError, read_columns, to_table
 from tests.foreign import STRAYS, flips, strays, with_huge_texts, with_many_rows, with_shared_text
 
 ROWS = [

@@ -37,8 +37,9 @@ class Life:
 
     def __init__(self, folder: Path, clock: ManualClock, source: TableSource, exporter: str = "exporter-1") -> None:
         self.folder, self.clock, self.source = folder, clock, source
+        self.spool = Spool(folder, exporter)
         self.history = History(
-            "prod", Spool(folder, exporter), exporter=exporter, window_seconds=5 * POLL, poll_interval_seconds=POLL
+            "prod", self.spool, exporter=exporter, window_seconds=5 * POLL, poll_interval_seconds=POLL
         )
         self.monitor = Monitor(
             MonitorSettings(
@@ -59,6 +60,7 @@ class Life:
             start, end, newest = self.source.offsets[BUSY]
             self.source.offsets[BUSY] = (start, end + 1, newest)
             self.poller.poll()
+            self.spool.thread.call(lambda: None)
 
     def next(self, after: float = 60.0, exporter: str = "exporter-1") -> Life:
         """The life that begins so many seconds after this one was told to end."""

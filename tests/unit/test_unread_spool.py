@@ -12,6 +12,7 @@ import pytest
 from exporter import app
 from exporter.domain.exit_codes import ExitCode
 from exporter.settings import Settings
+from exporter.storage.storage_thread import StorageThread
 
 
 def test_a_spool_that_does_not_answer_is_one_line(
@@ -22,7 +23,7 @@ def test_a_spool_that_does_not_answer_is_one_line(
     def hang(*_: Any, **_options: Any) -> NoReturn:
         raise OSError(errno.ETIMEDOUT, "the storage does not answer")
 
-    monkeypatch.setattr("exporter.factory.monitor.with_arrow", hang)
+    monkeypatch.setattr(StorageThread, "call", hang)
     settings = Settings.model_validate(
         {
             "clusters": [{"name": "main", "kafka": {"bootstrap.servers": "127.0.0.1:9092"}}],

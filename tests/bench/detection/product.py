@@ -33,7 +33,7 @@ from exporter.domain.learning.traffic_clock import Clocks, Plans, Resting
 from exporter.domain.learning.weekly_sums import HourlySums
 from exporter.domain.scoring.calibration import Accepted, Calibration, calibrations
 from exporter.history import Row
-from exporter.history.tables import spool_schema
+from exporter.history.columns import spool_schema
 from spark_rollups.calibration import Exclusions, units_of, unusual_from
 from spark_rollups.drops import drops_before, low_before
 from spark_rollups.learning import week_of
