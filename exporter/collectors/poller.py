@@ -20,16 +20,15 @@ from exporter.domain.polls.activity import (
     nothing_read,
     observe,
     unsettled,
-    with_restored_silences,
     with_tiers,
 )
 from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code, rows_with
+from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.polls.table import Snapshot, Table
-from exporter.domain.polls.unchanged_offsets import UnchangedOffsets
 from exporter.domain.ports import (
     Clock,
     InspectionKnowledge,
@@ -67,12 +66,12 @@ class Poller:
         tier: TierKnowledge | None = None,
         inspections: InspectionKnowledge | None = None,
         readers: ReaderKnowledge | None = None,
-        unchanged: UnchangedOffsets | None = None,
+        state: ClusterState | None = None,
     ) -> None:
         """``earliest_interval`` is the largest age of the EARLIEST of a partition in seconds.
 
-        With 0 every poll looks it up, as it does where ``readers`` know of a group near the log start. ``unchanged``
-        has the end offsets from before a restart, and since when they are unchanged.
+        With 0 every poll looks it up, as it does where ``readers`` know of a group near the log start. It goes on
+        from ``state``, as if there had been no restart.
         """
         self.cluster = cluster
         self._source = source
@@ -82,7 +81,6 @@ class Poller:
         self._tier = tier
         self._inspections = inspections
         self._readers = readers
-        self._unchanged = UnchangedOffsets.nothing() if unchanged is None else unchanged
         self._earliest_interval = earliest_interval
         self._started: float | None = None
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
@@ -92,6 +90,20 @@ class Poller:
         self._counted: Mapping[str, int] = {}
         self._clocks_apart: float | None = None
         self._clock_set = 0.0
+        if state is not None:
+            self._go_on(state)
+
+    def _go_on(self, state: ClusterState) -> None:
+        self._table = state.table(self._topic_ids.take(state.topic_ids))
+        if state.read_at is not None:
+            self._clocks_apart = state.taken_at - state.read_at
+        elif (ahead := state.taken_at - self._clock.now()) > 0:
+            log.warning(
+                "cluster %s: the clock of this host is %s behind the last poll before the start",
+                self.cluster,
+                duration(ahead),
+            )
+            self._table = clock_set(self._table, -ahead)
 
     def poll(self) -> Snapshot | PollFailure:
         """Run one poll and return what the sinks got. Never raises, whatever a cluster or a sink does.
@@ -154,7 +166,7 @@ class Poller:
             earliest_due=ends.due_next(started, self._earliest_interval),
         )
         seen = ends.sightings()
-        table = self._restored(observe(table, seen, taken_at), table, metadata)
+        table = observe(table, seen, taken_at)
         wanted = np.union1d(unsettled(table), self._undecided(table))
         newest = Answers.none(0)
         if len(wanted):
@@ -175,21 +187,8 @@ class Poller:
             lookups_saved=with_records - len(wanted),
             clock_set=set_by,
             inspected=NO_INSPECTIONS if self._inspections is None else self._inspections.results(metadata),
+            read_at=taken_at - (self._clocks_apart or 0.0),
         )
-
-    def _restored(self, table: Table, before: Table, metadata: Metadata) -> Table:
-        """Restore silences from before a restart, for partitions that are read for the first time."""
-        unchanged = self._unchanged
-        rows = unchanged.rows_in(table.layout)
-        read = np.zeros(len(rows), dtype=np.bool_)
-        read[rows >= 0] = table.read[rows[rows >= 0]]
-        if not read.any():
-            return table
-        self._unchanged = unchanged.part(np.flatnonzero(~read))
-        first = np.flatnonzero(read)
-        first = first[np.isnan(before.last_good_poll[rows[first]])]
-        first = first[unchanged.is_of(first, {name: info.topic_id for name, info in metadata.topics.items()})]
-        return with_restored_silences(table, rows[first], unchanged.end_offset[first], unchanged.since[first])
 
     def _concluded(
         self,

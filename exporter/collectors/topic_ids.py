@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,13 @@ class TopicIds:
         self._numbers: dict[str | None, int] = {}
         self._given = 0
         self._last: tuple[Metadata, Offsets] | None = None
+
+    def take(self, ids: Sequence[str]) -> Offsets:
+        """Return the numbers of ids that rows of a table have, which no metadata has named yet."""
+        for each in ids:
+            self._given += 1
+            self._numbers[each] = self._given
+        return np.arange(1, len(ids) + 1, dtype=np.int64)
 
     def of(self, metadata: Metadata, used: NDArray[np.int64]) -> Offsets:
         """Return the number of the id of each topic, 0 where unknown; ``used`` are the numbers that rows use."""

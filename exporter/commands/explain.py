@@ -19,7 +19,6 @@ from exporter.commands.explained_subject import ExplainedSubject, ReplicaNow
 from exporter.commands.explanation import explain, plain, record
 from exporter.commands.siblings import TopicPartitions, counted, siblings_of, state_of
 from exporter.domain import (
-    Advance,
     Expectation,
     GroupSweep,
     PollFailure,
@@ -31,19 +30,18 @@ from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, may_be_held, newest_by_topic
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.overrides import Overrides
+from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.inspections import OfTopic
-from exporter.domain.polls.last_advances import LastAdvances
-from exporter.domain.polls.silence import Silence, silence_of, union, with_later_advance
+from exporter.domain.polls.silence import Silence, silence_of, union
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.factory import (
-    advances_since,
     build_cluster,
+    kept_states,
     make_naming,
     make_poll_source,
     make_replica_watches,
     owners_of,
-    unchanged_offsets,
 )
 from exporter.history.published import Expectations, ExpectationsError, TopicRow, TopicRows, in_force, of_topic
 from exporter.settings import ClusterSettings, Settings, TopicFilter
@@ -105,14 +103,7 @@ def explain_to(
     topic_id = None if info is None else info.topic_id
     row = rows.get(subject.partition)
     current = {number: one.expectation for number, one in rows.items() if _same_topic(one.expectation, topic_id)}
-    since = None if published is None else published.as_of
-    last_advances = advances_since(settings, since) if readings else LastAdvances({})
-    advances = {
-        number: last_advances[key]
-        for number in readings
-        if (key := (name or "", subject.topic, number)) in last_advances
-    }
-    silences = _silences(readings, current, {n: one for n, one in advances.items() if _same_topic(one, topic_id)})
+    silences = _silences(readings, current)
     max_age = settings.expectations.max_age
     usable = current if published is not None and in_force(published.as_of, now, max_age) else {}
     silence = _silence(subject, silences, current, readings)
@@ -126,7 +117,7 @@ def explain_to(
             if subject.partition in (None, number)
         )
         if overdue:
-            incidents, unsure = _incidents(settings, subject.topic, name, clock, last_advances)
+            incidents, unsure = _incidents(settings, subject.topic, name, clock)
     newest, inspected = (None, None) if snapshot is None else _newest_and_inspected(snapshot, subject)
     siblings = siblings_of(TopicPartitions(readings, silences, usable, incidents, override), subject.topic, now)
     case = ExplainedSubject(
@@ -207,8 +198,7 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
     only = TopicFilter(include=(re.escape(topic),), internal=True)
     narrowed = configured[cluster].model_copy(update={"topics": only})
     inspection = None
-    unchanged = unchanged_offsets(settings).get(narrowed.name)
-    with closing(build_cluster(narrowed, settings, clock, unchanged=unchanged)) as collectors:
+    with closing(build_cluster(narrowed, settings, clock, state=_kept(settings, narrowed))) as collectors:
         result = collectors.poller.poll()
         if collectors.inspector is not None and (inspection := collectors.inspector.inspect()).at is not None:
             result = collectors.poller.poll()
@@ -224,8 +214,13 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
         return _BrokerAnswers(result, None, uninspected, sweep)
 
 
+def _kept(settings: Settings, cluster: ClusterSettings) -> ClusterState | None:
+    kept = kept_states(settings, [cluster]).get(cluster.name)
+    return None if kept is None else kept.state
+
+
 def _incidents(
-    settings: Settings, topic: str, cluster: str | None, clock: Clock, advances: LastAdvances
+    settings: Settings, topic: str, cluster: str | None, clock: Clock
 ) -> tuple[Mapping[int | None, Incident], str | None]:
     """Poll the whole cluster once and return the incidents that hold the topic (None) and its partitions.
 
@@ -237,12 +232,12 @@ def _incidents(
         return {}, None
     rows = published.published.rows.of_cluster(cluster or "")
     [configured] = [one for one in settings.clusters if one.name == cluster]
-    with closing(build_cluster(configured, settings, clock)) as collectors:
+    with closing(build_cluster(configured, settings, clock, state=_kept(settings, configured))) as collectors:
         result = collectors.poller.poll()
     if isinstance(result, PollFailure):
         return {}, f"other topics could not be read ({result.reason})"
     now, overrides = clock.now(), Overrides([one.as_override() for one in settings.overrides])
-    assessment = Detector(ExpectationSet(rows), advances).assess(
+    assessment = Detector(ExpectationSet(rows)).assess(
         result, now, lambda topic: overrides.of(configured.name, topic, now)
     )
     layout, number = assessment.layout, assessment.layout.number_of(topic)
@@ -323,14 +318,13 @@ def _newest_and_inspected(snapshot: Snapshot, subject: Subject) -> tuple[float |
     return None if np.isnan(newest) else newest, inspected.of_topics.topic(0) if len(inspected) else None
 
 
-def _same_topic(row: Expectation | Advance, topic_id: str | None) -> bool:
+def _same_topic(row: Expectation, topic_id: str | None) -> bool:
     return topic_id is None or row.topic_id is None or row.topic_id == topic_id
 
 
 def _silences(
     readings: Mapping[int, Reading],
     rows: Mapping[int | None, Expectation],
-    advances: Mapping[int, Advance],
 ) -> Mapping[int, Silence | None]:
     """Return the silence of each partition: by its reading, else as published."""
     silences: dict[int, Silence | None] = {}
@@ -339,8 +333,7 @@ def _silences(
         if reading is None:
             silences[number] = _published(row)
             continue
-        advance = advances.get(number)
-        silence = silence_of(reading, None if row is None else with_later_advance(row, advance), advance)
+        silence = silence_of(reading, row)
         # One call cannot wait until a silence has settled, as a running exporter does.
         silences[number] = None if silence is None else silence._replace(settling=False)
     return silences

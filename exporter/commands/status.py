@@ -21,7 +21,6 @@ from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import of_judged
 from exporter.domain.owners import Owners
 from exporter.domain.verdicts import OF_ALL_PARTITIONS
-from exporter.history.published import Expectations, in_force
 from exporter.storage import Location
 
 
@@ -145,6 +144,8 @@ def _not_judged(as_of: float | None) -> str:
 
 def from_published(history: Location, cluster: str | None, owners: Owners, now: float, max_age: float) -> Status:
     """Read the published files, which are trusted for ``max_age`` seconds. Raises StatusError."""
+    from exporter.history.published import Expectations, in_force  # noqa: PLC0415 - Arrow, which a question needs not
+
     expectations = Expectations(history)
     expectations.refresh()
     published = expectations.published

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         make_naming,
         make_replica_watches,
     )
-    from exporter.factory.monitor import advances_since, make_monitor, unchanged_offsets
+    from exporter.factory.monitor import kept_states, make_monitor
     from exporter.factory.sources import (
         connect,
         connectivity,
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClusterCollectors",
-    "advances_since",
     "build_cluster",
     "connect",
     "connectivity",
     "iam",
+    "kept_states",
     "make_backfill_source",
     "make_group_watch",
     "make_inspector",
@@ -42,7 +42,6 @@ __all__ = [
     "make_source",
     "make_tier_client",
     "owners_of",
-    "unchanged_offsets",
 ]
 
 if not TYPE_CHECKING:
@@ -57,7 +56,7 @@ if not TYPE_CHECKING:
                 "make_naming",
                 "make_replica_watches",
             ],
-            "monitor": ["advances_since", "make_monitor", "unchanged_offsets"],
+            "monitor": ["kept_states", "make_monitor"],
             "sources": [
                 "connect",
                 "connectivity",

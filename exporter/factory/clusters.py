@@ -14,7 +14,7 @@ from exporter.collectors.producers_log_sizes import Inspector
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain.polls.unchanged_offsets import UnchangedOffsets
+from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replicas.matching import Naming
 from exporter.factory.sources import make_inspection_client, make_poll_source, make_source, make_tier_client
@@ -58,14 +58,14 @@ def build_cluster(
     *,
     processes: ClientProcesses | None = None,
     source: RemotePollSource | None = None,
-    unchanged: UnchangedOffsets | None = None,
+    state: ClusterState | None = None,
     before: Sequence[SnapshotSink] = (),
     after: Sequence[SnapshotSink] = (),
 ) -> ClusterCollectors:
     """Return the poller of one configured cluster, and the collectors that its polls feed.
 
-    ``source`` is that of its polls, where it is there already; ``unchanged`` are its ``unchanged_offsets``. Snapshots
-    go to the sinks ``before``, then to the collectors, then to the sinks ``after``. Raises ValueError as
+    ``source`` is that of its polls, where it is there already; the poller goes on from ``state``. Snapshots go to the
+    sinks ``before``, then to the collectors, then to the sinks ``after``. Raises ValueError as
     ``make_source`` does.
     """
     poll = settings.poll_of(cluster)
@@ -86,7 +86,7 @@ def build_cluster(
         tier=tier,
         inspections=inspector,
         readers=groups,
-        unchanged=unchanged,
+        state=state,
     )
     return ClusterCollectors(cluster, source, poller, tier, inspector, groups)
 

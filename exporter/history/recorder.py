@@ -20,12 +20,14 @@ from exporter.domain import (
     Window,
 )
 from exporter.domain.arrays import Floats
+from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.layout import Layout
+from exporter.history.cluster_states import KeptState, Progress
 from exporter.history.columns import Column, Columns, Named, columns_of
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
 from exporter.history.spool import HistoryError, Loss, Spool
-from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFile
+from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFile, UnwrittenState
 from exporter.history.windows import OpenWindow
 
 log = logging.getLogger(__name__)
@@ -53,9 +55,10 @@ class History:
         window_seconds: float,
         poll_interval_seconds: float,
         max_pending: int = 288,
-        latest_start: float = -math.inf,
+        kept: KeptState | None = None,
+        lost_seconds: float = 0.0,
     ) -> None:
-        """``latest_start`` is the latest begin of an interval that was written before, -inf where none was."""
+        """``kept`` is the state that was left before the start; ``lost_seconds`` is what kills have cost since then."""
         self._cluster = cluster
         self._spool = spool
         self._unwritten = Unwritten(cluster, spool, 2 * max_pending)
@@ -63,7 +66,12 @@ class History:
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
         self._open: OpenWindow | None = None
-        self._latest_start = latest_start
+        before = None if kept is None else kept.progress
+        self._latest_start = -math.inf if before is None else before.latest_start
+        self._state = None if kept is None else kept.state
+        self._last: Snapshot | None = None
+        """The last good poll, of which the state follows when its interval ends."""
+        self._lost_seconds = lost_seconds
         self._clock_moved = 0.0
         """The sum of all changes of the wall clock so far, forward or back."""
         self._moved_at_advance: Floats = np.zeros(0)
@@ -121,7 +129,7 @@ class History:
         """
         with self._lock:
             self._ended = True
-            lost_before = self.counts.dropped[Loss.ERROR]
+            lost_before, self._lost_seconds = self.counts.dropped[Loss.ERROR], 0.0
             if self._open is not None:
                 # The clock may have been set back since the last poll.
                 self._close(self._open, min(self._open.end, max(at, self._open.last_poll)))
@@ -135,6 +143,10 @@ class History:
     def _fold(self, snapshot: Snapshot) -> None:
         table = snapshot.table
         current = self._window_for(snapshot.taken_at)
+        first, self._last = self._last is None, snapshot
+        if first:
+            self._keep_state(current.start, current.start)
+            self._unwritten.write_soon(snapshot.taken_at)
         self._clock_moved += abs(snapshot.clock_set)
         if snapshot.clock_set >= self.rewritten_after_seconds:
             current.by_new_clock.append(self._by_new_clock(snapshot))
@@ -205,6 +217,7 @@ class History:
     def _close(self, window: OpenWindow, end: float) -> None:
         lost = len(window)
         try:
+            self._keep_state(window.start, end)
             self._write_window(window, end)
             lost = 0
             # As of the last poll: an aligned end comes again where the clock is set back.
@@ -217,6 +230,17 @@ class History:
                 lost,
             )
             self._unwritten.count_lost(lost)
+
+    def _keep_state(self, begun: float, written: float) -> None:
+        """Have the state as of the last good poll written.
+
+        Before the windows: after a kill in between records of them are not counted twice.
+        """
+        if self._last is not None:
+            self._state = ClusterState.of(self._last)
+        if self._state is not None:
+            progress = Progress(self._latest_start, begun, written, self._lost_seconds)
+            self._unwritten.add(UnwrittenState(self._state, progress))
 
     def _write_window(self, window: OpenWindow, end: float) -> None:
         rows = window.rows(self._cluster, self._exporter, end)

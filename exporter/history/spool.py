@@ -12,18 +12,20 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate
 from pathlib import Path
-from zlib import crc32
 
 import pyarrow.parquet as pq
 
 from exporter import storage
 from exporter.domain import Coverage, Inventory, Relation, Source, Window
+from exporter.domain.polls.cluster_state import ClusterState
+from exporter.history.cluster_states import KeptState, Progress, state_file, state_files, write_state
 from exporter.history.columns import Columns, Row, columns_of, table_of
-from exporter.history.tables import ForeignFileError, opened, windows_in
+from exporter.history.tables import ForeignFileError, opened, safe, windows_in
 from exporter.storage import Location, Stored
 from exporter.storage.storage_thread import StorageThread
 
@@ -43,6 +45,8 @@ _OF_BACKFILLS = f"~{Source.BACKFILL.value}"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 _OBJECT_UPKEEP_SECONDS = 900.0
+_SURELY_THERE_SECONDS = 3600.0
+"""No file is deleted so soon after it was written, if the spool is not full."""
 _LEDGER_BYTES = 64 * 2**20
 _FINISHED = re.compile(r"[^.].*\.parquet")
 
@@ -123,6 +127,29 @@ class Spool:
             self.guard()
         return [_write(self.target(cluster, at, rows[0].row), rows) for at, rows in files]
 
+    def write_state(self, cluster: str, state: ClusterState, progress: Progress) -> int:
+        """Write the state file of a cluster; return its size in bytes. Raises OSError, leaving the one before."""
+        if self.guard is not None:
+            self.guard()
+        return write_state(state_file(self.folder.parent, cluster, self._exporter), state, progress)
+
+    def lost_seconds(self, cluster: str, kept: KeptState | None, last_poll: float | None) -> float:
+        """Return how many seconds of polls kills have cost since the exporter last ended in order.
+
+        ``last_poll`` is that of a process that was killed. Coverage that is not there any more was ingested long ago.
+        """
+        if kept is None or kept.progress is None:
+            return 0.0
+        progress = kept.progress
+        if last_poll is None:
+            return progress.lost_seconds
+        coverage = self.target(cluster, progress.begun, Coverage)
+        recent = last_poll - progress.written < _SURELY_THERE_SECONDS
+        lost_too = False
+        with suppress(OSError):  # upkeep and writes report it
+            lost_too = recent and storage.file_info(coverage) is None
+        return progress.lost_seconds + max(0.0, last_poll - (progress.begun if lost_too else progress.written))
+
     def remove_unfinished(self) -> Counter[str]:
         """Delete the temporary files whose writers are gone; return how many, by table."""
         removed: Counter[str] = Counter()
@@ -153,21 +180,15 @@ class Spool:
             log.warning("%s is not a regular file and is ignored; the next rollup moves it to quarantine", path)
         self._strays = found
 
-    def expire(self, *, older_than: float, inventory_older_than: float = math.inf) -> int:
-        """Delete files from before ``older_than`` that Spark has ingested; return how many.
+    def expire(self, *, older_than: float) -> int:
+        """Delete files from before ``older_than`` (Unix seconds) that Spark has ingested; return how many.
 
-        If ``inventory_older_than`` is earlier, inventory and coverage are kept for longer: from these an exporter
-        learns after a restart since when offsets are unchanged. Unix seconds.
+        State files that nobody has written since go too.
         """
-        longer = dict.fromkeys((TABLES[Inventory], TABLES[Coverage]), inventory_older_than)
-        old = [
-            file
-            for file in finished_files(self.folder)
-            if file.written < min(older_than, longer.get(file.path.parent.name, math.inf))
-        ]
+        old = [file for file in finished_files(self.folder) if file.written < older_than]
         ingested = self._ingested() if old else None
         expired = [file for file in old if file.name in (ingested or ())]
-        for file in expired:
+        for file in [*expired, *state_files(self.folder.parent, older_than)]:
             storage.delete(file.path)
         return len(expired)
 
@@ -299,12 +320,6 @@ def file_stem(row: type[Row], exporter: str, cluster: str, source: Source = Sour
     """
     stem = f"{TABLES[row]}-{safe(exporter)}-{safe(cluster)}"
     return stem if source == Source.POLL else stem + _OF_BACKFILLS
-
-
-def safe(name: str) -> str:
-    """Return the name in a form for file names, still different for different names."""
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)
-    return safe if safe == name else f"{safe}.{crc32(name.encode()):08x}"
 
 
 def _require_writable(folder: Location) -> None:

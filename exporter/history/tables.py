@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +20,12 @@ from exporter import storage
 from exporter.domain import FILE_BYTES, FILE_ROWS, Coverage, Window
 from exporter.history.columns import Row, columns_of, spool_schema
 from exporter.storage import Location
+
+
+def safe(name: str) -> str:
+    """Return the name in a form for file names, still different for different names."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    return safe if safe == name else f"{safe}.{crc32(name.encode()):08x}"
 
 
 class ForeignFileError(ValueError):

@@ -13,6 +13,8 @@ from functools import partial
 from typing import NamedTuple
 
 from exporter.domain import Coverage, Window
+from exporter.domain.polls.cluster_state import ClusterState
+from exporter.history.cluster_states import Progress
 from exporter.history.columns import Columns, Row
 from exporter.history.spool import TABLES, Loss, Spool
 from exporter.storage.storage_thread import no_answer
@@ -48,13 +50,20 @@ class UnwrittenFile(NamedTuple):
         return sum(batch.count for batch in self.batches)
 
 
+class UnwrittenState(NamedTuple):
+    """A state file to write."""
+
+    state: ClusterState
+    progress: Progress
+
+
 class Unwritten:
     """The unwritten files of one cluster, oldest first; past ``most`` the oldest are lost."""
 
     def __init__(self, cluster: str, spool: Spool, most: int) -> None:
         self._cluster, self._spool, self._most = cluster, spool, most
         self._counts = HistoryCounts()
-        self._files: list[UnwrittenFile] = []
+        self._files: list[UnwrittenFile | UnwrittenState] = []
         self._lock = threading.Lock()
         """Held for access to files and counts, never during a write to storage."""
         self._writing: Future[None] | None = None
@@ -69,11 +78,13 @@ class Unwritten:
     def rows(self) -> int:
         """Rows that are not written yet."""
         with self._lock:
-            return sum(file.rows for file in self._files)
+            return sum(file.rows for file in self._files if isinstance(file, UnwrittenFile))
 
-    def add(self, file: UnwrittenFile) -> None:
-        """Add a file to write."""
+    def add(self, file: UnwrittenFile | UnwrittenState) -> None:
+        """Add a file to write. A later state replaces an earlier one."""
         with self._lock:
+            if isinstance(file, UnwrittenState):
+                self._files = [one for one in self._files if isinstance(one, UnwrittenFile)]
             self._files.append(file)
 
     def write_soon(self, at: float) -> None:
@@ -98,17 +109,16 @@ class Unwritten:
     def _write(self, at: float) -> None:
         while (file := self._oldest()) is not None:
             try:
-                [size] = self._spool.write_files(self._cluster, [(file.at, file.batches)])
+                if isinstance(file, UnwrittenState):
+                    size = self._spool.write_state(self._cluster, file.state, file.progress)
+                else:
+                    [size] = self._spool.write_files(self._cluster, [(file.at, file.batches)])
             except OSError as error:
                 self._failed(error)
                 return
             except Exception:
-                log.exception(
-                    "history of cluster %s: internal error; %d rows of %s are lost",
-                    self._cluster,
-                    file.rows,
-                    TABLES[file.row],
-                )
+                what = "the state" if isinstance(file, UnwrittenState) else f"{file.rows} rows of {TABLES[file.row]}"
+                log.exception("history of cluster %s: internal error; lost: %s", self._cluster, what)
                 self._drop([file], Loss.ERROR)
             else:
                 self._written(file, size, at)
@@ -118,14 +128,16 @@ class Unwritten:
         with self._lock:
             self._counts.dropped[Loss.ERROR] += windows
 
-    def _oldest(self) -> UnwrittenFile | None:
+    def _oldest(self) -> UnwrittenFile | UnwrittenState | None:
         with self._lock:
             return self._files[0] if self._files else None
 
-    def _written(self, file: UnwrittenFile, size: int, at: float) -> None:
+    def _written(self, file: UnwrittenFile | UnwrittenState, size: int, at: float) -> None:
         with self._lock:
             # By what it is: past the bound it may have been lost while it was written.
             self._files = [other for other in self._files if other is not file]
+            if isinstance(file, UnwrittenState):
+                return
             self._counts.bytes_written += size
             self._counts.last_write = at
             if file.row is Window:
@@ -153,21 +165,24 @@ class Unwritten:
         self._drop(lost, Loss.UNWRITABLE)
         rows: Counter[str] = Counter()
         for file in lost:
-            rows[TABLES[file.row]] += file.rows
+            if isinstance(file, UnwrittenFile):
+                rows[TABLES[file.row]] += file.rows
         log.error(
             "history of cluster %s: the buffer in memory is full, the oldest rows are lost: %s",
             self._cluster,
             ", ".join(f"{count} of {kind}" for kind, count in sorted(rows.items())),
         )
 
-    def _drop(self, files: Sequence[UnwrittenFile], reason: Loss) -> None:
+    def _drop(self, files: Sequence[UnwrittenFile | UnwrittenState], reason: Loss) -> None:
         """Drop files. Without its windows the coverage of an interval would prove silences, so it is dropped too."""
         gone = {id(file) for file in files}
-        intervals = {file.at for file in files if file.row is Window}
+        windows = [file for file in files if isinstance(file, UnwrittenFile) and file.row is Window]
+        intervals = {file.at for file in windows}
         with self._lock:
             self._files = [
                 file
                 for file in self._files
-                if id(file) not in gone and not (file.row is Coverage and file.at in intervals)
+                if id(file) not in gone
+                and not (isinstance(file, UnwrittenFile) and file.row is Coverage and file.at in intervals)
             ]
-            self._counts.dropped[reason] += sum(file.rows for file in files if file.row is Window)
+            self._counts.dropped[reason] += sum(file.rows for file in windows)

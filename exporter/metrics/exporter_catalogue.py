@@ -121,8 +121,8 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_history_lost_by_kill_seconds",
         "gauge",
-        "Seconds of history that the exporter before this one lost when it was killed: at most history.window, or "
-        "more where it could not write. 0 after an orderly stop, absent where it is unknown.",
+        "Seconds of polls that kills have cost since the exporter last ended in order: at most history.window for "
+        "each, or more where it could not write.",
         CLUSTER,
     ),
     Metric(

@@ -11,16 +11,17 @@ from typing import Any
 
 from exporter.clock import SystemClock
 from exporter.collectors.comparisons import Comparisons
-from exporter.domain import Comparison, GroupSweep, Reason
+from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
 from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink
 from exporter.factory import (
     build_cluster,
+    kept_states,
     make_monitor,
     make_replica_watches,
-    unchanged_offsets,
 )
 from exporter.history import History, HistoryError, Spool
+from exporter.history.cluster_states import KeptState
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
@@ -70,7 +71,7 @@ class Service:
         watches = make_replica_watches(settings, self._clock, self._processes)
         self._watches = dict(zip(settings.replicas, watches, strict=True))
         self._comparison_times = ComparisonTimes(self._clock.monotonic)
-        self._unchanged = unchanged_offsets(settings)
+        self._kept = dict(kept_states(settings, settings.clusters))
         self._clusters = [self._cluster(cluster, made.get(cluster.name)) for cluster in settings.clusters]
         web_config = WebConfigFile(
             settings.web.config_file, lambda good: self.monitor.took_web_configuration(good=good)
@@ -83,9 +84,6 @@ class Service:
     def start(self) -> None:
         """Start the server and the polls. Raises WebError when the address cannot be used."""
         self._web.start()
-        if self._lock is not None:
-            self._lock.begin()
-        self._report_lost_history()
         self._upkeep.run()
         for cluster in self._clusters:
             self._schedule(cluster)
@@ -96,14 +94,6 @@ class Service:
         self._scheduler.start()
         names = ", ".join(cluster.name for cluster in self._clusters)
         log.info("serving %s://%s/metrics; polling %s", self._web.scheme, self._web.address, names)
-
-    def _report_lost_history(self) -> None:
-        for cluster in self._settings.clusters:
-            lost = None if self._lock is None else self._lock.lost_seconds(cluster.name)
-            if lost is not None:
-                self.monitor.take_lost_by_kill(cluster.name, lost)
-            if lost:
-                log.warning("cluster %s: %s of history were lost with a killed exporter", cluster.name, duration(lost))
 
     def _compare(self, pair: ReplicaSettings) -> None:
         compare = Comparisons(
@@ -156,8 +146,8 @@ class Service:
             raise HistoryError("; ".join(failures))
 
     def _cluster(self, cluster: ClusterSettings, source: RemotePollSource | None) -> RunningCluster:
-        poll = self._settings.poll_of(cluster)
-        history = self._history(cluster.name, poll.interval)
+        poll, kept = self._settings.poll_of(cluster), self._kept.pop(cluster.name, None)
+        history = self._history(cluster.name, poll.interval, kept)
         watches = [watch for watch in self._watches.values() if cluster.name in (watch.source, watch.target)]
         first: list[SnapshotSink] = [] if history is None else [history]
         collectors = build_cluster(
@@ -166,22 +156,27 @@ class Service:
             self._clock,
             processes=self._processes,
             source=source,
-            unchanged=self._unchanged.get(cluster.name),
+            state=None if kept is None else kept.state,
             before=first,
             after=[self.monitor, *watches],
         )
         return RunningCluster(collectors, history, poll.interval, poll.request_timeout)
 
-    def _history(self, name: str, interval: float) -> History | None:
+    def _history(self, name: str, interval: float, kept: KeptState | None) -> History | None:
         if self._spool is None or self._lock is None:
             return None
+        lost = self._spool.lost_seconds(name, kept, self._lock.last_poll)
+        self.monitor.take_lost_by_kill(name, lost)
+        if lost:
+            log.warning("cluster %s: %s of history were lost with killed exporters", name, duration(lost))
         return History(
             name,
             self._spool,
             exporter=self._settings.exporter,
             window_seconds=self._settings.history.window,
             poll_interval_seconds=interval,
-            latest_start=self._lock.latest_start(name),
+            kept=kept,
+            lost_seconds=lost,
         )
 
     def _schedule(self, cluster: RunningCluster) -> None:
@@ -204,13 +199,13 @@ class Service:
     def _poll(self, cluster: RunningCluster) -> None:
         cluster.polling = True
         try:
-            cluster.collectors.poller.poll()
+            outcome = cluster.collectors.poller.poll()
         finally:
             cluster.polling = False
         self._giving_back.after_a_poll()
         self._record_poll(cluster)
         with suppress(OSError):  # writes of history report a full disk
-            if cluster.history is not None and self._lock is not None:
+            if isinstance(outcome, Snapshot) and self._lock is not None:
                 self._lock.polled()
 
     def _record_poll(self, cluster: RunningCluster) -> None:

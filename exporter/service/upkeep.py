@@ -61,7 +61,5 @@ class HistoryUpkeep:
         history = self._settings.history
         self._monitor.take_unfinished(self._spool.remove_unfinished())
         self._spool.warn_of_strays()
-        now = self._clock.now()
-        longest = max((one.max_silence or 0.0 for one in self._settings.overrides), default=0.0)
-        self._spool.expire(older_than=now - history.spool_retention, inventory_older_than=now - longest - 86400.0)
+        self._spool.expire(older_than=self._clock.now() - history.spool_retention)
         self._monitor.take_spool_loss(self._spool.shrink(history.max_bytes))

@@ -15,7 +15,6 @@ from exporter.domain.expectations.table import Key
 from exporter.domain.judging.detection import Detector
 from exporter.domain.judging.queries import ClusterFacts
 from exporter.domain.judging.replica_verdicts import with_verdicts
-from exporter.domain.polls.last_advances import LastAdvances
 from exporter.domain.ports import Clock
 from exporter.history.published import Published, in_force
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
@@ -45,17 +44,11 @@ class Monitor(Upkeep):
     stopped poller must not look like a stopped topic. Clusters are independent of each other.
     """
 
-    def __init__(
-        self, settings: MonitorSettings, clock: Clock, *, version: str, advances: LastAdvances | None = None
-    ) -> None:
-        """Create the monitor. No cluster is known yet, and every one is down.
-
-        ``advances`` are last advances that this exporter saw before its restart.
-        """
+    def __init__(self, settings: MonitorSettings, clock: Clock, *, version: str) -> None:
+        """Create the monitor. No cluster is known yet, and every one is down."""
         super().__init__(clock, version)
         self._idle_owners: list[str] = []
         self._owners_seen: Mapping[str, object] = {}
-        self._advances = advances
         self._replicas = Replicas()
         self._published: Published | None = None
         self._problem: str | None = None
@@ -80,7 +73,7 @@ class Monitor(Upkeep):
             ClusterSeries(name, partition_switches=self._settings.partition_switches, partitions=partitions),
             rhythm,
             GroupSeries(name, partitions=partitions),
-            detector=Detector(self._expectations_of(name), self._advances),
+            detector=Detector(self._expectations_of(name)),
         )
 
     def _show_expectations(self, name: str, expectations: ExpectationSet) -> None:
@@ -139,7 +132,7 @@ class Monitor(Upkeep):
         self._published = published
         for name, cluster in self._clusters.items():
             expectations = self._expectations_of(name)
-            cluster.detector = Detector(expectations, self._advances)
+            cluster.detector = Detector(expectations)
             self._show_expectations(name, expectations)
             for fault, count in sorted(expectations.faults.items()):
                 log.error(

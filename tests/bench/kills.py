@@ -77,7 +77,7 @@ class Served:
     """Seconds up to the last poll before a kill that are not in the spool, at most."""
     lost_median: float
     metric_error: float
-    """By how many seconds the metric was off, at most."""
+    """By how many seconds the metric was off, at most: it has the sum of all kills."""
     spool: Spooled
 
 
@@ -117,27 +117,27 @@ class Writer:
 
 def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -> Served:
     """Kill an exporter again and again, and let the last one end well."""
-    inside, removed, lost, wrong = 0, 0.0, [], [0.0]
-    truth, history = None, folder / "history"
+    inside, removed, lost, wrong = 0, 0.0, list[float](), [0.0]
+    truth, history = list[float](), folder / "history"
     for number in range(kills + 1):
         with Exporter(folder, bootstrap, **_SETTINGS) as exporter:
             await_polls(exporter, 1)
             reported = exporter.value(_LOST, kafka_cluster="default")
             removed += summed(exporter, _REMOVED)
-            if truth is not None:
-                lost.append(truth)
-                wrong.append(abs(truth - (reported or 0.0)))
+            lost = truth
+            wrong.append(abs(sum(truth) - (reported or 0.0)))
             if number == kills:
                 await_polls(exporter, 3)
                 assert exporter.end() == 0, "the last one ends well"
                 break
+            began = time.time()
             time.sleep(drawn.uniform(0.0, 2 * WINDOW_SECONDS))
             if number % 2:
                 await_write(history)
             exporter.process.kill()
             exporter.process.wait()
             inside += any(unfinished(history))
-            truth = not_written(history)
+            truth.append(not_written(history, began))
         if not (number + 1) % 10:
             print(f"  {number + 1} kills of serve", file=sys.stderr)
     assert not any(unfinished(history)), "nothing unfinished is left"
@@ -175,13 +175,15 @@ def unfinished(history: Path) -> Iterator[str]:
         yield from (path.name for path in (history / "spool" / table).glob(".*.parquet.*"))
 
 
-def not_written(history: Path) -> float:
-    """Return how many seconds of polls of a killed exporter are not in its spool, by its lock and its coverage."""
+def not_written(history: Path, began: float) -> float:
+    """Return how many seconds of polls of a killed exporter are not in its spool, by its lock and its coverage.
+
+    It polled first at ``began`` or later (Unix seconds).
+    """
     [lock] = history.glob("serve-*.lock")
-    begun: float = json.loads(lock.read_text())["started"]
     files = finished_files(history / "spool", ["coverage"])
     ends: list[float] = [end.timestamp() for file in files for end in column(file.path, "window_end")]
-    return max(0.0, lock.stat().st_mtime - max([begun, *ends]))
+    return max(0.0, lock.stat().st_mtime - max(ends, default=began))
 
 
 def column(path: Location, name: str, row: type[Row] = Coverage) -> list[Any]:

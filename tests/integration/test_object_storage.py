@@ -22,8 +22,8 @@ from exporter.backfill.checkpoint import Checkpoint
 from exporter.collectors.poller import Poller
 from exporter.domain import Source, TopicPartition, Window
 from exporter.history import History, Spool, finished_files
+from exporter.history.cluster_states import read_state
 from exporter.history.columns import columns_of
-from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations, of_topic
 from exporter.history.tables import read_columns
 from exporter.storage import delete, files_in, opened, put
@@ -225,8 +225,8 @@ def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Serv
     assert {file.path.parent.name for file in files} == {"windows", "coverage", "inventory"}
     table = read_columns(bench.spool.target("c", 1_000_050.0, Window), Window, ["records"])
     assert table.column("records").to_pylist() == [3]
-    advances = last_advances(folder, 0.0)
-    assert ("c", *ORDERS) in advances
+    kept = read_state(folder, "c", "exporter-1")
+    assert kept is not None and ORDERS in kept.state.layout
     put(folder / "published" / "ingested.txt", lambda file: file.write(files[0].name.encode()))
     assert bench.spool.expire(older_than=files[0].written + 3600) == 1
     assert files[0].path not in {file.path for file in finished_files(folder / "spool")}

@@ -7,14 +7,15 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import numpy as np
 
 from exporter.demo.broker import Broker
-from exporter.domain import Coverage, Inventory, Source, Window
-from exporter.history import Spool
+from exporter.domain.polls.cluster_state import KEPT, ClusterState
+from exporter.domain.polls.layout import Layout
+from exporter.history.cluster_states import Progress, read_state, state_file, write_state
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
 from tests.unit.expectations import HOUR, by_clock, publish
@@ -45,10 +46,19 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         for partition in (0, 1, 2)
     ]
     publish(tmp_path / "history", *rows)
-    window = Window("default", topic, None, 2, now - 40 * HOUR, now - 39 * HOUR, "exporter-a", Source.POLL)
-    window = replace(window, advances=1, records=1, start_offset=1, end_offset=2, last_advance=now - 40 * HOUR)
-    unpublished = replace(window, topic=limited, partition=0, start_offset=0, end_offset=1)
-    Spool(tmp_path / "history", "exporter-a").write("default", now - 40 * HOUR, [window, unpublished])
+    state = ClusterState(
+        None,
+        now - 39 * HOUR,
+        None,
+        Layout.of({topic: [2], limited: [0]}),
+        (),
+        np.full(2, -1),
+        {name: np.zeros(2) for name in KEPT}
+        | {"latest": np.array([1, 2]), "last_good_poll": np.full(2, now - 39 * HOUR)}
+        | {name: np.full(2, now - 40 * HOUR) for name in ("last_advance", "silent_since", "advanced_after")},
+    )
+    path = state_file(tmp_path / "history", "default", "exporter-a")
+    write_state(path, state, Progress(0.0, 0.0, 0.0, 0.0))
     overrides = json.dumps([{"topics": limited, "max_silence": "24h"}])
     running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_OVERRIDES=overrides)
     try:
@@ -97,7 +107,7 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
 
 
 def test_a_topic_that_nobody_saw_advance_stays_dead_through_restarts(tmp_path: Path) -> None:
-    """By its limit and the inventory: no start shows it as anything else, which would clear its alert."""
+    """By its limit and the state file: no start shows it as anything else, which would clear its alert."""
     topic = "bench-0000"
     with FakeCluster(topics=1, partitions=1) as cluster, Exporter(tmp_path, cluster.bootstrap) as first:
         until(lambda: first.value("kafka_topic_verdict", topic=topic, verdict="learning") == 1, "a poll")
@@ -119,14 +129,9 @@ def test_a_topic_that_nobody_saw_advance_stays_dead_through_restarts(tmp_path: P
 
 
 def see_hours_ago(history: Path) -> None:
-    """Have the exporter have seen what it lists four hours ago, and have polled ever since."""
-    [path] = (history / "spool" / "inventory").glob("*.parquet")
-    [row] = pq.read_table(path, columns=[column.name for column in fields(Inventory)]).to_pylist()
-    now = time.time()
-    row |= {"observed_at": now - 4 * HOUR, "max_timestamp": None}
-    spool = Spool(history, row["exporter"])
-    spool.write("default", now - 4 * HOUR, [Inventory(**row)])
-    for half_hours in range(8, 0, -1):
-        at = now - half_hours * HOUR / 2
-        end = at + HOUR / 2
-        spool.write("default", at, [Coverage("default", row["exporter"], "poll", at, end, 60, 60, 1, 0, end, 30.0)])
+    """Have the exporter have seen what it knows four hours earlier."""
+    [path] = (history / "state" / "default").iterdir()
+    kept = read_state(history, "default", path.stem)
+    assert kept is not None and kept.progress is not None
+    columns = {**kept.state.columns, "silent_since": kept.state.columns["silent_since"] - 4 * HOUR}
+    write_state(path, replace(kept.state, columns=columns), kept.progress)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from exporter.domain import Activity, Advance, Answer, Expectation, Reading, Reason, State
+from exporter.domain import Activity, Answer, Expectation, Reading, Reason, State
 from exporter.domain.polls.activity import (
     Circumstances,
     Sightings,
@@ -318,14 +318,6 @@ def test_a_partition_that_may_have_advanced_shortens_its_topics_silence(publishe
     unsure = silence_of(_reading(2000.0, latest=11), published)
     topic = union([unsure, Silence(500.0, 2100.0, known=True)])
     assert topic == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
-
-
-def test_an_advance_of_an_earlier_life_is_known_where_nothing_is_published() -> None:
-    """An unchanged end offset carries that advance over; a moved one says only that it advanced since."""
-    earlier = Advance("id-1", 10, 500.0)
-    assert silence_of(_reading(2000.0), None, earlier) == Silence(500.0, 2000.0, known=True, polls_good=3)
-    moved = silence_of(_reading(2000.0, latest=11), None, earlier)
-    assert moved == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
 
 
 def test_a_silence_lasts_at_most_since_the_latest_moment_that_is_known_of_any_partition() -> None:

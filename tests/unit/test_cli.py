@@ -547,7 +547,7 @@ def test_one_poll_imports_no_pages(tmp_path: Path) -> None:
     """Neither they nor the scheduler of periodic jobs."""
     imported = imported_by("once --bootstrap-server 127.0.0.1:9", tmp_path, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s")
     assert "exporter.app" in imported
-    assert not imported & {"apscheduler", "confluent_kafka", "jinja2", "pyarrow", "starlette", "uvicorn"}
+    assert not imported & {"apscheduler", "confluent_kafka", "jinja2", "starlette", "uvicorn"}
 
 
 def test_a_question_to_an_exporter_imports_no_colours(tmp_path: Path) -> None:

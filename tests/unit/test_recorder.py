@@ -39,7 +39,7 @@ from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.ports import SourceError
 from exporter.history import History, HistoryError, Spool, finished_files
-from exporter.history.exporter_lock import ExporterLock
+from exporter.history.cluster_states import read_state
 from exporter.storage import storage_thread
 from tests.backfill_rows import Stream, starts_by_stream
 from tests.snapshots import inspections_of
@@ -52,7 +52,7 @@ IDLE = TopicPartition("idle", 0)
 class Bench:
     """A poller over a table of answers, with history behind it."""
 
-    def __init__(self, folder: Path, start: float = 1_000_020.0, latest_start: float = -math.inf) -> None:
+    def __init__(self, folder: Path, start: float = 1_000_020.0) -> None:
         self.folder = folder
         self.clock = ManualClock(start)
         self.source = TableSource({ORDERS: (0, 10, 1.0), IDLE: (0, 5, 1.0)})
@@ -63,7 +63,7 @@ class Bench:
             exporter="exporter-1",
             window_seconds=300,
             poll_interval_seconds=30,
-            latest_start=latest_start,
+            kept=read_state(folder, "c", "exporter-1"),
         )
         self.poller = Poller("c", self.source, [self.history, Collected()], self.clock)
 
@@ -244,10 +244,7 @@ def ingest(bench: Bench, *left: str) -> None:
 
 
 def test_only_ingested_files_expire(bench: Bench) -> None:
-    """A file that the ledger does not name is kept, however old: it may have been moved back from quarantine.
-
-    Inventory and coverage stay for as long as a `max_silence` needs them after a restart.
-    """
+    """A file that the ledger does not name is kept, however old: it may have been moved back from quarantine."""
     bench.poll()
     bench.poll(gained=1)
     bench.history.flush(bench.clock.now())
@@ -257,7 +254,6 @@ def test_only_ingested_files_expire(bench: Bench) -> None:
     assert spool.expire(older_than=5000.0) == 0
     ingest(bench, "windows")
     assert spool.expire(older_than=900.0) == 0
-    assert spool.expire(older_than=5000.0, inventory_older_than=900.0) == 0
     assert spool.expire(older_than=5000.0) == 2
     assert len(bench.rows("windows")) == 1
     ingest(bench)
@@ -497,9 +493,8 @@ def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(benc
 def test_a_torn_inventory_file_is_named_and_the_others_are_read(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """First polls come from every whole file, also below a folder whose name looks like a partition value."""
     history = bench.folder / "cluster=other"
-    bench.history = History(
-        "c", Spool(history, "exporter-1"), exporter="exporter-1", window_seconds=300, poll_interval_seconds=30
-    )
+    bench.spool = Spool(history, "exporter-1")
+    bench.history = History("c", bench.spool, exporter="exporter-1", window_seconds=300, poll_interval_seconds=30)
     bench.poller = Poller("c", bench.source, [bench.history], bench.clock)
     bench.poll()
     (history / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
@@ -544,10 +539,7 @@ def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path
 
     poll(Bench(tmp_path, start=1_003_630.0), 40)
     ahead = {path: path.read_bytes() for path in tmp_path.glob("spool/*/*.parquet")}
-    lock = ExporterLock(tmp_path, "exporter-1")
-    assert (lock.latest_start("c"), lock.latest_start("other")) == (1_004_700.0, -math.inf)
-    again = Bench(tmp_path, latest_start=lock.latest_start("c"))
-    lock.release(clean=True)
+    again = Bench(tmp_path)
     poll(again, 170)
     assert {path: path.read_bytes() for path in ahead} == ahead
     for table, key in (("windows", "window_start"), ("coverage", "window_start"), ("relations", "observed_at")):

@@ -15,8 +15,6 @@ import pytest
 from exporter.backfill.first_polls import FirstPolls
 from exporter.domain import FILE_BYTES, FILE_ROWS, Inventory, Window
 from exporter.history import Spool
-from exporter.history.columns import spool_schema
-from exporter.history.last_advances import last_advances
 from exporter.history.tables import ForeignFileError, read_columns, to_table
 from tests.foreign import STRAYS, flips, strays, with_huge_texts, with_many_rows, with_shared_text
 
@@ -47,12 +45,12 @@ def memory() -> Iterator[pa.MemoryPool]:
     pa.set_memory_pool(usual)
 
 
-def started(spool: Spool) -> tuple[int, int]:
-    """What a start reads: advances and first polls."""
-    return len(last_advances(spool.folder.parent, 0.0)), len(FirstPolls(spool, "c")().streams)
+def first_polls(spool: Spool) -> int:
+    """What a backfill reads."""
+    return len(FirstPolls(spool, "c")().streams)
 
 
-def changed(row: Window | Inventory, column: str, values: pa.Array | None) -> pa.Table:
+def changed(row: Inventory, column: str, values: pa.Array | None) -> pa.Table:
     """A table of one row with a column of another type, or without it."""
     table = to_table([row])
     at = table.schema.get_field_index(column)
@@ -63,9 +61,8 @@ def changed(row: Window | Inventory, column: str, values: pa.Array | None) -> pa
     ("column", "values"),
     [
         ("partition", pa.array(["zero"])),
-        ("last_advance", pa.array([1.5])),
         ("source", pa.array([[1]])),
-        ("end_offset", None),
+        ("latest_offset", None),
         ("observed_at", pa.array([5])),
         ("latest_offset", pa.array([True])),
     ],
@@ -74,11 +71,9 @@ def test_columns_of_another_type_cost_their_file_only(
     spool: Spool, caplog: pytest.LogCaptureFixture, column: str, values: pa.Array | None
 ) -> None:
     """The file and the column are named, and what the good files tell is known."""
-    row = ROWS[0] if column in spool_schema(Window).names else INVENTORY_ROW
-    table = "windows" if row is ROWS[0] else "inventory"
-    pq.write_table(changed(row, column, values), spool.folder / table / f"{table}-foreign.parquet")
-    assert started(spool) == (len(ROWS), 1)
-    assert f"{table}-foreign.parquet cannot be read (column {column} must be " in caplog.text
+    pq.write_table(changed(INVENTORY_ROW, column, values), spool.folder / "inventory" / "inventory-foreign.parquet")
+    assert first_polls(spool) == 1
+    assert f"inventory-foreign.parquet cannot be read (column {column} must be " in caplog.text
 
 
 def test_what_is_no_regular_file_keeps_nobody_waiting_and_is_logged_once(
@@ -87,7 +82,7 @@ def test_what_is_no_regular_file_keeps_nobody_waiting_and_is_logged_once(
     """Pipes, sockets, devices, folders and links that lead nowhere are left out, and each is named in the log."""
     for table in ("windows", "inventory"):
         strays(tmp_path / "spool" / table)
-    assert started(spool) == (len(ROWS), 1)
+    assert first_polls(spool) == 1
     assert spool.expire(older_than=1e12) == 0
     assert spool.shrink(2**30) == {}
     caplog.clear()
@@ -115,11 +110,11 @@ def test_more_than_any_exporter_writes_is_refused_before_it_costs_memory(
     message: str,
 ) -> None:
     """A small file can hold millions of equal rows, gigantic texts, or a large one that many rows share."""
-    path = tmp_path / "spool" / "windows" / "windows-huge.parquet"
-    write(path, to_table(ROWS[:1]))
+    path = tmp_path / "spool" / "inventory" / "inventory-huge.parquet"
+    write(path, to_table([INVENTORY_ROW]))
     assert path.stat().st_size < 64 * 2**20
     pa.set_memory_pool(memory)
-    assert started(spool) == (len(ROWS), 1)
+    assert first_polls(spool) == 1
     assert memory.max_memory() < 16 * 2**20
     assert message in caplog.text
 

@@ -13,7 +13,6 @@ from exporter.domain.judging.incidents import Held, Silent, Streams, hold, of_dr
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.overrides import OverrideColumns
-from exporter.domain.polls.last_advances import LastAdvances
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import State
@@ -33,10 +32,9 @@ _ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
 class Detector:
     """Judges the snapshots of one cluster by its expectations."""
 
-    def __init__(self, expectations: ExpectationSet | None = None, advances: LastAdvances | None = None) -> None:
-        """``expectations`` are those of the cluster. ``advances`` are those that the exporter saw before a restart."""
+    def __init__(self, expectations: ExpectationSet | None = None) -> None:
+        """``expectations`` are those of the cluster."""
         self.expectations = ExpectationSet() if expectations is None else expectations
-        self._advances = advances
         self._laid_out: tuple[Metadata, Rows, Rows, BeforeRestart] | None = None
 
     def assess(
@@ -54,7 +52,7 @@ class Detector:
         override of a topic, which takes precedence.
         """
         layout = snapshot.table.layout
-        of_partitions, of_topics, before = self._expected(snapshot.cluster, snapshot.metadata)
+        of_partitions, of_topics, before = self._expected(snapshot.metadata)
         of_each = silences_of(snapshot.table, before)
         silences = Silences.joined([of_each, by_topic(of_each, layout)])
         overrides, place = _overrides(layout, override_of)
@@ -79,16 +77,13 @@ class Detector:
             silences,
         )
 
-    def _expected(self, cluster: str, metadata: Metadata) -> tuple[Rows, Rows, BeforeRestart]:
+    def _expected(self, metadata: Metadata) -> tuple[Rows, Rows, BeforeRestart]:
         """Return the rows of expectations and the last advances from history, computed once per metadata."""
         if self._laid_out is None or self._laid_out[0] is not metadata:
             layout = metadata.membership.layout
             ids = [metadata.topics[name].topic_id for name in layout.topics]
             of_partitions, of_topics = self.expectations.rows_of(layout, ids)
             before = self.expectations.before_restart(of_partitions)
-            if self._advances is not None:
-                known, end_offset, at = self._advances.for_layout(cluster, layout, ids)
-                before = before.updated_by(BeforeRestart(known, end_offset, known, at))
             self._laid_out = (metadata, of_partitions, of_topics, before)
         return self._laid_out[1:]
 

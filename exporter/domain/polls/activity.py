@@ -101,18 +101,6 @@ def observe(table: Table, seen: Sightings, at: float) -> Table:
     )
 
 
-def with_restored_silences(table: Table, rows: Rows, end_offset: Offsets, since: Floats) -> Table:
-    """Return the table with the silences of some ``rows`` from before a restart of the exporter.
-
-    These rows were read for the first time. Where the end offset is still the ``end_offset`` from before the restart,
-    the partition has been silent ``since`` that time (Unix seconds).
-    """
-    silent_since = table.silent_since.copy()
-    same = table.latest[rows] == end_offset
-    silent_since[rows] = np.where(same, np.minimum(since, silent_since[rows]), silent_since[rows])
-    return table.changed(silent_since=silent_since)
-
-
 def unsettled(table: Table) -> Rows:
     """Return the rows that hold records and moved since their last good MAX_TIMESTAMP answer."""
     return np.flatnonzero(table.read & (table.latest > table.earliest) & ~table.settled)

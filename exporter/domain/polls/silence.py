@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Advance, Reading, State
+from exporter.domain.polls.readings import Reading, State
 from exporter.domain.polls.table import STATE_CODES, Table
 from exporter.domain.verdicts import Expectation
 
@@ -104,11 +104,11 @@ class Silences(ColumnSet):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeforeRestart:
-    """The facts that history has of n partitions from before the restart, each a column [n]; valid where ``known``."""
+    """What is published of n partitions, each a column [n]; valid where ``known``."""
 
     known: Flags
     end_offset: Offsets
-    """The end offset before the restart; invalid where ``ended`` is False."""
+    """The end offset when it was published; invalid where ``ended`` is False."""
     ended: Flags
     last_advance: Floats
     """Unix seconds; NaN where no advance is known."""
@@ -119,17 +119,6 @@ class BeforeRestart:
         nobody = np.zeros(count, dtype=np.bool_)
         return cls(nobody, np.zeros(count, dtype=np.int64), nobody, np.full(count, np.nan))
 
-    def updated_by(self, later: BeforeRestart) -> BeforeRestart:
-        """Return the same with the advances of ``later``, where they are later."""
-        with np.errstate(invalid="ignore"):
-            newer = later.known & (~self.known | np.isnan(self.last_advance) | (later.last_advance > self.last_advance))
-        return BeforeRestart(
-            self.known | later.known,
-            np.where(newer, later.end_offset, self.end_offset),
-            np.where(newer, later.ended, self.ended),
-            np.where(newer, later.last_advance, self.last_advance),
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Advances:
@@ -138,6 +127,7 @@ class Advances:
     last_good_poll: Floats
     last_advance: Floats
     silent_since: Floats
+    advanced_after: Floats
     end_offset: Offsets
     polls_good: NDArray[np.int32]
     polls_missed: NDArray[np.int32]
@@ -152,6 +142,7 @@ def silences_of(table: Table, before: BeforeRestart) -> Silences:
             table.last_good_poll,
             table.last_advance,
             table.silent_since,
+            table.advanced_after,
             table.latest,
             table.polls_good,
             table.polls_missed,
@@ -164,10 +155,11 @@ def silences_of(table: Table, before: BeforeRestart) -> Silences:
 def silences(polled: Advances, before: BeforeRestart) -> Silences:
     """Return the silences that polls and history prove.
 
-    Where this process has seen no advance, an unchanged end offset proves that the last advance in history is still the
-    last one, unless the newest record is later than that: then history missed the last advance. A larger end offset
-    means that the partition advanced unseen, before the first poll. A partition never advanced if it never held a
-    record, or if its end offset is unchanged and history has no advance of it.
+    An unchanged end offset proves that the last advance in history is still the last one: where polls saw none, or only
+    that there was one between two polls, which may be days apart. Not so where the newest record is later than that:
+    then history missed the last advance. A larger end offset means that the partition advanced unseen, before the first
+    poll. A partition never advanced if it never held a record, or if its end offset is unchanged and history has no
+    advance of it.
     """
     there = ~np.isnan(polled.last_good_poll)
     seen = there & ~np.isnan(polled.last_advance)
@@ -176,7 +168,7 @@ def silences(polled: Advances, before: BeforeRestart) -> Silences:
     unmoved = ended & (polled.end_offset == before.end_offset)
     with np.errstate(invalid="ignore"):
         missed = polled.newest > advance + TIMESTAMPS_DIFFER_SECONDS
-        carried = there & ~seen & unmoved & (advance <= since) & ~missed
+        carried = there & unmoved & (advance <= since) & (~seen | (advance >= polled.advanced_after)) & ~missed
     unseen = there & ~seen & ~carried
     never = unseen & np.isnan(advance) & (unmoved | (polled.end_offset == 0))
     moved = unseen & ended & (polled.end_offset > before.end_offset)
@@ -194,42 +186,27 @@ def silences(polled: Advances, before: BeforeRestart) -> Silences:
     )
 
 
-def with_later_advance(expectation: Expectation, advance: Advance | None) -> Expectation:
-    """Return the expectation of a partition with a later advance that an exporter saw since the rollup."""
-    if advance is None or expectation.topic_id not in (None, advance.topic_id):
-        return expectation
-    if expectation.last_advance is not None and advance.at <= expectation.last_advance:
-        return expectation
-    return replace(expectation, end_offset=advance.end_offset, last_advance=advance.at)
-
-
-def silence_of(
-    reading: Reading, expectation: Expectation | None, advance_before: Advance | None = None
-) -> Silence | None:
-    """Return the silence of one partition as ``silences`` does; None for one that was never read.
-
-    ``advance_before`` is its last advance before the restart, where nothing is published.
-    """
+def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | None:
+    """Return the silence of one partition as ``silences`` does; None for one that was never read."""
     activity = reading.activity
     if activity.end_offset is None:
         return None
     end, advance = None, None
     if expectation is not None:
         end, advance = expectation.end_offset, expectation.last_advance
-    elif advance_before is not None:
-        end, advance = advance_before.end_offset, advance_before.at
     return silences(
         Advances(
             _moment(activity.last_good_poll),
             _moment(activity.last_advance),
             _moment(activity.silent_since),
+            _moment(activity.advanced_after),
             np.array([activity.end_offset], dtype=np.int64),
             np.array([activity.polls_good], dtype=np.int32),
             np.array([activity.polls_missed], dtype=np.int32),
             _moment(reading.newest if reading.state is State.OBSERVED else None),
         ),
         BeforeRestart(
-            np.array([expectation is not None or advance_before is not None]),
+            np.array([expectation is not None]),
             np.array([0 if end is None else end], dtype=np.int64),
             np.array([end is not None]),
             _moment(advance),

@@ -260,6 +260,8 @@ class Snapshot:
     """By how many seconds the wall clock was set (back: negative) since the snapshot before."""
     inspected: Inspections = field(default_factory=lambda: NO_INSPECTIONS)
     """The results of inspections; empty where nothing is inspected."""
+    read_at: float = 0.0
+    """The monotonic clock at ``taken_at``."""
 
     @cached_property
     def readings(self) -> Readings:

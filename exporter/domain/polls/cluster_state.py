@@ -1,0 +1,62 @@
+"""What polls know of a cluster, in the form that outlives the exporter: a start goes on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Rows
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.table import Snapshot, Table
+
+KEPT = (
+    *("earliest", "latest", "newest", "state", "last_good_poll", "previous_poll", "last_advance", "silent_since"),
+    *("advanced_after", "polls_good", "polls_missed"),
+)
+"""The columns of a table that are kept. The others follow from the first poll of a start."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterState:
+    """The state of one cluster as of a poll: n partitions that a poll has read."""
+
+    cluster_id: str | None
+    taken_at: float
+    """The wall clock at the poll, Unix seconds."""
+    read_at: float | None
+    """The monotonic clock at the poll; None where the machine was started again since."""
+    layout: Layout
+    topic_ids: Sequence[str]
+    topic_id: Rows
+    """[n]: an index into ``topic_ids``, -1 where the id is unknown."""
+    columns: Mapping[str, NDArray[Any]]
+    """The columns of KEPT, each [n]."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> ClusterState:
+        """Return the state as of a poll. A partition whose values are of an earlier topic of its name is left out."""
+        table, topics = snapshot.table, snapshot.metadata.topics
+        rows = np.flatnonzero(~np.isnan(table.last_good_poll) & ~table.other_topic)
+        layout = table.layout.part(rows)
+        ids = [topics[name].topic_id for name in layout.topics]
+        known = sorted({each for each in ids if each is not None})
+        numbers = {each: number for number, each in enumerate(known)}
+        number = np.array([-1 if each is None else numbers[each] for each in ids], dtype=np.intp)[layout.topic]
+        return cls(
+            snapshot.metadata.cluster_id,
+            snapshot.taken_at,
+            snapshot.read_at,
+            layout,
+            known,
+            np.where(table.topic_id[rows] == 0, -1, number),
+            {name: getattr(table, name)[rows] for name in KEPT},
+        )
+
+    def table(self, numbers: NDArray[np.int64]) -> Table:
+        """Return the table of a poller that goes on from here; ``numbers`` are those of ``topic_ids`` in it."""
+        known = np.concatenate([numbers, [0]])
+        return Table.empty(self.layout).changed(topic_id=known[self.topic_id], **self.columns)

@@ -1,0 +1,360 @@
+"""A start goes on from the state file as if the exporter had never stopped, in whatever order it was killed."""
+
+from __future__ import annotations
+
+import errno
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter import app
+from exporter.collectors.poller import Poller
+from exporter.domain import Expectation, Snapshot, TopicOverride, TopicPartition, Verdict
+from exporter.domain.exit_codes import ExitCode
+from exporter.domain.expectations.columns import table_of
+from exporter.domain.overrides import Overrides
+from exporter.domain.polls.cluster_state import KEPT, ClusterState
+from exporter.history import History, Spool
+from exporter.history.cluster_states import KeptState, Progress, read_state, state_file, write_state
+from exporter.history.columns import Columns
+from exporter.history.published import Published
+from exporter.settings import Settings
+from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.storage.storage_thread import StorageThread
+from tests.exposed import verdict_of_orders
+from tests.unit.expectations import HOUR, MONDAY, by_wall
+from tests.unit.readings import Collected, ManualClock, TableSource
+
+ORDERS = TopicPartition("orders", 0)
+BUSY = TopicPartition("busy", 0)
+POLL = 300
+LIMIT = TopicOverride("orders", max_silence_seconds=2 * HOUR)
+
+
+class DyingSpool(Spool):
+    """A spool whose process may be killed between two files."""
+
+    files_left = 10**9
+
+    def _die(self) -> None:
+        if self.files_left == 0:
+            raise OSError(errno.EIO, "killed")
+        self.files_left -= 1
+
+    def write_files(self, cluster: str, files: Sequence[tuple[float, Sequence[Columns]]]) -> list[int]:
+        self._die()
+        return super().write_files(cluster, files)
+
+    def write_state(self, cluster: str, state: ClusterState, progress: Progress) -> int:
+        self._die()
+        return super().write_state(cluster, state, progress)
+
+
+class Life:
+    """One life of an exporter; windows of five polls go to the spool."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: ManualClock,
+        source: TableSource,
+        row: Expectation | None = None,
+        overrides: Sequence[TopicOverride] = (),
+        exporter: str = "exporter-1",
+    ) -> None:
+        self.folder, self.clock, self.source, self.row, self.overrides = folder, clock, source, row, overrides
+        kept = read_state(folder, "prod", exporter)
+        self.spool, self.seen = DyingSpool(folder, exporter), Collected()
+        self.history = History(
+            "prod",
+            self.spool,
+            exporter=exporter,
+            window_seconds=5 * POLL,
+            poll_interval_seconds=POLL,
+            kept=kept,
+        )
+        self.monitor = Monitor(
+            MonitorSettings(
+                {"prod": Rhythm(POLL)},
+                partition_switches=["last_advance_timestamp"],
+                expectations_max_age_seconds=8 * 24 * HOUR,
+                overrides=Overrides(overrides),
+            ),
+            clock,
+            version="0",
+        )
+        if row is not None:
+            self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
+        state = None if kept is None else kept.state
+        self.poller = Poller("prod", source, [self.history, self.monitor, self.seen], clock, state=state)
+
+    def polls(self, count: int, gained: int = 0, busy: int = 0) -> None:
+        """Poll so often; at the first poll orders has gained so many records, at each one busy has."""
+        for number in range(count):
+            self.clock.time += POLL
+            for key, records in ((ORDERS, gained if number == 0 else 0), (BUSY, busy)):
+                if records:
+                    start, end, newest = self.source.offsets[key]
+                    self.source.offsets[key] = (start, end + records, newest)
+            self.poller.poll()
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until what the polls left is written, or could not be."""
+        self.spool.thread.call(lambda: None)
+
+    def next(self, after: float = 60.0, exporter: str = "exporter-1") -> Life:
+        """The life that begins so many seconds after this one was told to end."""
+        self.history.flush(self.clock.now())
+        self.clock.time += after
+        return Life(self.folder, self.clock, self.source, self.row, self.overrides, exporter)
+
+    def verdict(self) -> str:
+        """What it says of orders, where that is shown: live, quiet and learning are not."""
+        return verdict_of_orders(self.monitor.metrics().decode())
+
+    def last(self) -> Snapshot:
+        """The last poll."""
+        return self.seen.snapshots[-1]
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Life:
+    """A life that begins two hours after the rollup, when orders stands where the rollup saw it."""
+    source = TableSource({ORDERS: (0, 10, None), BUSY: (0, 5, None)})
+    return Life(tmp_path, ManualClock(MONDAY + 2 * HOUR), source, by_wall())
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> Life:
+    """A life with nothing published, in which orders may be silent for two hours."""
+    source = TableSource({ORDERS: (0, 10, None), BUSY: (0, 5, None)})
+    return Life(tmp_path, ManualClock(MONDAY), source, None, [LIMIT])
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["poll"] * 6 + ["kill", "end"]),
+        st.integers(0, 2),
+        st.integers(0, 2),
+        st.integers(0, 4),
+    ),
+    max_size=25,
+)
+"""What happens, records that each topic gains before, and polls missed or files written until a kill."""
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=STEPS)
+def test_after_any_kills_it_knows_what_a_run_that_never_stopped_knows(
+    steps: Sequence[tuple[str, int, int, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """That run misses the polls that a kill took along: the open window, and one whose files a kill came between.
+
+    No window overlaps another one: no record counts twice.
+    """
+    folder, clock = tmp_path_factory.mktemp("kills"), ManualClock(MONDAY)
+    source = TableSource({ORDERS: (0, 10, None), BUSY: (0, 5, None)})
+    life, polled = Life(folder, clock, source), list[tuple[float, dict[Any, Any]]]()
+    for step, orders, busy, number in [*steps, ("poll", 0, 0, 0), ("poll", 1, 1, 0)]:
+        for key, gained in ((ORDERS, orders), (BUSY, busy)):
+            start, end, newest = source.offsets[key]
+            source.offsets[key] = (start, end + gained, newest)
+        if step == "end":
+            life = life.next(number * POLL)
+        elif step == "kill":
+            life.wait()
+            life.spool.files_left = number
+            life.polls(1)
+            life.spool.files_left = 0
+            life = Life(folder, clock, source)
+            kept = read_state(folder, "prod", "exporter-1")
+            reached = -np.inf if kept is None else kept.state.taken_at
+            polled = [poll for poll in polled if poll[0] <= reached]
+            clock.time += number * POLL
+            continue
+        life.polls(1)
+        polled.append((clock.time, dict(source.offsets)))
+    replayed, seen, then = TableSource(), Collected(), ManualClock()
+    truth = Poller("prod", replayed, [seen], then)
+    for then.time, replayed.offsets in polled:
+        truth.poll()
+    found, wanted = life.last().table, seen.snapshots[-1].table
+    assert found.layout == wanted.layout
+    for name in KEPT:
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
+    life.history.flush(clock.now())
+    spans: dict[str, list[tuple[int, int]]] = {"orders": [], "busy": []}
+    for path in (folder / "spool" / "windows").glob("*.parquet"):
+        for row in pq.read_table(path, partitioning=None).to_pylist():
+            spans[row["topic"]].append((row["start_offset"], row["end_offset"]))
+    for each in spans.values():
+        each.sort()
+        assert all(before[1] <= after[0] for before, after in pairwise(each))
+
+
+def test_a_silence_outlives_the_exporter(first: Life) -> None:
+    """Dead before the restart is dead at the first poll after it, since the same moment."""
+    first.polls(3)
+    first.polls(62, gained=1, busy=1)
+    assert first.verdict() == Verdict.DEAD
+    again = first.next()
+    again.polls(1)
+    assert again.verdict() == Verdict.DEAD
+    assert again.last().table.last_advance[1] == MONDAY + 2 * HOUR + 4 * POLL
+
+
+def test_a_record_written_between_two_lives_ends_the_silence(first: Life) -> None:
+    """When it was written is known as after polls that failed: after the last good one."""
+    first.polls(3)
+    first.polls(62, gained=1, busy=1)
+    before = first.clock.now()
+    again = first.next()
+    again.polls(1, gained=1)
+    assert again.last().table.advanced_after[1] == before
+    again.polls(40)
+    assert again.verdict() == "nothing"
+
+
+def test_what_was_published_meanwhile_dates_an_advance_of_days_without_an_exporter(first: Life) -> None:
+    """The end offset is the published one: the last record is as old as published, not as new as the first poll."""
+    first.polls(3)
+    advanced = first.clock.now() + HOUR
+    first.row = by_wall(as_of=advanced + 9 * HOUR, last_advance=advanced, end_offset=11)
+    again = first.next(after=10 * HOUR)
+    again.polls(1, gained=1)
+    silences = again.monitor.cluster_facts()[0].assessment.silences
+    silence = None if silences is None else silences.silence(1)
+    assert silence is not None and (silence.since, silence.known) == (advanced, True)
+
+
+@pytest.mark.parametrize("exporter", ["exporter-1", "exporter-2"])
+def test_dead_past_its_limit_it_is_dead_after_a_restart(limited: Life, exporter: str) -> None:
+    """At the first poll of the next life, also under another name; when it last advanced is still not known."""
+    limited.polls(26)
+    assert limited.verdict() == Verdict.DEAD
+    again = limited.next(exporter=exporter)
+    again.polls(1)
+    assert again.verdict() == Verdict.DEAD
+    advance = 'last_advance_timestamp_seconds{kafka_cluster="prod",topic="orders"'
+    assert advance not in again.monitor.metrics().decode()
+
+
+def test_lives_shorter_than_the_limit_add_up(limited: Life) -> None:
+    """An exporter that is restarted after every 36 minutes finds it dead after two hours, as one that was not."""
+    life, seen = limited, []
+    for _ in range(4):
+        life.polls(7)
+        seen.append(life.verdict())
+        life = life.next()
+    assert seen == ["nothing", "nothing", Verdict.SUSPECT, Verdict.DEAD]
+
+
+def test_a_topic_made_again_or_gone_in_between_does_not_inherit_the_silence(limited: Life) -> None:
+    """The end offset is the same and the topic is not."""
+    limited.polls(26)
+    limited.source.topic_ids = {"orders": "id-2"}
+    again = limited.next()
+    again.polls(10)
+    assert again.verdict() == "nothing"
+    del again.source.offsets[ORDERS]
+    again.polls(10)
+    again.source.offsets[ORDERS] = (0, 10, None)
+    last = again.next()
+    last.polls(10)
+    assert last.verdict() == "nothing"
+
+
+@pytest.mark.parametrize("booted", [False, True])
+@pytest.mark.parametrize("step", [-2 * HOUR, 2 * HOUR])
+def test_a_clock_that_was_set_between_two_lives_changes_no_silence(
+    limited: Life, step: float, booted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The monotonic clock goes on. After a start of the machine only a clock behind the last poll is surely wrong."""
+    limited.polls(20)
+    limited.history.flush(limited.clock.now())
+    if booted:
+        monkeypatch.setattr("exporter.history.cluster_states.boot_id", lambda: "another")
+    limited.clock.set_by = step
+    again = Life(limited.folder, limited.clock, limited.source, None, [LIMIT])
+    again.polls(1)
+    silent = again.clock.now() - again.last().table.silent_since[1]
+    assert silent == pytest.approx(20 * POLL + (step if booted and step > 0 else 0), abs=POLL)
+
+
+def damaged(whole: bytes) -> list[bytes]:
+    """A file that is cut, flipped, empty, of another kind and of another version."""
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    return [whole[:-7], bytes(flipped), b"", b"torn" * 100]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_damaged_state_file_is_said_and_counts_as_missing(
+    limited: Life, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The exporter starts, and the first window writes a good one."""
+    limited.polls(6)
+    limited.history.flush(limited.clock.now())
+    path = state_file(limited.folder, "prod", "exporter-1")
+    assert isinstance(path, Path)
+    path.write_bytes(damaged(path.read_bytes())[number])
+    again = Life(limited.folder, limited.clock, limited.source)
+    assert f"the state file {path} is damaged" in caplog.text
+    again.polls(1)
+    assert read_state(limited.folder, "prod", "exporter-1") is not None
+
+
+def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also without a topic id, without a cluster id and without any partition; one of a later version is refused."""
+    limited.polls(3, busy=1)
+    state = ClusterState.of(limited.last())
+    path, progress = state_file(limited.folder, "prod", "other"), Progress(1.0, 2.0, 3.0, 4.0)
+    nothing = np.zeros(0, dtype=np.intp)
+    for each in (
+        state,
+        replace(state, topic_id=np.array([-1, 0])),
+        replace(state, layout=state.layout.part(nothing), topic_id=nothing, columns=dict.fromkeys(KEPT, nothing)),
+    ):
+        write_state(path, each, progress)
+        found = read_state(limited.folder, "prod", "other")
+        assert isinstance(found, KeptState)
+        assert (found.progress, found.state.layout) == (progress, each.layout)
+        ids = [None if number < 0 else found.state.topic_ids[number] for number in found.state.topic_id.tolist()]
+        assert ids == [None if number < 0 else each.topic_ids[number] for number in each.topic_id.tolist()]
+        for name in KEPT:
+            np.testing.assert_array_equal(found.state.columns[name], each.columns[name])
+    monkeypatch.setattr("exporter.history.cluster_states._VERSION", 2)
+    write_state(path, state, progress)
+    monkeypatch.undo()
+    assert read_state(limited.folder, "prod", "other") is not None, "that of the exporter that is older"
+    assert state_file(limited.folder, "prod", "other") != state_file(limited.folder, "prod", "exporter-1")
+
+
+def test_storage_that_does_not_answer_at_a_start_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends with 2, as where the folder cannot be used at all."""
+
+    def hang(*_: Any, **_options: Any) -> NoReturn:
+        raise OSError(errno.ETIMEDOUT, "the storage does not answer")
+
+    monkeypatch.setattr(StorageThread, "call", hang)
+    made = Settings.model_validate(
+        {
+            "clusters": [{"name": "main", "kafka": {"bootstrap.servers": "127.0.0.1:9092"}}],
+            "history": {"folder": str(tmp_path)},
+        }
+    )
+    assert app.once(made, io.StringIO()) == ExitCode.NOT_STARTED
+    cause = "the storage does not answer. Fix that and start it again"
+    assert capsys.readouterr().err == f"Error: history.folder {str(tmp_path)!r} cannot be read: {cause}\n"
