@@ -28,7 +28,7 @@ from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason
-from exporter.domain.polls.table import Snapshot, Table
+from exporter.domain.polls.table import ClusterChange, Snapshot, Table
 from exporter.domain.ports import (
     Clock,
     InspectionKnowledge,
@@ -90,11 +90,14 @@ class Poller:
         self._counted: Mapping[str, int] = {}
         self._clocks_apart: float | None = None
         self._clock_set = 0.0
+        self._cluster_id: str | None = None
+        self._cluster_change: ClusterChange | None = None
         if state is not None:
             self._go_on(state)
 
     def _go_on(self, state: ClusterState) -> None:
         self._table = state.table(self._topic_ids.take(state.topic_ids))
+        self._cluster_id, self._cluster_change = state.cluster_id, state.cluster_change
         if state.read_at is not None:
             self._clocks_apart = state.taken_at - state.read_at
         elif (ahead := state.taken_at - self._clock.now()) > 0:
@@ -150,14 +153,17 @@ class Poller:
         fresh = self._metadata_doubted
         metadata = self._source.metadata(fresh=fresh)
         taken_at = self._now()
+        self._require_same_cluster(metadata, taken_at)
         ends = self._ends(metadata)
         ends.ask(self._source, self._due_until(started))
         started_over = ends.started_over()
         if started_over or (not fresh and ends.outdated()):
             # A topic was deleted, created again or moved: recognise that in this poll, not in the next.
             metadata, before = self._source.metadata(fresh=True, doubted=started_over), ends
+            same = self._require_same_cluster(metadata, taken_at)
             ends = self._ends(metadata)
-            ends.take(before)
+            if same:
+                ends.take(before)
             ends.ask(self._source, self._due_until(started))
         self._metadata_doubted = ends.doubtful() or metadata.incomplete
         table = ends.table.changed(
@@ -188,7 +194,21 @@ class Poller:
             clock_set=set_by,
             inspected=NO_INSPECTIONS if self._inspections is None else self._inspections.results(metadata),
             read_at=taken_at - (self._clocks_apart or 0.0),
+            cluster_change=self._cluster_change,
         )
+
+    def _require_same_cluster(self, metadata: Metadata, at: float) -> bool:
+        """Forget all partitions where another Kafka cluster answers: its records are no advances; return if none does.
+
+        A cluster without an id is taken for the same.
+        """
+        before, now = self._cluster_id, metadata.cluster_id
+        self._cluster_id = now or before
+        if None in (before, now) or before == now:
+            return True
+        self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
+        self._cluster_change = ClusterChange(str(before), at)
+        return False
 
     def _concluded(
         self,

@@ -23,7 +23,7 @@ from exporter.clock import boot_id
 from exporter.domain.polls.cluster_state import KEPT, ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
-from exporter.domain.polls.table import STATE_CODES, STATES, Table
+from exporter.domain.polls.table import STATE_CODES, STATES, ClusterChange, Table
 from exporter.history.tables import ForeignFileError, opened, safe
 from exporter.storage import Location, Stored
 
@@ -84,6 +84,7 @@ def write_state(path: Location, state: ClusterState, progress: Progress) -> int:
     note = {
         "version": _VERSION,
         "cluster_id": state.cluster_id,
+        "cluster_change": state.cluster_change,
         "taken_at": state.taken_at,
         "read_at": state.read_at,
         "boot": boot_id(),
@@ -153,6 +154,7 @@ def _kept(table: pa.Table, note: dict[str, Any]) -> KeptState:
     kinds = Table.empty(Layout.of({}))
     state = ClusterState(
         note["cluster_id"],
+        None if note["cluster_change"] is None else ClusterChange(*note["cluster_change"]),
         note["taken_at"],
         note["read_at"] if note["boot"] == boot_id() else None,
         Layout(names, np.bincount(topic, minlength=len(names)).tolist(), table.column("partition").to_numpy()),

@@ -16,6 +16,13 @@ EXPORTER_METRICS = (
         (*CLUSTER, "cluster_id"),
     ),
     Metric(
+        "topic_liveness_cluster_changed_timestamp_seconds",
+        "gauge",
+        "When another Kafka cluster, by its id, was first seen behind this name (Unix seconds); absent where none was. "
+        "Silences from before are unknown.",
+        CLUSTER,
+    ),
+    Metric(
         "topic_liveness_last_successful_poll_timestamp_seconds",
         "gauge",
         "When the last successful poll of the cluster ended, Unix seconds.",

@@ -119,6 +119,8 @@ class SelfMetrics:
                 outcomes[topic.reason] += 1
         self.set_outcomes(cluster, outcomes)
         self.set("cluster_up", int(readable), kafka_cluster=cluster)
+        if snapshot.cluster_change is not None:
+            self.set("cluster_changed_timestamp_seconds", snapshot.cluster_change.at, kafka_cluster=cluster)
         if readable:
             self.set("last_successful_poll_timestamp_seconds", snapshot.taken_at, kafka_cluster=cluster)
         self.set("include_patterns_unmatched", len(snapshot.metadata.unmatched), kafka_cluster=cluster)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from exporter.domain import GroupSweep, PollFailure, Snapshot, Verdict
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.judging.detection import Detector, newest_of_all
-from exporter.domain.polls.table import STATES
+from exporter.domain.polls.table import STATES, ClusterChange
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.series import ClusterSeries
@@ -55,6 +55,8 @@ class Cluster:
     failure: PollFailure | None = None
     logged_problems: dict[str, str] = field(default_factory=dict)
     detector: Detector = field(default_factory=Detector)
+    change: ClusterChange | None = None
+    """The last change of the Kafka cluster behind this name."""
 
     def fresh(self, at: float) -> bool:
         """Return whether the last good poll is recent enough for its series to be shown."""
@@ -84,7 +86,7 @@ class Cluster:
             partitions=None if snapshot is None else len(snapshot.table),
             cluster_id=None if snapshot is None else snapshot.metadata.cluster_id,
             warning="; ".join(
-                filter(None, map(self.logged_problems.get, ("twin", "unreadable", "unmatched", "settings")))
+                filter(None, map(self.logged_problems.get, ("cluster", "twin", "unreadable", "unmatched", "settings")))
             )
             or None,
         )

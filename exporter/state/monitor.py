@@ -15,6 +15,7 @@ from exporter.domain.expectations.table import Key
 from exporter.domain.judging.detection import Detector
 from exporter.domain.judging.queries import ClusterFacts
 from exporter.domain.judging.replica_verdicts import with_verdicts
+from exporter.domain.polls.table import ClusterChange
 from exporter.domain.ports import Clock
 from exporter.history.published import Published, in_force
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
@@ -73,20 +74,27 @@ class Monitor(Upkeep):
             ClusterSeries(name, partition_switches=self._settings.partition_switches, partitions=partitions),
             rhythm,
             GroupSeries(name, partitions=partitions),
-            detector=Detector(self._expectations_of(name)),
+            detector=Detector(self._expectations_of(name, None)),
         )
 
     def _show_expectations(self, name: str, expectations: ExpectationSet) -> None:
         self._self_metrics.set("expectations_partitions", expectations.partitions, kafka_cluster=name)
         self._self_metrics.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
 
-    def _expectations_of(self, name: str) -> ExpectationSet:
-        return ExpectationSet(() if self._published is None else self._published.rows.of_cluster(name))
+    def _expectations_of(self, name: str, change: ClusterChange | None) -> ExpectationSet:
+        """Return what is published of a cluster, nothing where that is of another one before the ``change``."""
+        published = self._published
+        if published is None or (change is not None and published.as_of < change.at):
+            return ExpectationSet(())
+        return ExpectationSet(published.rows.of_cluster(name))
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll, judge its silences and show it."""
         cluster, overrides = self._clusters[snapshot.cluster], self._settings.overrides
         now = self._clock.now()
+        if snapshot.cluster_change != cluster.change:
+            cluster.change = snapshot.cluster_change
+            cluster.detector = Detector(self._expectations_of(snapshot.cluster, cluster.change))
         assessment = cluster.detector.assess(
             snapshot,
             now,
@@ -104,6 +112,7 @@ class Monitor(Upkeep):
         self._self_metrics.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
         for subject, problem in (
             ("poll", ""),
+            ("cluster", problems.another_cluster(snapshot)),
             ("unreadable", problems.unreadable(snapshot)),
             ("unmatched", problems.unmatched(snapshot)),
             ("settings", problems.unconfigured(snapshot)),
@@ -131,7 +140,7 @@ class Monitor(Upkeep):
             return
         self._published = published
         for name, cluster in self._clusters.items():
-            expectations = self._expectations_of(name)
+            expectations = self._expectations_of(name, cluster.change)
             cluster.detector = Detector(expectations)
             self._show_expectations(name, expectations)
             for fault, count in sorted(expectations.faults.items()):

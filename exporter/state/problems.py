@@ -13,12 +13,15 @@ import numpy as np
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
 from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
-from exporter.domain.formatting import named, some
+from exporter.domain.formatting import moment, named, some
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import GONE
 from exporter.kafka import LOG_DIRS, PRODUCERS
+
+_NEWS_SECONDS = 86_400.0
+"""So long a change of the cluster behind a name is said."""
 
 
 def unreadable(snapshot: Snapshot) -> str:
@@ -150,6 +153,18 @@ def watched_twice(mine: Snapshot, snapshots: Iterable[Snapshot | None]) -> str:
                 "divide the topics with topics.include and topics.exclude"
             )
     return ""
+
+
+def another_cluster(snapshot: Snapshot) -> str:
+    """Return that another Kafka cluster answers behind this name since less than a day."""
+    change = snapshot.cluster_change
+    if change is None or snapshot.taken_at - change.at > _NEWS_SECONDS:
+        return ""
+    return (
+        f"another Kafka cluster answers since {moment(change.at)}: its id was {change.before} and is "
+        f"{snapshot.metadata.cluster_id}; what silences lasted before is unknown. If that is not meant, check "
+        "bootstrap.servers; if it is, give it a name of its own in the settings"
+    )
 
 
 def too_old(snapshot: Snapshot) -> str:

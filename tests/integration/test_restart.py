@@ -48,6 +48,7 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
     publish(tmp_path / "history", *rows)
     state = ClusterState(
         None,
+        None,
         now - 39 * HOUR,
         None,
         Layout.of({topic: [2], limited: [0]}),

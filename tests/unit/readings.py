@@ -34,6 +34,7 @@ class TableSource:
     offsets: dict[TopicPartition, tuple[int, int, float | None]] = field(default_factory=dict)
     failures: dict[TopicPartition, Answer] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    cluster_id: str | None = None
     owners: dict[str, str] = field(default_factory=dict)
     leaders: dict[TopicPartition, int] = field(default_factory=dict)
     """Broker 1 leads all others."""
@@ -70,6 +71,7 @@ class TableSource:
                 else TopicInfo(self.topic_ids.get(name, "id-1"), infos, owner=self.owners.get(name))
                 for name, infos in topics.items()
             },
+            cluster_id=self.cluster_id,
         )
 
     def earliest(self, rows: Rows) -> Answers:

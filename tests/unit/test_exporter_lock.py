@@ -77,7 +77,7 @@ def test_a_second_serve_of_one_name_is_refused_and_killed_ones_are_reported(tmp_
 def test_what_is_lost_follows_the_last_interval_whose_coverage_is_there(tmp_path: Path) -> None:
     """The state is written before the files of its interval. Coverage of long ago was ingested and deleted."""
     spool, lost = Spool(tmp_path, "e"), 7.0
-    nothing = ClusterState(None, 0.0, None, Layout.of({}), (), np.zeros(0, dtype=np.intp), {})
+    nothing = ClusterState(None, None, 0.0, None, Layout.of({}), (), np.zeros(0, dtype=np.intp), {})
     kept = KeptState(nothing, Progress(1000.0, 1000.0, 1300.0, lost))
     assert spool.lost_seconds("a", kept, None) == lost
     assert spool.lost_seconds("a", kept, 1340.0) == lost + 340.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -358,3 +359,33 @@ def test_storage_that_does_not_answer_at_a_start_is_one_line(
     assert app.once(made, io.StringIO()) == ExitCode.NOT_STARTED
     cause = "the storage does not answer. Fix that and start it again"
     assert capsys.readouterr().err == f"Error: history.folder {str(tmp_path)!r} cannot be read: {cause}\n"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_another_cluster_behind_the_name_is_said_and_begins_anew(
+    first: Life, restarted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its records are no advances, its silences unknown, and what was published of the other one is not about it."""
+    first.source.cluster_id = "first"
+    first.polls(66, busy=1)
+    assert first.verdict() == Verdict.DEAD
+    first.source.cluster_id = "second"
+    first.source.topic_ids = {"orders": "id-1", "busy": "id-1"}
+    first.source.offsets = {ORDERS: (0, 500, None), BUSY: (0, 700, None)}
+    life = first.next() if restarted else first
+    life.polls(1)
+    at = life.clock.now()
+    for _ in range(2):
+        table = life.last().table
+        assert not table.advanced_by.any() and np.isnan(table.last_advance).all()
+        assert life.verdict() == "nothing"
+        text = life.monitor.metrics().decode()
+        changed = re.search(r'cluster_changed_timestamp_seconds{kafka_cluster="prod"} (.*)', text)
+        assert changed is not None and float(changed[1]) == at
+        condition = life.monitor.ready()[1]
+        assert "another Kafka cluster answers since" in condition and "its id was first and is second" in condition
+        life = life.next()
+        life.polls(1)
+    assert "its id was first and is second; what silences lasted before is unknown" in caplog.text
+    life.polls(288)
+    assert "another Kafka cluster" not in life.monitor.ready()[1]

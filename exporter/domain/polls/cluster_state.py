@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Rows
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.table import Snapshot, Table
+from exporter.domain.polls.table import ClusterChange, Snapshot, Table
 
 KEPT = (
     *("earliest", "latest", "newest", "state", "last_good_poll", "previous_poll", "last_advance", "silent_since"),
@@ -25,6 +25,7 @@ class ClusterState:
     """The state of one cluster as of a poll: n partitions that a poll has read."""
 
     cluster_id: str | None
+    cluster_change: ClusterChange | None
     taken_at: float
     """The wall clock at the poll, Unix seconds."""
     read_at: float | None
@@ -48,6 +49,7 @@ class ClusterState:
         number = np.array([-1 if each is None else numbers[each] for each in ids], dtype=np.intp)[layout.topic]
         return cls(
             snapshot.metadata.cluster_id,
+            snapshot.cluster_change,
             snapshot.taken_at,
             snapshot.read_at,
             layout,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -241,6 +241,14 @@ class Readings(Mapping[TopicPartition, Reading]):
         return found
 
 
+class ClusterChange(NamedTuple):
+    """Another Kafka cluster answered where one of this id did before."""
+
+    before: str
+    at: float
+    """Unix seconds of the first poll that saw it."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One poll of one cluster: its frozen table and other results."""
@@ -262,6 +270,8 @@ class Snapshot:
     """The results of inspections; empty where nothing is inspected."""
     read_at: float = 0.0
     """The monotonic clock at ``taken_at``."""
+    cluster_change: ClusterChange | None = None
+    """The last change of the cluster behind this name, None where none is known."""
 
     @cached_property
     def readings(self) -> Readings:
