@@ -18,7 +18,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.ports import SourceError
 from exporter.factory import (
     build_cluster,
-    kept_states,
+    last_states,
     make_monitor,
     make_replica_watches,
 )
@@ -76,7 +76,7 @@ def once(settings: Settings, out: TextIO) -> int:
     clock = SystemClock()
     try:
         monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
-        states = kept_states(settings, settings.clusters)
+        states = last_states(settings, settings.clusters)
     except HistoryError as error:
         print(f"Error: {error}", file=sys.stderr)
         return ExitCode.NOT_STARTED
@@ -84,8 +84,8 @@ def once(settings: Settings, out: TextIO) -> int:
     watches = make_replica_watches(settings, clock)
 
     def poll(cluster: ClusterSettings) -> None:
-        kept = states.get(cluster.name)
-        state = None if kept is None else kept.state
+        last = states.get(cluster.name)
+        state = None if last is None else last.state
         with closing(build_cluster(cluster, settings, clock, state=state, after=[monitor, *watches])) as collectors:
             outcome = collectors.poller.poll()
             if (sweep := collectors.tier.sweep()).at is not None:

@@ -15,7 +15,9 @@ def exposed(
     clusters: Mapping[str, Series], now: float, metrics: Iterable[Metric] = PARTITION_METRICS + TOPIC_METRICS
 ) -> str:
     """Return the exposition of clusters as of ``now``."""
-    return b"".join(block.text for block in with_headers(families(metrics, clusters, now))).decode()
+    return b"".join(
+        block.text for block in with_headers(families(metrics, clusters, dict.fromkeys(clusters, now)))
+    ).decode()
 
 
 def verdict_of_orders(metrics: str) -> str:

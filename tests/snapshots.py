@@ -48,6 +48,7 @@ def snapshot_of(
     return Snapshot(
         cluster,
         taken_at,
+        taken_at,
         duration_seconds,
         metadata,
         table_of(readings, metadata, taken_at),

@@ -185,6 +185,7 @@ class Poller:
         return Snapshot(
             cluster=self.cluster,
             taken_at=taken_at,
+            read_at=taken_at - (self._clocks_apart or 0.0),
             duration_seconds=self._clock.monotonic() - started,
             metadata=metadata,
             table=self._table,
@@ -193,7 +194,6 @@ class Poller:
             lookups_saved=with_records - len(wanted),
             clock_set=set_by,
             inspected=NO_INSPECTIONS if self._inspections is None else self._inspections.results(metadata),
-            read_at=taken_at - (self._clocks_apart or 0.0),
             cluster_change=self._cluster_change,
         )
 

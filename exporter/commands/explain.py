@@ -37,7 +37,7 @@ from exporter.domain.ports import Clock, SnapshotSink, SourceError
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.factory import (
     build_cluster,
-    kept_states,
+    last_states,
     make_naming,
     make_poll_source,
     make_replica_watches,
@@ -198,7 +198,7 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
     only = TopicFilter(include=(re.escape(topic),), internal=True)
     narrowed = configured[cluster].model_copy(update={"topics": only})
     inspection = None
-    with closing(build_cluster(narrowed, settings, clock, state=_kept(settings, narrowed))) as collectors:
+    with closing(build_cluster(narrowed, settings, clock, state=_state_in(settings, narrowed))) as collectors:
         result = collectors.poller.poll()
         if collectors.inspector is not None and (inspection := collectors.inspector.inspect()).at is not None:
             result = collectors.poller.poll()
@@ -214,9 +214,9 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
         return _BrokerAnswers(result, None, uninspected, sweep)
 
 
-def _kept(settings: Settings, cluster: ClusterSettings) -> ClusterState | None:
-    kept = kept_states(settings, [cluster]).get(cluster.name)
-    return None if kept is None else kept.state
+def _state_in(settings: Settings, cluster: ClusterSettings) -> ClusterState | None:
+    last = last_states(settings, [cluster]).get(cluster.name)
+    return None if last is None else last.state
 
 
 def _incidents(
@@ -232,7 +232,7 @@ def _incidents(
         return {}, None
     rows = published.published.rows.of_cluster(cluster or "")
     [configured] = [one for one in settings.clusters if one.name == cluster]
-    with closing(build_cluster(configured, settings, clock, state=_kept(settings, configured))) as collectors:
+    with closing(build_cluster(configured, settings, clock, state=_state_in(settings, configured))) as collectors:
         result = collectors.poller.poll()
     if isinstance(result, PollFailure):
         return {}, f"other topics could not be read ({result.reason})"

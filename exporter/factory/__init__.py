@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         make_naming,
         make_replica_watches,
     )
-    from exporter.factory.monitor import kept_states, make_monitor
+    from exporter.factory.monitor import last_states, make_monitor
     from exporter.factory.sources import (
         connect,
         connectivity,
@@ -31,7 +31,7 @@ __all__ = [
     "connect",
     "connectivity",
     "iam",
-    "kept_states",
+    "last_states",
     "make_backfill_source",
     "make_group_watch",
     "make_inspector",
@@ -56,7 +56,7 @@ if not TYPE_CHECKING:
                 "make_naming",
                 "make_replica_watches",
             ],
-            "monitor": ["kept_states", "make_monitor"],
+            "monitor": ["last_states", "make_monitor"],
             "sources": [
                 "connect",
                 "connectivity",

@@ -8,7 +8,7 @@ from exporter import __version__
 from exporter.clock import SystemClock
 from exporter.domain.overrides import Overrides
 from exporter.factory.sources import owners_of
-from exporter.history.cluster_states import KeptState, read_state
+from exporter.history.cluster_states import LastState, read_state
 from exporter.history.published import Expectations
 from exporter.history.spool import HistoryError
 from exporter.settings import ClusterSettings, Settings
@@ -39,13 +39,13 @@ def monitor_settings(settings: Settings) -> MonitorSettings:
     )
 
 
-def kept_states(settings: Settings, clusters: Sequence[ClusterSettings]) -> Mapping[str, KeptState]:
+def last_states(settings: Settings, clusters: Sequence[ClusterSettings]) -> Mapping[str, LastState]:
     """Return what the exporter knew of each of these clusters when it ended. Raises HistoryError."""
     folder = settings.history.folder
 
-    def read() -> Mapping[str, KeptState]:
+    def read() -> Mapping[str, LastState]:
         found = {cluster.name: read_state(folder, cluster.name, settings.exporter) for cluster in clusters}
-        return {name: kept for name, kept in found.items() if kept is not None}
+        return {name: last for name, last in found.items() if last is not None}
 
     try:
         return StorageThread("history-reader").call(read)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from exporter import storage
 from exporter.clock import boot_id
-from exporter.domain.polls.cluster_state import KEPT, ClusterState
+from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, STATES, ClusterChange, Table
@@ -51,7 +51,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeptState:
+class LastState:
     """The content of a state file."""
 
     state: ClusterState
@@ -98,7 +98,7 @@ def write_state(path: Location, state: ClusterState, progress: Progress) -> int:
     return storage.put(path, lambda file: file.write(whole + hashlib.sha256(whole).digest()))
 
 
-def read_state(history: Location, cluster: str, exporter: str) -> KeptState | None:
+def read_state(history: Location, cluster: str, exporter: str) -> LastState | None:
     """Return the state that an exporter left of a cluster, else the newest that another one left; None without any.
 
     A damaged file is logged and left out. Raises OSError where the storage cannot be read.
@@ -107,7 +107,7 @@ def read_state(history: Location, cluster: str, exporter: str) -> KeptState | No
     files = sorted(storage.files_in(own.parent, _STATE_FILE), key=lambda file: (file.path == own, file.written))
     for file in reversed(files):
         try:
-            kept = _read(file)
+            last = _read(file)
         except FileNotFoundError:
             continue
         except ForeignFileError as error:
@@ -118,11 +118,11 @@ def read_state(history: Location, cluster: str, exporter: str) -> KeptState | No
                 error,
             )
         else:
-            return kept if file.path == own else replace(kept, progress=None)
+            return last if file.path == own else replace(last, progress=None)
     return None
 
 
-def _read(file: Stored) -> KeptState:
+def _read(file: Stored) -> LastState:
     if file.size > _MOST_BYTES:
         raise ForeignFileError(f"it holds at most {_MOST_BYTES} bytes, got {file.size}")
     with opened(file.path) as content:
@@ -135,7 +135,7 @@ def _read(file: Stored) -> KeptState:
         note = json.loads(table.schema.metadata[_NOTE])
         if (version := note.pop("version")) != _VERSION:
             raise ForeignFileError(f"its version is {version}, and this release knows {_VERSION}")
-        return _kept(table, note)
+        return _state_in(table, note)
     except MemoryError as error:
         raise OSError(errno.ENOMEM, "no memory to read it", str(file.path)) from error
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -144,7 +144,7 @@ def _read(file: Stored) -> KeptState:
         raise ForeignFileError(f"{type(error).__name__}: {error}") from error
 
 
-def _kept(table: pa.Table, note: dict[str, Any]) -> KeptState:
+def _state_in(table: pa.Table, note: dict[str, Any]) -> LastState:
     topics, ids, states = (
         table.column(name).combine_chunks().cast(pa.string()).dictionary_encode()
         for name in ("topic", "topic_id", "state")
@@ -164,7 +164,7 @@ def _kept(table: pa.Table, note: dict[str, Any]) -> KeptState:
             name: codes[states.indices.to_numpy()]
             if name == "state"
             else table.column(name).to_numpy().astype(getattr(kinds, name).dtype)
-            for name in KEPT
+            for name in STATE_COLUMNS
         },
     )
-    return KeptState(state, Progress(**note["progress"]))
+    return LastState(state, Progress(**note["progress"]))

@@ -22,7 +22,7 @@ from exporter.domain import (
 from exporter.domain.arrays import Floats
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.layout import Layout
-from exporter.history.cluster_states import KeptState, Progress
+from exporter.history.cluster_states import LastState, Progress
 from exporter.history.columns import Column, Columns, Named, columns_of
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
@@ -55,10 +55,10 @@ class History:
         window_seconds: float,
         poll_interval_seconds: float,
         max_pending: int = 288,
-        kept: KeptState | None = None,
+        last: LastState | None = None,
         lost_seconds: float = 0.0,
     ) -> None:
-        """``kept`` is the state that was left before the start; ``lost_seconds`` is what kills have cost since then."""
+        """``last`` is the state that was left before the start; ``lost_seconds`` is what kills have cost since then."""
         self._cluster = cluster
         self._spool = spool
         self._unwritten = Unwritten(cluster, spool, 2 * max_pending)
@@ -66,9 +66,9 @@ class History:
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
         self._open: OpenWindow | None = None
-        before = None if kept is None else kept.progress
+        before = None if last is None else last.progress
         self._latest_start = -math.inf if before is None else before.latest_start
-        self._state = None if kept is None else kept.state
+        self._state = None if last is None else last.state
         self._last: Snapshot | None = None
         """The last good poll, of which the state follows when its interval ends."""
         self._lost_seconds = lost_seconds

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from exporter import storage
 from exporter.domain import Coverage, Inventory, Relation, Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
-from exporter.history.cluster_states import KeptState, Progress, state_file, state_files, write_state
+from exporter.history.cluster_states import LastState, Progress, state_file, state_files, write_state
 from exporter.history.columns import Columns, Row, columns_of, table_of
 from exporter.history.tables import ForeignFileError, opened, safe, windows_in
 from exporter.storage import Location, Stored
@@ -133,14 +133,14 @@ class Spool:
             self.guard()
         return write_state(state_file(self.folder.parent, cluster, self._exporter), state, progress)
 
-    def lost_seconds(self, cluster: str, kept: KeptState | None, last_poll: float | None) -> float:
+    def lost_seconds(self, cluster: str, last: LastState | None, last_poll: float | None) -> float:
         """Return how many seconds of polls kills have cost since the exporter last ended in order.
 
         ``last_poll`` is that of a process that was killed. Coverage that is not there any more was ingested long ago.
         """
-        if kept is None or kept.progress is None:
+        if last is None or last.progress is None:
             return 0.0
-        progress = kept.progress
+        progress = last.progress
         if last_poll is None:
             return progress.lost_seconds
         coverage = self.target(cluster, progress.begun, Coverage)

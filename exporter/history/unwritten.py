@@ -159,14 +159,13 @@ class Unwritten:
 
     def _keep_bound(self) -> None:
         with self._lock:
-            lost = self._files[: -self._most]
+            lost = [file for file in self._files if isinstance(file, UnwrittenFile)][: -self._most]
         if not lost:
             return
         self._drop(lost, Loss.UNWRITABLE)
         rows: Counter[str] = Counter()
         for file in lost:
-            if isinstance(file, UnwrittenFile):
-                rows[TABLES[file.row]] += file.rows
+            rows[TABLES[file.row]] += file.rows
         log.error(
             "history of cluster %s: the buffer in memory is full, the oldest rows are lost: %s",
             self._cluster,

@@ -16,12 +16,12 @@ from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink
 from exporter.factory import (
     build_cluster,
-    kept_states,
+    last_states,
     make_monitor,
     make_replica_watches,
 )
 from exporter.history import History, HistoryError, Spool
-from exporter.history.cluster_states import KeptState
+from exporter.history.cluster_states import LastState
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
@@ -71,7 +71,7 @@ class Service:
         watches = make_replica_watches(settings, self._clock, self._processes)
         self._watches = dict(zip(settings.replicas, watches, strict=True))
         self._comparison_times = ComparisonTimes(self._clock.monotonic)
-        self._kept = dict(kept_states(settings, settings.clusters))
+        self._last_states = dict(last_states(settings, settings.clusters))
         self._clusters = [self._cluster(cluster, made.get(cluster.name)) for cluster in settings.clusters]
         web_config = WebConfigFile(
             settings.web.config_file, lambda good: self.monitor.took_web_configuration(good=good)
@@ -146,8 +146,8 @@ class Service:
             raise HistoryError("; ".join(failures))
 
     def _cluster(self, cluster: ClusterSettings, source: RemotePollSource | None) -> RunningCluster:
-        poll, kept = self._settings.poll_of(cluster), self._kept.pop(cluster.name, None)
-        history = self._history(cluster.name, poll.interval, kept)
+        poll, last = self._settings.poll_of(cluster), self._last_states.pop(cluster.name, None)
+        history = self._history(cluster.name, poll.interval, last)
         watches = [watch for watch in self._watches.values() if cluster.name in (watch.source, watch.target)]
         first: list[SnapshotSink] = [] if history is None else [history]
         collectors = build_cluster(
@@ -156,16 +156,16 @@ class Service:
             self._clock,
             processes=self._processes,
             source=source,
-            state=None if kept is None else kept.state,
+            state=None if last is None else last.state,
             before=first,
             after=[self.monitor, *watches],
         )
         return RunningCluster(collectors, history, poll.interval, poll.request_timeout)
 
-    def _history(self, name: str, interval: float, kept: KeptState | None) -> History | None:
+    def _history(self, name: str, interval: float, last: LastState | None) -> History | None:
         if self._spool is None or self._lock is None:
             return None
-        lost = self._spool.lost_seconds(name, kept, self._lock.last_poll)
+        lost = self._spool.lost_seconds(name, last, self._lock.last_poll)
         self.monitor.take_lost_by_kill(name, lost)
         if lost:
             log.warning("cluster %s: %s of history were lost with killed exporters", name, duration(lost))
@@ -175,7 +175,7 @@ class Service:
             exporter=self._settings.exporter,
             window_seconds=self._settings.history.window,
             poll_interval_seconds=interval,
-            kept=kept,
+            last=last,
             lost_seconds=lost,
         )
 

@@ -68,10 +68,10 @@ class _Page:
         return self._pieces[openmetrics, zipped]
 
 
-def families(metrics: Iterable[Metric], clusters: Mapping[str, Series], now: float) -> list[Family]:
-    """Return the samples of all clusters by metric, with clusters sorted by name."""
+def families(metrics: Iterable[Metric], clusters: Mapping[str, Series], times: Mapping[str, float]) -> list[Family]:
+    """Return the samples of all clusters by metric, with clusters sorted by name; ``times`` are the present by each."""
     return [
-        (metric, [block for name in sorted(clusters) for block in clusters[name].blocks(metric.name, now)])
+        (metric, [block for name in sorted(clusters) for block in clusters[name].blocks(metric.name, times[name])])
         for metric in metrics
     ]
 

@@ -250,7 +250,7 @@ class Monitor(Upkeep):
 
     def cluster_facts(self) -> Sequence[ClusterFacts]:
         """Return what is known of each cluster whose last good poll is recent enough to be shown."""
-        now, at, published = self._clock.now(), self._clock.monotonic(), self._published
+        at, published = self._clock.monotonic(), self._published
         found = []
         for name, cluster in self._clusters.items():
             snapshot, assessment = cluster.snapshot, cluster.assessment
@@ -260,6 +260,7 @@ class Monitor(Upkeep):
                 snapshot, assessment = cluster.snapshot, cluster.assessment
                 assert snapshot is not None
                 assert assessment is not None
+            now = snapshot.now(at)
             found.append(
                 ClusterFacts(
                     name,
@@ -267,6 +268,7 @@ class Monitor(Upkeep):
                     assessment,
                     cluster.sweep if cluster.swept_lately(at) else None,
                     partial(_fitting, {} if published is None else published.rows, snapshot),
+                    now,
                     partial(self._settings.overrides.of, name, now=now),
                     None if published is None else published.published_at,
                     self._in_force(now),
@@ -293,11 +295,13 @@ class Monitor(Upkeep):
         self._self_metrics.set_cluster_ids(
             {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
         )
+        seen = {name: cluster.snapshot for name, cluster in clusters.items()}
+        times = {name: now if snapshot is None else snapshot.now(at) for name, snapshot in seen.items()}
         replicas = self._replicas.shown(polled.__contains__)
         self._self_metrics.set_replica_states({pair: series.states for pair, series in replicas.items()})
         return [
-            *families(PARTITION_METRICS + TOPIC_METRICS, polled, now),
-            *families(GROUP_METRICS, swept, now),
+            *families(PARTITION_METRICS + TOPIC_METRICS, polled, times),
+            *families(GROUP_METRICS, swept, times),
             *replica_families(replicas),
         ]
 

@@ -70,9 +70,9 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
             "clusters": [_cluster(cluster) for cluster in status.clusters],
         }
 
-    def paged(request: Request, page: Callable[[Sequence[ClusterFacts], Query, float], Page]) -> Mapping[str, Any]:
+    def paged(request: Request, page: Callable[[Sequence[ClusterFacts], Query], Page]) -> Mapping[str, Any]:
         query, status, known = _query(request), source.status(), source.cluster_facts()
-        return _envelope(status, not_read(status, known, query), query, page(known, query, status.now))
+        return _envelope(status, not_read(status, known, query), query, page(known, query))
 
     def groups(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ("cluster", "topic", "search", "limit", "offset"))
@@ -120,7 +120,7 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
             raise HTTPException(404, f"no cluster {cluster!r} is read now; {PREFIX}/clusters lists them all")
         subject = None
         if number is None or partition is not None:
-            subject = subject_facts(found, topic, partition, source.status().now)
+            subject = subject_facts(found, topic, partition)
         if subject is None:
             raise HTTPException(404, f"cluster {cluster} has no such topic or partition in view")
         return subject.record()

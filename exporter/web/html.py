@@ -126,7 +126,7 @@ def routes(source: Source, run_in_worker: RunInWorker, report: Callable[[str], b
 
 def overview(status: Status, known: Sequence[ClusterFacts]) -> str:
     """Return the first page: what is dead or suspect, incidents, and all clusters."""
-    alarming = topics(known, Query(verdicts=_ALARMING, limit=SHOWN), status.now)
+    alarming = topics(known, Query(verdicts=_ALARMING, limit=SHOWN))
     unread = not_read(status, known, Query())
     read = [cluster for cluster in status.clusters if cluster.name not in unread]
     incidents = [(one.cluster, str(each)) for one in known for each in one.assessment.incidents]
@@ -140,7 +140,7 @@ def overview(status: Status, known: Sequence[ClusterFacts]) -> str:
         status,
         headline=_headline(status, len(read), alarming.total, held, len(incidents)),
         alarming=asdict(alarming),
-        partly=asdict(partitions(known, Query(verdicts=_ALARMING, limit=SHOWN, of_living=True), status.now)),
+        partly=asdict(partitions(known, Query(verdicts=_ALARMING, limit=SHOWN, of_living=True))),
         unreadable=sum(cluster.states.get(State.UNREADABLE, 0) for cluster in read),
         verdicts=[(str(verdict), counted[verdict]) for verdict in GRAVEST if verdict in counted],
         incidents=incidents,
@@ -170,7 +170,7 @@ def _headline(status: Status, read: int, alarming: int, held: int, incidents: in
 def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> str:
     """Return one page of the list of topics."""
     query = replace(query, limit=SHOWN)
-    page = topics(known, query, status.now)
+    page = topics(known, query)
     end = query.offset + len(page.items)
     owners = {info.owner for one in known for info in one.snapshot.metadata.topics.values() if info.owner is not None}
     return _render(
@@ -196,7 +196,7 @@ def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> s
 def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str) -> str | None:
     """Return the page of one topic, None where it is not in view."""
     one = next((one for one in known if one.cluster == cluster), None)
-    found = None if one is None else subject_facts(one, name, None, status.now)
+    found = None if one is None else subject_facts(one, name, None)
     if one is None or found is None:
         return None
     subject = found.record()
@@ -208,7 +208,7 @@ def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str
         subject=subject,
         bar=_bar(subject),
         strip=_strip(subject, status.now),
-        partitions=asdict(partitions([one], query, status.now)),
+        partitions=asdict(partitions([one], query)),
     )
 
 

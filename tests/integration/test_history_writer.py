@@ -57,7 +57,10 @@ def test_an_end_that_is_signalled_to_all_processes_loses_nothing(
 
 def test_an_end_while_history_cannot_be_written_is_in_order(tmp_path: Path, broker: Broker, topic: str) -> None:
     """It says what is lost, and exits with 1: 15 of 25 such ends were a SIGSEGV."""
-    exporters = [Exporter(tmp_path / str(number), broker.bootstrap) for number in range(5)]
+    folders = [tmp_path / str(number) for number in range(5)]
+    for folder in folders:
+        folder.mkdir()
+    exporters = [Exporter(folder, broker.bootstrap) for folder in folders]
     try:
         for exporter in exporters:
             until(lambda: exporter.value("topic_liveness_cluster_up") == 1, "a good poll")  # noqa: B023 - called here

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from exporter.demo.broker import Broker
-from exporter.domain.polls.cluster_state import KEPT, ClusterState
+from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.history.cluster_states import Progress, read_state, state_file, write_state
 from tests.bench.fake_cluster import FakeCluster
@@ -54,8 +54,8 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         Layout.of({topic: [2], limited: [0]}),
         (),
         np.full(2, -1),
-        {name: np.zeros(2) for name in KEPT}
-        | {"latest": np.array([1, 2]), "last_good_poll": np.full(2, now - 39 * HOUR)}
+        {name: np.zeros(2) for name in STATE_COLUMNS}
+        | {"state": np.zeros(2, np.int8), "latest": np.array([1, 2]), "last_good_poll": np.full(2, now - 39 * HOUR)}
         | {name: np.full(2, now - 40 * HOUR) for name in ("last_advance", "silent_since", "advanced_after")},
     )
     path = state_file(tmp_path / "history", "default", "exporter-a")
@@ -132,7 +132,7 @@ def test_a_topic_that_nobody_saw_advance_stays_dead_through_restarts(tmp_path: P
 def see_hours_ago(history: Path) -> None:
     """Have the exporter have seen what it knows four hours earlier."""
     [path] = (history / "state" / "default").iterdir()
-    kept = read_state(history, "default", path.stem)
-    assert kept is not None and kept.progress is not None
-    columns = {**kept.state.columns, "silent_since": kept.state.columns["silent_since"] - 4 * HOUR}
-    write_state(path, replace(kept.state, columns=columns), kept.progress)
+    last = read_state(history, "default", path.stem)
+    assert last is not None and last.progress is not None
+    columns = {**last.state.columns, "silent_since": last.state.columns["silent_since"] - 4 * HOUR}
+    write_state(path, replace(last.state, columns=columns), last.progress)

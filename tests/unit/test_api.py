@@ -290,7 +290,7 @@ def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
     sweep = GroupSweep("prod", 1e9, 0.1, groups, all_visible=True)
 
     def counts(sweep: GroupSweep | None) -> tuple[int | None, int | None]:
-        page = topics([replace(known, sweep=sweep)], Query(topics=["orders"]), 1e9)
+        page = topics([replace(known, sweep=sweep)], Query(topics=["orders"]))
         return page.items[0]["readers"], page.items[0]["groups_without_members"]
 
     assert counts(sweep) == (1, 1)
@@ -314,7 +314,7 @@ def test_groups_are_counted_once_for_all_rows_of_all_pages() -> None:
 
     groups = Counted({"billing": Group(members=2, topics=frozenset(known.assessment.layout.topics))})
     shown = [replace(known, sweep=GroupSweep("prod", 1e9, 0.1, groups, all_visible=True))]
-    pages = [topics(shown, Query(), 1e9) for _ in range(3)]
+    pages = [topics(shown, Query()) for _ in range(3)]
     assert [row["readers"] for page in pages for row in page.items] == [1] * 3 * len(known.assessment.layout.topics)
     assert groups.times == 2  # those with and those without members
 

@@ -15,7 +15,7 @@ from exporter.domain import Coverage
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.history import HistoryError, Spool
-from exporter.history.cluster_states import KeptState, Progress
+from exporter.history.cluster_states import LastState, Progress
 from exporter.history.exporter_lock import ExporterLock
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
@@ -78,14 +78,14 @@ def test_what_is_lost_follows_the_last_interval_whose_coverage_is_there(tmp_path
     """The state is written before the files of its interval. Coverage of long ago was ingested and deleted."""
     spool, lost = Spool(tmp_path, "e"), 7.0
     nothing = ClusterState(None, None, 0.0, None, Layout.of({}), (), np.zeros(0, dtype=np.intp), {})
-    kept = KeptState(nothing, Progress(1000.0, 1000.0, 1300.0, lost))
-    assert spool.lost_seconds("a", kept, None) == lost
-    assert spool.lost_seconds("a", kept, 1340.0) == lost + 340.0
+    last = LastState(nothing, Progress(1000.0, 1000.0, 1300.0, lost))
+    assert spool.lost_seconds("a", last, None) == lost
+    assert spool.lost_seconds("a", last, 1340.0) == lost + 340.0
     spool.write("a", 1000.0, [Coverage("a", "e", "poll", 1000.0, 1300.0, 10, 10, 1, 0, 1290.0, 30.0)])
-    assert spool.lost_seconds("a", kept, 1340.0) == lost + 40.0
-    assert spool.lost_seconds("a", kept, 1290.0) == lost
-    assert spool.lost_seconds("b", kept, 91300.0) == lost + 90000.0
-    assert spool.lost_seconds("a", KeptState(nothing, None), 1340.0) == spool.lost_seconds("a", None, 1340.0) == 0.0
+    assert spool.lost_seconds("a", last, 1340.0) == lost + 40.0
+    assert spool.lost_seconds("a", last, 1290.0) == lost
+    assert spool.lost_seconds("b", last, 91300.0) == lost + 90000.0
+    assert spool.lost_seconds("a", LastState(nothing, None), 1340.0) == spool.lost_seconds("a", None, 1340.0) == 0.0
 
 
 def test_the_lock_tells_the_last_poll_of_a_process_that_did_not_release_it(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def snapshots(polls: Polls) -> Iterator[Snapshot]:
         }
         if infos != metadata.topics:
             metadata = Metadata({}, infos)
-        yield Snapshot("c", at, 0.0, metadata, table(metadata, topics, at), {}, {})
+        yield Snapshot("c", at, at, 0.0, metadata, table(metadata, topics, at), {}, {})
 
 
 def table(metadata: Metadata, topics: dict[str, Topic], at: float) -> Table:

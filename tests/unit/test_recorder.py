@@ -63,7 +63,7 @@ class Bench:
             exporter="exporter-1",
             window_seconds=300,
             poll_interval_seconds=30,
-            kept=read_state(folder, "c", "exporter-1"),
+            last=read_state(folder, "c", "exporter-1"),
         )
         self.poller = Poller("c", self.source, [self.history, Collected()], self.clock)
 
@@ -412,12 +412,7 @@ def test_a_full_spool_counts_no_loss_while_the_ledger_cannot_be_read(
 def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """Every kind of row that an unwritable folder costs stands in the log, windows in the counter as well."""
     history = History(
-        "c",
-        Spool(bench.folder, "exporter-1"),
-        exporter="exporter-1",
-        window_seconds=300,
-        poll_interval_seconds=30,
-        max_pending=1,
+        "c", bench.spool, exporter="exporter-1", window_seconds=300, poll_interval_seconds=30, max_pending=1
     )
     bench.poller = Poller("c", bench.source, [history], bench.clock)
     (bench.folder / "spool").rename(bench.folder / "moved")
@@ -429,7 +424,7 @@ def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCapt
     assert history.counts.dropped["unwritable"] == 1
 
 
-@pytest.mark.parametrize("where", ["exporter.history.windows.Columns", "pyarrow.parquet.write_table"])
+@pytest.mark.parametrize("where", ["exporter.history.windows.Columns", "exporter.history.spool.table_of"])
 def test_an_internal_error_costs_one_window(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
@@ -662,7 +657,7 @@ def test_without_room_for_a_thread_polls_are_counted_and_files_are_written_later
         full.setattr(threading.Thread, "start", no_room)
         for _ in range(21):
             bench.poll(gained=1)
-    assert bench.history.counts.failed_writes == {"can't start new thread": 3}
+    assert bench.history.counts.failed_writes == {"can't start new thread": 4}
     bench.history.flush(bench.clock.time)
     assert sum(int(str(row["records"])) for row in bench.rows("windows")) == 20, "all but the first poll's"
     assert {row["polls_ok"] == row["polls_total"] for row in bench.rows("coverage")} == {True}

@@ -240,7 +240,9 @@ def test_what_is_kept_from_earlier_polls_is_never_seen(
         for snapshot, assessment in seen:
             reused.update(snapshot, assessment)
             if zipped:
-                for _, blocks in families(PARTITION_METRICS + TOPIC_METRICS, {"prod": reused}, snapshot.taken_at):
+                for _, blocks in families(
+                    PARTITION_METRICS + TOPIC_METRICS, {"prod": reused}, {"prod": snapshot.taken_at}
+                ):
                     assert all(block.deflated() for block in blocks)
         fresh = ClusterSeries("prod", partition_switches=ALL)
         fresh.update(*seen[-1])

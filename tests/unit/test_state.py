@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from exporter.domain import (
     Verdict,
 )
 from exporter.domain.expectations.columns import table_of
+from exporter.domain.judging.queries import Query, topics
 from exporter.domain.ports import SourceError
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.published import Published
@@ -513,3 +515,24 @@ def test_expectations_from_the_future_are_stale(ahead: float, stale: float) -> N
     assert f"topic_liveness_expectations_stale {stale}" in monitor.metrics().decode()
     learning = 'kafka_topic_partitions_by_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1'
     assert (learning in monitor.metrics().decode()) == bool(stale)
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_clock_that_is_set_between_polls_changes_no_age(step: float) -> None:
+    """Silence and staleness are those of the poll and the monotonic time since, in metrics, API and pages alike."""
+    monitor, poller, _, clock = scene()
+    poller.poll()
+
+    def ages() -> tuple[list[float], Any]:
+        monitor._exposition.forget()  # noqa: SLF001 - shown within a second otherwise
+        text = monitor.metrics().decode()
+        found = re.findall(r"^kafka_topic(?:_partition)?_(?:silence|staleness)_seconds\{.*\} (.*)$", text, re.MULTILINE)
+        [facts] = monitor.cluster_facts()
+        return [float(one) for one in found], [row["silence_seconds"] for row in topics([facts], Query()).items]
+
+    before = ages()
+    assert before[0]
+    clock.set_by = step
+    assert ages() == before
+    clock.time += 20
+    assert ages()[0] == pytest.approx([age + 20 if age else age for age in before[0]]), "one is dated ahead"

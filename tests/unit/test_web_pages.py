@@ -132,7 +132,7 @@ def test_the_lag_of_a_group_that_committed_nothing_is_not_known() -> None:
         *("unread", "unauthorized", "not known", "not known"),
     ]
     for partition in (None, 0):
-        explained = subject_facts(monitor.cluster_facts()[0], "gone", partition, NOW)
+        explained = subject_facts(monitor.cluster_facts()[0], "gone", partition)
         assert explained is not None
         assert [group["lag"] for group in explained.record()["groups"]] == [10, None, None]
 

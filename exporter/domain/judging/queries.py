@@ -49,6 +49,8 @@ class ClusterFacts:
     sweep: GroupSweep | None
     expectation: Callable[[str, int | None], Expectation | None]
     """Returns the published expectation of a topic (partition None) or partition of this cluster."""
+    now: float
+    """The wall clock at the last poll, and the time since: a clock that was set in between changes no silence."""
     override: Callable[[str], TopicOverride | None] = lambda _: None
     published_at: float | None = None
     in_force: bool = False
@@ -82,7 +84,7 @@ class Page:
     items: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
 
-def topics(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
+def topics(known: Sequence[ClusterFacts], query: Query) -> Page:
     """Return a page of topics."""
     found = []
     for one in _chosen(known, query):
@@ -91,10 +93,10 @@ def topics(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
             passed &= one.assessment.states[:, [STATES.index(_state(name)) for name in query.states]].any(axis=1)
         rows = np.flatnonzero(passed)
         found.append((one, rows, _keys(query, one.assessment.of_topics, one.assessment.newest)[rows]))
-    return _page(found, query, now, _topic, topic_record)
+    return _page(found, query, _topic, topic_record)
 
 
-def partitions(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
+def partitions(known: Sequence[ClusterFacts], query: Query) -> Page:
     """Return a page of partitions."""
     found = []
     for one in _chosen(known, query):
@@ -107,7 +109,7 @@ def partitions(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
         rows = np.flatnonzero(passed)
         newest = np.where(table.read, table.newest, np.nan)
         found.append((one, rows, _keys(query, one.assessment.of_partitions, newest)[rows]))
-    return _page(found, query, now, _partition, partition_record)
+    return _page(found, query, _partition, partition_record)
 
 
 def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,7 +263,6 @@ Found = tuple[ClusterFacts, "np.ndarray[Any, np.dtype[np.intp]]", Floats]
 def _page(
     found: Sequence[Found],
     query: Query,
-    now: float,
     subject: Callable[[ClusterFacts, int], JudgedSubject],
     record: Callable[[ClusterFacts, int, Mapping[str, Any]], dict[str, Any]],
 ) -> Page:
@@ -274,11 +275,14 @@ def _page(
         order = order[::-1]
     chosen = order[query.offset : query.offset + query.limit]
     shown = [(found[number[at]][0], int(rows[at])) for at in chosen]
-    judged = of_judged([subject(*one) for one in shown], now)
-    return Page(len(rows), [record(*one, judgement) for one, judgement in zip(shown, judged, strict=True)])
+    judged: dict[int, Mapping[str, Any]] = {}
+    for cluster, *_ in found:
+        places = [place for place, (one, _) in enumerate(shown) if one is cluster]
+        judged |= zip(places, of_judged([subject(*shown[place]) for place in places], cluster.now), strict=True)
+    return Page(len(rows), [record(*one, judged[place]) for place, one in enumerate(shown)])
 
 
-def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: float) -> SubjectFacts | None:
+def subject_facts(one: ClusterFacts, topic: str, partition: int | None) -> SubjectFacts | None:
     """Return all known facts of a topic (``partition`` None) or partition; None where it is not in the cluster."""
     layout, table = one.assessment.layout, one.snapshot.table
     number = layout.number_of(topic)
@@ -296,7 +300,7 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: flo
         cluster=one.cluster,
         topic=topic,
         partition=partition,
-        now=now,
+        now=one.now,
         judgement=judged.judgement(row),
         seen=_topic_seen(one, row) if partition is None else _partition(one, row).seen,
         proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),

@@ -13,7 +13,7 @@ from exporter.domain.arrays import Rows
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.table import ClusterChange, Snapshot, Table
 
-KEPT = (
+STATE_COLUMNS = (
     *("earliest", "latest", "newest", "state", "last_good_poll", "previous_poll", "last_advance", "silent_since"),
     *("advanced_after", "polls_good", "polls_missed"),
 )
@@ -35,7 +35,7 @@ class ClusterState:
     topic_id: Rows
     """[n]: an index into ``topic_ids``, -1 where the id is unknown."""
     columns: Mapping[str, NDArray[Any]]
-    """The columns of KEPT, each [n]."""
+    """The columns of STATE_COLUMNS, each [n]."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> ClusterState:
@@ -55,7 +55,7 @@ class ClusterState:
             layout,
             known,
             np.where(table.topic_id[rows] == 0, -1, number),
-            {name: getattr(table, name)[rows] for name in KEPT},
+            {name: getattr(table, name)[rows] for name in STATE_COLUMNS},
         )
 
     def table(self, numbers: NDArray[np.int64]) -> Table:

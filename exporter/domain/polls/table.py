@@ -255,6 +255,9 @@ class Snapshot:
 
     cluster: str
     taken_at: float
+    """The wall clock, Unix seconds."""
+    read_at: float
+    """The monotonic clock at the same moment."""
     duration_seconds: float
     metadata: Metadata
     table: Table
@@ -268,10 +271,12 @@ class Snapshot:
     """By how many seconds the wall clock was set (back: negative) since the snapshot before."""
     inspected: Inspections = field(default_factory=lambda: NO_INSPECTIONS)
     """The results of inspections; empty where nothing is inspected."""
-    read_at: float = 0.0
-    """The monotonic clock at ``taken_at``."""
     cluster_change: ClusterChange | None = None
     """The last change of the cluster behind this name, None where none is known."""
+
+    def now(self, at: float) -> float:
+        """Return the wall clock of the poll and what has passed since, until the monotonic time ``at``."""
+        return self.taken_at + max(0.0, at - self.read_at)
 
     @cached_property
     def readings(self) -> Readings:

@@ -23,9 +23,9 @@ from exporter.domain import Expectation, Snapshot, TopicOverride, TopicPartition
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.overrides import Overrides
-from exporter.domain.polls.cluster_state import KEPT, ClusterState
+from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.history import History, Spool
-from exporter.history.cluster_states import KeptState, Progress, read_state, state_file, write_state
+from exporter.history.cluster_states import LastState, Progress, read_state, state_file, write_state
 from exporter.history.columns import Columns
 from exporter.history.published import Published
 from exporter.settings import Settings
@@ -73,7 +73,7 @@ class Life:
         exporter: str = "exporter-1",
     ) -> None:
         self.folder, self.clock, self.source, self.row, self.overrides = folder, clock, source, row, overrides
-        kept = read_state(folder, "prod", exporter)
+        last = read_state(folder, "prod", exporter)
         self.spool, self.seen = DyingSpool(folder, exporter), Collected()
         self.history = History(
             "prod",
@@ -81,7 +81,7 @@ class Life:
             exporter=exporter,
             window_seconds=5 * POLL,
             poll_interval_seconds=POLL,
-            kept=kept,
+            last=last,
         )
         self.monitor = Monitor(
             MonitorSettings(
@@ -95,7 +95,7 @@ class Life:
         )
         if row is not None:
             self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
-        state = None if kept is None else kept.state
+        state = None if last is None else last.state
         self.poller = Poller("prod", source, [self.history, self.monitor, self.seen], clock, state=state)
 
     def polls(self, count: int, gained: int = 0, busy: int = 0) -> None:
@@ -178,8 +178,8 @@ def test_after_any_kills_it_knows_what_a_run_that_never_stopped_knows(
             life.polls(1)
             life.spool.files_left = 0
             life = Life(folder, clock, source)
-            kept = read_state(folder, "prod", "exporter-1")
-            reached = -np.inf if kept is None else kept.state.taken_at
+            last = read_state(folder, "prod", "exporter-1")
+            reached = -np.inf if last is None else last.state.taken_at
             polled = [poll for poll in polled if poll[0] <= reached]
             clock.time += number * POLL
             continue
@@ -191,7 +191,7 @@ def test_after_any_kills_it_knows_what_a_run_that_never_stopped_knows(
         truth.poll()
     found, wanted = life.last().table, seen.snapshots[-1].table
     assert found.layout == wanted.layout
-    for name in KEPT:
+    for name in STATE_COLUMNS:
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
     life.history.flush(clock.now())
     spans: dict[str, list[tuple[int, int]]] = {"orders": [], "busy": []}
@@ -324,15 +324,17 @@ def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.Mo
     for each in (
         state,
         replace(state, topic_id=np.array([-1, 0])),
-        replace(state, layout=state.layout.part(nothing), topic_id=nothing, columns=dict.fromkeys(KEPT, nothing)),
+        replace(
+            state, layout=state.layout.part(nothing), topic_id=nothing, columns=dict.fromkeys(STATE_COLUMNS, nothing)
+        ),
     ):
         write_state(path, each, progress)
         found = read_state(limited.folder, "prod", "other")
-        assert isinstance(found, KeptState)
+        assert isinstance(found, LastState)
         assert (found.progress, found.state.layout) == (progress, each.layout)
         ids = [None if number < 0 else found.state.topic_ids[number] for number in found.state.topic_id.tolist()]
         assert ids == [None if number < 0 else each.topic_ids[number] for number in each.topic_id.tolist()]
-        for name in KEPT:
+        for name in STATE_COLUMNS:
             np.testing.assert_array_equal(found.state.columns[name], each.columns[name])
     monkeypatch.setattr("exporter.history.cluster_states._VERSION", 2)
     write_state(path, state, progress)
