@@ -29,8 +29,9 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
     limited = f"limited-{topic}"
     workbench.create(topic, 3)
     workbench.create(limited)
-    workbench.write([(topic, number, time.time()) for number in (0, 1, 1, 2, 2)] + [(limited, 0, time.time())])
     now = time.time()
+    written = [(topic, number, now - 50 * HOUR) for number in (0, 1, 1, 2, 2)]
+    workbench.write([*written, (limited, 0, now - 50 * HOUR)])
     rows = [
         by_clock(
             [1.0] * 168,
