@@ -60,10 +60,12 @@ def long_dead() -> list[float]:
 KINDS = (steady, poisson, office_hours, weekly, long_dead)
 
 
-def run(watch: Watch, starts: Starts | None = None, *, slot: int = HOUR) -> Run:
+def run(
+    watch: Watch, starts: Starts | None = None, *, slot: int = HOUR, horizon: float = (WEEKS + 1) * 7 * 86400
+) -> Run:
     """Back-fill five weeks of what is watched."""
     windows: list[Window] = []
-    request = Request(cluster="c", exporter="e", horizon=(WEEKS + 1) * 7 * 86400, slot=slot)
+    request = Request(cluster="c", exporter="e", horizon=horizon, slot=slot)
     result = backfill(
         watch.source,
         request,
@@ -164,6 +166,22 @@ def test_what_retention_took_is_not_history(broker: Broker, workbench: Workbench
     assert len(windows) == 40
     assert windows[0].first_advance == times[60]
     assert {w.log_start_offset for w in windows} == {60}
+
+
+def test_topics_that_died_long_ago_get_their_history(broker: Broker, workbench: Workbench) -> None:
+    """Dead for 30 to 400 days, each shows the eight weeks before its last record, and nothing from before these."""
+    ages = [30, 45, 60, 75, 90, 120, 150, 180, 240, 300, 365, 400]
+    day = 24 * HOUR
+    records = {f"long-dead-{age}": [NOW - (age + back) * day for back in range(70, -1, -1)] for age in ages}
+    for topic in records:
+        workbench.create(topic)
+    workbench.write([(topic, 0, float(at)) for topic, times in records.items() for at in times])
+    windows, inventory, result = run(Watch(broker.bootstrap, ["long-dead-.*"]), horizon=56 * day)
+    assert len(inventory) == len(ages) and result.failed == {}
+    for topic, times in records.items():
+        mine = [window for window in windows if window.topic == topic]
+        assert [window.first_advance for window in mine] == times[-57:]
+        assert mine[-1].last_advance == mine[-1].max_timestamp == times[-1]
 
 
 def test_a_deleted_record_is_not_the_newest(broker: Broker, workbench: Workbench) -> None:
