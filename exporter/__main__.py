@@ -13,6 +13,8 @@ SPARES = 2
 def main(program: str | None = None) -> NoReturn:
     """Run the command line; ``program`` is what the person typed."""
     _open_closed_streams()
+    # prometheus_client would put its values into files there, and show those of processes that ended.
+    os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
     if sys.argv[1:2] == ["serve"] and not {"-h", "--help"} & set(sys.argv):
         # Before settings and pages are imported: clients need neither, and would hold them too. All need these modules.
         import asyncio  # noqa: F401, PLC0415

@@ -24,8 +24,7 @@ from exporter.domain.learning.drops import (
     drop_days,
 )
 from spark_rollups.batches import column, integers, table_of, texts
-from spark_rollups.delta_commit import Where
-from spark_rollups.frames import arrow_schema, computed_once, in_groups
+from spark_rollups.frames import Where, arrow_schema, computed_once, in_groups
 from spark_rollups.schemas import DROPS
 
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage

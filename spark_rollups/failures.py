@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_rollups.session import MORE_MEMORY, SessionEndedError
+MORE_MEMORY = (
+    "Spark has too little memory: give it more with --conf spark.driver.memory=4g, or 8g, and on a cluster its "
+    "executors with --conf spark.executor.memory=4g"
+)
 
 _RIGHTS = (
     "Give this job the rights to list, read, write and delete there (docs/history-folder.md#object-storage) and run it "
@@ -29,6 +32,11 @@ _LOST = (
     "with 52, --conf spark.executor.memoryOverhead=2g where it was killed (137)"
 )
 
+_UNKNOWN = (
+    "What to do about it is not known here: that log has all of it, and `topic-liveness doctor` checks this host. The "
+    "next run goes on where this one ended"
+)
+
 _NEXT_STEPS: Mapping[str, str] = {
     "AccessDeniedException": _RIGHTS,
     "DELTA_INVALID_PROTOCOL_VERSION": _NEWER,
@@ -36,6 +44,13 @@ _NEXT_STEPS: Mapping[str, str] = {
     "ExecutorLostFailure": _LOST,
     "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND": _LOST,
     "Python worker exited": _KILLED,
+    "DELTA_CONCURRENT": "Another program wrote to that table at the same moment: run it again, when that one is done",
+    "No space left on device": "Free some space there and run it again",
+    "UnsatisfiedLinkError": (
+        "Java cannot load native code from its folder of temporary files: name one with TMPDIR that is not mounted "
+        "noexec, and run it again"
+    ),
+    "UnknownHostException": "Correct that name, or make it resolve on this host, and run it again",
     "DELTA_MISSING_PART_FILES": _CHECKPOINT,
     "DELTA_VERSIONS_NOT_CONTIGUOUS": _DAMAGED,
     "DELTA_TRUNCATED_TRANSACTION_LOG": _DAMAGED,
@@ -50,9 +65,27 @@ _NEXT_STEPS: Mapping[str, str] = {
 """By what Java calls a failure; the first that is found counts."""
 
 
+class SessionEndedError(Exception):
+    """Spark's JVM ended before the job; the text names the cause and the next step."""
+
+
+def find_cause(page: str) -> str | None:
+    """Return the innermost cause that a page of Java's names, None where it names none."""
+    lines = _lines(page)
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    signs = ("Exception", "Error", "Unrecognized", "Invalid", "Could not")
+    return next(iter([*causes[::-1], *(line for line in lines if any(sign in line for sign in signs))]), None)
+
+
+def _lines(page: str) -> list[str]:
+    """Return the lines of a page but for those that name places in code."""
+    lines = (line.strip().removeprefix('Exception in thread "main" ') for line in page.splitlines())
+    return [line for line in lines if line and not line.startswith(("at ", "... ", "File "))]
+
+
 def in_a_line(error: Exception) -> str:
     """Return what went wrong: of Java's page the outermost error and the innermost cause."""
-    lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
+    lines = _lines(f"{type(error).__name__}: {error}")
     heads = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if isinstance(error, SessionEndedError):
@@ -71,5 +104,5 @@ def next_step(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return _RIGHTS
     message = str(error)
-    found = next((step for sign, step in _NEXT_STEPS.items() if sign in message), "Fix that and run it again")
+    found = next((step for sign, step in _NEXT_STEPS.items() if sign in message), _UNKNOWN)
     return _CHECKPOINT if found == _DAMAGED and ".checkpoint." in message else found

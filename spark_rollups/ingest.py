@@ -1,9 +1,9 @@
-"""Spool files -> the tables ``windows``, ``coverage`` and ``inventory``: each row once, however often it runs.
+"""Spool files -> the tables ``windows``, ``coverage``, ``inventory`` and ``relations``: each row once.
 
-A file that cannot be read stays in place and ends the rollup: its rows may prove that a topic lives. The ledger
-``ingested_files`` is written after the rows. After a crash between the two only rows are added that the table does not
-have. ``windows``, ``inventory`` and ``relations`` have the rows of all files, and a row twice if two files have it; all
-later tables count it once.
+Spark reads the files, leaves out rows that cannot be true, keeps one row for each key and appends. The ledger of what
+was taken in, ``tables/ingested.json``, is written after the rows. After a crash between the two only rows are added
+that the table does not have. A file that cannot be read now stays in place and ends the rollup: its rows may prove
+that a topic lives.
 """
 
 from __future__ import annotations
@@ -11,46 +11,48 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Self
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, Window
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import SCHEMA_VERSION
-from exporter.storage import Location, delete, for_pyarrow, make_folder, spark_uri
-from spark_rollups import spool_schemas
+from exporter.domain.formatting import plural
+from exporter.storage import Location, delete, make_folder, spark_uri
 from spark_rollups.durable import read_text, sync_tree, write_whole
-from spark_rollups.frames import arrow_schema, as_arrow, from_rows, held_here, in_own_process, spread
-from spark_rollups.spool_files import Refusal, RefusedFileError, SpoolTable, put_aside, sound_rows, spooled
-from spark_rollups.tables import SCHEMAS, Tables, TablesError
+from spark_rollups.frames import spread
+from spark_rollups.spool_files import (
+    EARLIEST,
+    RefusedFileError,
+    SpoolTable,
+    count_rows,
+    find_fault,
+    is_wrong,
+    list_spool,
+    put_aside,
+)
+from spark_rollups.tables import Tables, TablesError
 
 RENAME_MARGIN = timedelta(minutes=10)
 """A file may get its final name this long after its last write; the watermark stays behind by as much."""
 
-_BATCH_ROWS = 100_000
+_FEW_ROWS = 100_000
+"""So many rows are sorted in one task."""
 
 
 @dataclass(slots=True)
 class Ingested:
-    """What one ingest of one table took in: file -> its rows, between the UTC days ``first`` and ``last``."""
+    """What one ingest of one table took in: file -> its rows."""
 
     table: str
     ingested_paths: list[Location] = field(default_factory=list)
     """The files in the spool that are in the tables, by this ingest or an earlier one."""
     files: dict[Location, int] = field(default_factory=dict)
-    refusals: list[Refusal] = field(default_factory=list)
-    first: date | None = None
-    last: date | None = None
-    table_rows: int | None = None
-    """Rows that the table holds afterwards; None where nothing was taken in."""
-    again: bool = False
-    """The table had lost rows, and the whole spool was taken in again."""
+    refusals: list[str] = field(default_factory=list)
+    """Why files are in quarantine, and why rows were left out."""
 
     @property
     def rows(self) -> int:
@@ -58,83 +60,154 @@ class Ingested:
         return sum(self.files.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """The ledger of one table: the ingested files, and how many rows the table held with them."""
+def read_ledger(tables: Tables) -> Mapping[str, frozenset[str]]:
+    """Return the files that earlier runs ingested, by table; none where the note of it is lost or damaged.
 
-    files: frozenset[str] = frozenset()
-    table_rows: int = 0
-
-
-def read_ledger(tables: Tables) -> Mapping[str, Ledger]:
-    """Return the files that earlier runs ingested, by table."""
-    files, rows = dict[str, list[str]](), dict[str, int]()
-    for row in tables.read("ingested_files").collect():
-        files.setdefault(row.table, []).append(row.file)
-        rows[row.table] = max(rows.get(row.table, 0), row.table_rows or 0)
-    return {name: Ledger(frozenset(files[name]), rows[name]) for name in files}
-
-
-def ingest_table(
-    tables: Tables, history: Location, table: SpoolTable, ledger: Mapping[str, Ledger] | None = None
-) -> Ingested:
-    """Ingest every finished spool file of one table that the ledger (default: the present one) does not name yet.
-
-    The ledger itself is written by ``record``, when all tables have their rows. If the table has fewer rows than the
-    ledger says, all files are ingested again. Raises TablesError if that does not bring all rows back.
-    Raises UnreadFileError where a file cannot be read.
+    Raises TablesError where a table has fewer commits than when its files were taken in.
     """
-    before = (read_ledger(tables) if ledger is None else ledger).get(table.name, Ledger())
-    known = before.files
-    done, now = Ingested(table.name), datetime.now(UTC)
-    done.again = bool(before.table_rows) and tables.count(table.name) < before.table_rows
-    if done.again:
-        known = frozenset()
-    quarantine = history / "quarantine" / table.name
-    with _Batch(tables.folder / f"new-{table.name}.parquet") as batch:
-        for path in spooled(history / "spool" / table.name):
-            if path.name in known:
-                done.ingested_paths.append(path)
-                continue
-            try:
-                rows, refusal = sound_rows(path, table, quarantine, now)
-            except RefusedFileError as error:
-                done.refusals.append(put_aside(path, quarantine, str(error)))
-                continue
-            except FileNotFoundError:
-                continue  # the exporter deleted it since it was listed
-            if refusal is not None:
-                done.refusals.append(refusal)
-            done.ingested_paths.append(path)
-            done.files[path] = rows.num_rows
-            if rows.num_rows:
-                batch.add(rows)
-                span = pc.min_max(rows.column(table.dated_by)).as_py()
-                first, last = (span[side].astimezone(UTC).date() for side in ("min", "max"))
-                done.first = min(first, done.first or first)
-                done.last = max(last, done.last or last)
-        if done.rows:
-            note_pending(tables, done.first)
-            _append(tables, table, done, batch.written())
-    if done.rows or done.again:
-        done.table_rows = held = tables.count(table.name)
-        if held < before.table_rows:
+    try:
+        noted = json.loads(read_text(tables.folder / "ingested.json"))
+        known = {name: (int(one["version"]), frozenset(map(str, one["files"]))) for name, one in noted.items()}
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    for name, (version, _) in known.items():
+        if tables.version(name) < version:
             raise TablesError(
-                f"{tables.folder / table.name} holds {held:,} rows, and {before.table_rows:,} had been taken in: the "
-                f"others are lost, and not in the spool any more. Restore {tables.folder} from a backup; or, to go on "
-                f"without them, move {tables.folder / 'ingested_files'} away"
+                f"{tables.folder / name} had commit {version} when spool files were taken in, and has {version - 1} or "
+                f"fewer now: their rows are lost. Restore {tables.folder} from a backup; or move "
+                f"{tables.folder / 'ingested.json'} away and run `topic-liveness rollup --rebuild`: it takes in again "
+                "all that the spool still has"
             )
-    return done
+    return {name: files for name, (_, files) in known.items()}
 
 
 def record(tables: Tables, taken: Sequence[Ingested]) -> None:
-    """Write to the ledger which files have been taken in, so that no later run looks at them again."""
-    rows = [
-        (done.table, path.name, count, done.table_rows) for done in taken for path, count in sorted(done.files.items())
+    """Keep on disk which files of the spool are in the tables, so that no later run looks at them again."""
+    noted = {
+        done.table: {"version": tables.version(done.table), "files": [path.name for path in done.ingested_paths]}
+        for done in taken
+    }
+    make_folder(tables.folder)
+    write_whole(tables.folder / "ingested.json", json.dumps(noted) + "\n")
+
+
+def ingest_table(
+    tables: Tables, history: Location, table: SpoolTable, ledger: Mapping[str, frozenset[str]] | None = None
+) -> Ingested:
+    """Ingest every finished spool file of one table that the ledger (default: the present one) does not name yet.
+
+    The ledger itself is written by ``record``, when all tables have their rows. Raises UnreadFileError where a file
+    cannot be read.
+    """
+    known = (read_ledger(tables) if ledger is None else ledger).get(table.name, frozenset())
+    done, paths = Ingested(table.name), list[Location]()
+    for path in list_spool(history / "spool" / table.name):
+        (done.ingested_paths if path.name in known else paths).append(path)
+    files = _readable(paths, history, table, done)
+    if not any(files.values()):
+        _note(done, files)
+        return done
+    try:
+        _append(tables, history, table, files, done)
+    except (Py4JJavaError, PySparkException):
+        # A page may be damaged, or the exporter deleted a file meanwhile: all that is left is read whole first.
+        whole = _readable(list(files), history, table, done, pages=True)
+        if len(whole) == len(files):
+            raise
+        files = whole
+        if files:
+            _append(tables, history, table, files, done)
+    _note(done, files)
+    return done
+
+
+def _note(done: Ingested, files: Mapping[Location, int]) -> None:
+    done.ingested_paths += files
+    done.files = dict(files)
+
+
+def _readable(
+    paths: Sequence[Location], history: Location, table: SpoolTable, done: Ingested, *, pages: bool = False
+) -> dict[Location, int]:
+    """Return the files that can be taken in, with their rows, and put others into quarantine."""
+    now, found = datetime.now(UTC), dict[Location, int]()
+    for path in paths:
+        try:
+            found[path] = count_rows(path, table, now, pages=pages)
+        except RefusedFileError as error:
+            done.refusals.append(put_aside(path, history / "quarantine" / table.name, str(error)))
+        except FileNotFoundError:
+            continue  # the exporter deleted it since it was listed
+    return found
+
+
+def _append(
+    tables: Tables, history: Location, table: SpoolTable, files: Mapping[Location, int], done: Ingested
+) -> None:
+    """Add the rows of files, each once, but for those that the table has: by copies, or by a run that was killed."""
+    spread(tables.spark, rows=sum(files.values()))
+    reader = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true")
+    # A name is taken for a pattern, also that of the history folder.
+    read = reader.parquet(*(re.sub(r"([\\\[\]{}*?])", r"\\\1", spark_uri(path)) for path in files))
+    now = datetime.now(UTC)
+    wrong, day = is_wrong(table.schema, now), F.unix_date(F.to_date(table.dated_by))
+    there = tables.read(table.name) if tables.exists(table.name) else None
+    first = date(1970, 1, 1)
+    if tables.exists("daily"):
+        span = read.agg(F.min(day), F.max(day)).collect()[0]
+        if span[0] is not None and _day(span[0]) < EARLIEST.date():  # no right clock, mostly: a row that is left out
+            span = read.where(~wrong).agg(F.min(day), F.max(day)).collect()[0]
+        first, last = (_day(number or 0) for number in span)
+        # Delta reads the days that these files touch, and no others.
+        there = None if there is None else there.where(F.col("date").between(F.lit(first), F.lit(last)))
+    note_pending(tables, first)
+    seen = Observation()
+    # Observed, no condition reaches the reader, which would believe a damaged footer.
+    observed = read.withColumn("wrong", wrong).observe(seen, F.count_if("wrong").alias("wrong"))
+    rows = observed.where("not wrong").drop("wrong").withColumn("date", F.to_date(table.dated_by))
+    tables.append(table.name, once_each(rows, there, table, few=sum(files.values()) < _FEW_ROWS))
+    if seen.get["wrong"]:
+        checked = read.where(wrong).withColumn("fault", find_fault(table.schema, now))
+        done.refusals += _faults(checked, table, history)
+
+
+def _day(number: int) -> date:
+    """Return a UTC day by its number since 1970, or else the nearest one that Python knows."""
+    ordinal = number + date(1970, 1, 1).toordinal()
+    return date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
+
+
+def _faults(checked: DataFrame, table: SpoolTable, history: Location) -> list[str]:
+    """Keep a copy of the rows that were left out; return for each rule how many broke it."""
+    wrong = checked.withColumn("file", F.input_file_name())
+    aside = history / "quarantine" / table.name / f"rows-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    wrong.coalesce(1).write.mode("append").parquet(spark_uri(aside))
+    by_rule = wrong.groupBy("fault.rule").agg(
+        F.count("*").alias("rows"), F.min("fault.got").alias("got"), F.min("file").alias("file")
+    )
+    return [
+        f"{plural(row.rows, 'row')} of {table.name} left out that cannot be true: {row.rule}, got {row.got} in "
+        f"{row.file.rpartition('/')[2]}. A copy is in {aside}: find out who wrote it"
+        for row in by_rule.orderBy("rule").collect()
     ]
-    if rows:
-        ledger_rows = from_rows(tables.spark, rows, spool_schemas.INGESTED_FILES)
-        tables.append("ingested_files", ledger_rows)
+
+
+def once_each(rows: DataFrame, there: DataFrame | None, table: SpoolTable, *, few: bool) -> DataFrame:
+    """Keep of ``rows`` one of each key, whatever the order of the files, and none whose key is ``there``.
+
+    Of rows with one key the latest by its other columns is kept. Rows are shuffled and sorted once, by their day:
+    so they are written too.
+    """
+    key = (*table.key, "date")
+    candidates = rows.withColumn("old", F.lit(False))
+    if there is not None:
+        candidates = candidates.unionByName(there.select(*key, F.lit(True).alias("old")), allowMissingColumns=True)
+    candidates = candidates.coalesce(1) if few else candidates.repartition("date")
+    others: list[Column] = [F.col(name).desc_nulls_last() for name in rows.columns if name not in key]
+    order = Window.partitionBy("date", *table.key).orderBy(F.col("old").desc(), *others)
+    return (
+        candidates.withColumn("place", F.row_number().over(order)).where("place = 1 and not old").drop("place", "old")
+    )
 
 
 def note_pending(tables: Tables, first: date | None) -> None:
@@ -183,103 +256,3 @@ def publish_ingested(history: Location, taken: Sequence[Ingested], listed_at: da
     content = {"schema_version": SCHEMA_VERSION, "watermark": watermark.isoformat().replace("+00:00", "Z")}
     write_whole(published / "ingest.json", json.dumps(content) + "\n")
     return watermark
-
-
-class _Batch:
-    """New rows in one file for Spark, which would end at files that can be read here; a context manager."""
-
-    def __init__(self, path: Location) -> None:
-        self._path = path
-        self._waiting: list[pa.Table] = []
-        self._rows = 0
-        self._writer: pq.ParquetWriter | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._writer is None:
-            return
-        # The storage may have failed: a second error here would hide the first.
-        with nullcontext() if kind is None else suppress(OSError):
-            self._writer.close()
-            delete(self._path)
-
-    def add(self, rows: pa.Table) -> None:
-        """Add the rows of one spool file."""
-        self._waiting.append(rows)
-        self._rows += rows.num_rows
-        if self._rows >= _BATCH_ROWS:
-            self._write()
-
-    def written(self) -> Location:
-        """Write what is left and return the finished file. Call it only after rows were added."""
-        self._write().close()
-        return self._path
-
-    def _write(self) -> pq.ParquetWriter:
-        if self._writer is None:
-            make_folder(self._path.parent)
-            name, storage = for_pyarrow(self._path)
-            self._writer = pq.ParquetWriter(name, self._waiting[0].schema, filesystem=storage)
-        if self._waiting:
-            self._writer.write_table(pa.concat_tables(self._waiting))
-            self._waiting.clear()
-            self._rows = 0
-        return self._writer
-
-
-def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Location) -> None:
-    """Add the rows of a batch, each once, but for those that the table has: by copies, or by a run that was killed."""
-    spread(tables.spark, rows=done.rows)
-    if in_own_process(tables.spark):
-        name, storage = for_pyarrow(batch)
-        new = once_each_here(pq.read_table(name, filesystem=storage), as_arrow(tables.read(table.name)), table)
-        tables.append(table.name, held_here(tables.spark, new, SCHEMAS[table.name]))
-        return
-    reader = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true")
-    # It takes the name for a pattern, also that of the history folder.
-    read = reader.parquet(re.sub(r"([\\\[\]{}*?])", r"\\\1", spark_uri(batch)))
-    rows = read.withColumn("date", F.to_date(table.dated_by))
-    there = None
-    if tables.exists(table.name):
-        # Delta reads the days that this batch touches, and no others.
-        there = tables.read(table.name).where(F.col("date").between(F.lit(done.first), F.lit(done.last)))
-    tables.append(table.name, once_each(rows, there, table, few=done.rows < _BATCH_ROWS))
-
-
-def once_each(rows: DataFrame, there: DataFrame | None, table: SpoolTable, *, few: bool) -> DataFrame:
-    """Keep of ``rows`` one of each key, whatever the order of the files, and none whose key is ``there``.
-
-    Of rows with one key the latest by its other columns is kept. Rows are shuffled and sorted once, by their day:
-    so they are written too.
-    """
-    key = (*table.key, "date")
-    candidates = rows.withColumn("old", F.lit(False))
-    if there is not None:
-        candidates = candidates.unionByName(there.select(*key, F.lit(True).alias("old")), allowMissingColumns=True)
-    candidates = candidates.coalesce(1) if few else candidates.repartition("date")
-    others: list[Column] = [F.col(name).desc_nulls_last() for name in rows.columns if name not in key]
-    order = Window.partitionBy("date", *table.key).orderBy(F.col("old").desc(), *others)
-    return (
-        candidates.withColumn("place", F.row_number().over(order)).where("place = 1 and not old").drop("place", "old")
-    )
-
-
-def once_each_here(rows: pa.Table, there: pa.Table, table: SpoolTable) -> pa.Table:
-    """Do the same in this process: with few rows a query of Spark takes longer than the work itself."""
-    kinds, key = arrow_schema(SCHEMAS[table.name]), table.key
-    rows = rows.append_column("date", rows.column(table.dated_by).cast(pa.date32())).select(kinds.names).cast(kinds)
-    others = [(name, "descending") for name in rows.column_names if name not in key]
-    rows = rows.take(pc.sort_indices(rows, [*((name, "ascending") for name in key), *others]))
-    numbered = _keys(rows, table).append_column("row", pa.array(range(len(rows)), pa.int64()))
-    first = numbered.group_by(key).aggregate([("row", "min")])
-    return rows.take(first.join(_keys(there, table), key, join_type="left anti").column("row_min").sort())
-
-
-def _keys(rows: pa.Table, table: SpoolTable) -> pa.Table:
-    """Return what identifies rows, with a text in place of a missing id: to Arrow no null equals another."""
-    kinds = arrow_schema(SCHEMAS[table.name])
-    columns = {name: rows.column(name).cast(kinds.field(name).type) for name in table.key}
-    texts = {name: pc.fill_null(column, "\0") for name, column in columns.items() if pa.types.is_string(column.type)}
-    return pa.table(columns | texts)

@@ -33,7 +33,6 @@ from exporter.storage import Location, Stored, file_info, files_below, files_in
 from spark_rollups import spool_files
 from spark_rollups.durable import read_text
 from spark_rollups.failures import in_a_line, next_step
-from spark_rollups.frames import in_own_process
 from spark_rollups.interruptions import TerminatedError, interruption_before, take_signals
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import (
@@ -236,8 +235,6 @@ def _session(
         # Spark's own handler calls the JVM from within whatever call it interrupts, and sometimes fails there.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         details.append(f"{spark.version} on {spark.sparkContext.master}")
-        if in_own_process(spark):
-            details.append("in its own process")
     try:
         yield spark
     except (KeyboardInterrupt, SystemExit):
@@ -278,7 +275,9 @@ def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
         files = [file for name in ("spool", "tables") for file in files_below(history / name, _DATA)]
     except OSError as error:
         unread = error.filename if isinstance(history, Path) else history
-        raise UnreadHistoryError(f"{unread} cannot be read: {error.strerror}. Fix that and run it again") from error
+        raise UnreadHistoryError(
+            f"{unread} cannot be read: {error.strerror}. Make it readable for this user and run it again"
+        ) from error
     if not files and not (isinstance(history, Path) and (history / "tables").is_dir()):
         raise click.UsageError(f"the history folder {str(history)!r} holds no spool files and no tables: {advice}")
     yield files

@@ -21,14 +21,13 @@ from exporter.domain.learning.pauses import PAUSE_WEEKS
 from exporter.domain.learning.recent_pauses import RECENT_DAYS
 from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.scoring.calibration import Accepted, Calibration, Threshold
-from exporter.storage import Location, delete_folder
+from exporter.storage import Location
 from spark_rollups import ingest, spool_files
 from spark_rollups.batches import KEY
 from spark_rollups.calibration import calibrate
-from spark_rollups.delta_commit import Where
 from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
 from spark_rollups.folding import History, Span, beside, not_over, streams_of, updated
-from spark_rollups.frames import computed_once, from_rows, in_one, spread
+from spark_rollups.frames import Where, computed_once, from_rows, merge_parts, spread
 from spark_rollups.learning import learned, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
@@ -56,10 +55,11 @@ class RollupRequest:
 
 
 def run_rollup(spark: SparkSession, history: Location, request: RollupRequest, progress: Progress) -> Tables:
-    """Run every stage in order; return the tables, with those of a small history in memory.
+    """Run every stage in order; return the tables.
 
     If tables are damaged, the next run after a repair by hand rebuilds all days.
     """
+    spark.catalog.clearCache()
     tables = Tables(spark, history)
     tables.guard = progress.guard
     tables.layout()  # raises where a newer release made them, which finds them as they are
@@ -69,8 +69,6 @@ def run_rollup(spark: SparkSession, history: Location, request: RollupRequest, p
     except TablesError:
         ingest.note_pending(tables, FIRST_DAY)
         raise
-    finally:
-        spark.catalog.clearCache()
     return tables
 
 
@@ -85,12 +83,9 @@ class _Run:
         tables, progress = self._tables, self._progress
         tables.names()  # raises where one lost a commit, before anything is taken in or published
         windows_from = windows_kept_from(tables, self._began)
-        if earlier := tables.of_earlier_layout():
+        if tables.drop_outdated():
             progress.note("the tables are of an earlier layout: what is made of windows is made again")
             ingest.note_pending(tables, FIRST_DAY)
-            for folder, reads in earlier.items():
-                if not reads:
-                    delete_folder(folder)
         elif tables.exists("streams") != tables.exists("daily"):
             ingest.note_pending(tables, FIRST_DAY)  # the folder of one was moved away
         tables.note_layout(windows_from)
@@ -117,11 +112,11 @@ class _Run:
                 if refused := clock_ahead(tables, self._moment):
                     details.append(refused)
                 else:
-                    details.append(run_upkeep(tables, self._history, self._moment, self._request.retention))
+                    details.append(run_upkeep(tables, self._moment, self._request.retention))
                     note(tables, self._moment)
         refusals = [refusal for done in taken for refusal in done.refusals]
         for refusal in refusals:
-            click.echo(f"quarantine: {refusal.reason}", err=True)
+            click.echo(f"quarantine: {refusal}", err=True)
         quarantine = self._history / "quarantine"
         progress.done(f"{len(refusals)} refusals, see {quarantine}" if refusals else str(tables.folder))
 
@@ -133,10 +128,8 @@ class _Run:
                 done = ingest.ingest_table(self._tables, self._history, table, ledger)
                 taken.append(done)
                 details.append(f"{done.rows} rows from {len(done.files)} new files")
-                if done.again:
-                    details.append("the table had lost rows: all of the spool was taken in again")
                 if done.refusals:
-                    details.append(f"{len(done.refusals)} put into quarantine")
+                    details.append(f"{len(done.refusals)} refusals")
         ingest.record(self._tables, taken)
         return taken
 
@@ -177,7 +170,7 @@ class _Run:
                     before = known.daily.where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(windows_from)))
                     days = beside(days, before, windows_from)
                 few = since >= self._began.date() - timedelta(days=3)
-                days = in_one(days, self._shards) if few or self._shards == 1 else days.repartition("date")
+                days = merge_parts(days, self._shards) if few or self._shards == 1 else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.
                 tables.replace_where("daily", days, Where("date", (since,), ">="))
                 tables.replace("streams", streams.coalesce(1))
@@ -230,8 +223,7 @@ class _Run:
         with self._progress.stage("verdicts") as details:
             rule = Rule(self._moment.timestamp(), thresholds, tuple(self._request.overrides), {}, rests)
             rows = computed_once(judge(self._tables, streams, self._moment, rule, self._shards))
-            coalesced = in_one(rows, self._shards)
-            self._tables.put_as_of("verdicts", coalesced, self._moment)
+            self._tables.put_as_of("verdicts", merge_parts(rows, self._shards), self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
             details.append(f"as of {_text(self._moment)}")
             details.extend(f"{row['count']} {row['verdict']}" for row in tally)
@@ -281,8 +273,8 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     made = rows.where("baseline is not null").select("baseline.*")
     # First, so that a week whose baselines are there has its maxima too.
     over = [week - 1 for week in wanted]
-    tables.replace_where("maxima", in_one(maxima, shards), Where("week_ended", tuple(map(monday, over))))
-    made = in_one(made, shards) if few else made.repartition("week")
+    tables.replace_where("maxima", merge_parts(maxima, shards), Where("week_ended", tuple(map(monday, over))))
+    made = merge_parts(made, shards) if few else made.repartition("week")
     tables.replace_where("baselines", made, Where("week", tuple(map(monday, wanted))))
     rows.unpersist()
     return f"of {len(wanted)} weeks"

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,17 +19,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from exporter import domain
-from exporter.storage import Location, ObjectPath, s3_endpoint
-from spark_rollups.frames import IN_OWN_PROCESS
+from exporter.domain.job_variables import DROPPED
+from exporter.storage import Location, ObjectPath, s3_endpoint, spark_uri
+from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, in_a_line
+from spark_rollups.frames import KEEPS_TABLES
 from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 
 JAVA_REQUIRED = 17
 """Spark 4 runs on Java 17 and later."""
-
-MORE_MEMORY = (
-    "Spark has too little memory: give it more with --conf spark.driver.memory=4g, or 8g, and on a cluster its "
-    "executors with --conf spark.executor.memory=4g"
-)
 
 _TINY_BYTES, _LITTLE_BYTES = 4 * 2**20, 64 * 2**20
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -49,13 +46,15 @@ class SessionError(Exception):
     """Spark cannot be started; the text names the cause and the next step."""
 
 
-class SessionEndedError(Exception):
-    """Spark's JVM ended before the job; the text names the cause and the next step."""
-
-
 def cache_folder() -> Path:
-    """Return the folder for downloads: ``TOPIC_LIVENESS_CACHE``, by default ``~/.cache/topic-liveness``."""
-    return Path(os.environ.get("TOPIC_LIVENESS_CACHE") or "~/.cache/topic-liveness").expanduser()
+    """Return the folder for downloads: ``TOPIC_LIVENESS_CACHE``, by default ``~/.cache/topic-liveness``.
+
+    For a user without a home folder it is one among temporary files.
+    """
+    try:
+        return Path(os.environ.get("TOPIC_LIVENESS_CACHE") or "~/.cache/topic-liveness").expanduser()
+    except RuntimeError:
+        return Path(tempfile.gettempdir(), f"topic-liveness-{os.geteuid()}")
 
 
 def require_java() -> None:
@@ -75,6 +74,28 @@ def require_java() -> None:
     if found is None or int(found[1]) < JAVA_REQUIRED:
         version = found[1] if found else "an unknown version"
         raise SessionError(f"Spark needs Java {JAVA_REQUIRED} or later, {java} is {version}: {advice}")
+
+
+def _settle_environment(*, local: bool) -> None:
+    """Leave out variables that lead Spark elsewhere, and pin what it would ask this host for."""
+    for name in DROPPED:
+        os.environ.pop(name, None)
+    if local:  # its name may not resolve
+        os.environ |= {"SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def _java_folder(log: Path) -> Path:
+    """Return a folder that Java may load native code from. Raises SessionError where there is none."""
+    folders = [Path(tempfile.gettempdir()), cache_folder() / "tmp", log.absolute().with_name(".spark-tmp")]
+    for folder in folders:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+                return folder
+    raise SessionError(
+        f"Java can load native code from none of {', '.join(map(str, folders))}: they are mounted noexec or cannot be "
+        "written. Name another folder with TMPDIR"
+    )
 
 
 def _java() -> str | None:
@@ -114,7 +135,8 @@ def start_session(
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(log.absolute().with_name(".spark-warehouse")),
+        "spark.executor.extraJavaOptions": "-Duser.language=en -Duser.country=US",
+        "spark.sql.warehouse.dir": spark_uri(log.with_name(".spark-warehouse")),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Telling the JVM which line of Python made each column costs a sixth of a small rollup (measured).
@@ -123,12 +145,16 @@ def start_session(
         "spark.sql.pyspark.jvmStacktrace.enabled": "true",
         # Statistics of the first column, by which verdicts are looked for; those of more are a quarter of a write.
         "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "1",
+        # Each write is read back, also one of no rows.
+        "spark.databricks.delta.skipRecordingEmptyCommits": "false",
         # VACUUM would commit twice to say that it began and ended, though it changes nothing of the table.
         "spark.databricks.delta.vacuum.logging.enabled": "false",
         # By default VACUUM lists the folders of a table in 10,000 tasks: minutes for one of a few files (measured).
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
         # The default, 12 bytes a moment, makes the raw windows a third larger and a fifth slower to write (measured).
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Else old moments of a file that Spark did not write end the job. They are left out as what cannot be true.
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
         # Else what a failing disk or network changed is taken for a value.
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     }
@@ -137,11 +163,15 @@ def start_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
     if master is None and not submitted:
         master = "local[*]"
+    local = master is not None and master.startswith("local")
+    if not submitted:
+        _settle_environment(local=local)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whatever python3 is on PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-        if master.startswith("local"):
+        if local:
+            java += f" {_quoted(f'-Djava.io.tmpdir={_java_folder(log)}')}"
             settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes, java)
             if not isinstance(storage, ObjectPath):
                 settings |= _RAW_FILES
@@ -156,7 +186,7 @@ def start_session(
     except Exception as error:
         raise SessionError(_why_not(error, log)) from error
     session.sparkContext.setLogLevel("ERROR")
-    _keep_off_stdout(session)
+    _pin_jvm(session)
     # Its connections end with the JVM, and it would print a stack for that.
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # noqa: SLF001
     if not str(session.sparkContext.master).startswith("local"):
@@ -164,11 +194,19 @@ def start_session(
     return session
 
 
-def _keep_off_stdout(session: SparkSession) -> None:
-    """Let what the JVM prints go where it logs: for each table Delta prints how many files VACUUM deleted."""
+def _pin_jvm(session: SparkSession) -> None:
+    """Have the JVM write digits that Delta finds again, and print to its log alone, however it was started."""
     jvm = session.sparkContext._jvm  # noqa: SLF001 - there is no other way to it
     assert jvm is not None
+    # Else names of commits have the digits of its language.
+    jvm.java.util.Locale.setDefault(jvm.java.util.Locale.ROOT)
+    # For each table Delta prints how many files VACUUM deleted.
     jvm.java.lang.System.setOut(jvm.java.lang.System.err)
+
+
+def _quoted(option: str) -> str:
+    """Return one option as Spark's launcher reads it, which splits them at spaces."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
 
 
 def _load(jars: Sequence[Path]) -> None:
@@ -207,7 +245,7 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
     if data_bytes < _TINY_BYTES:
         # Classes are generated and compiled for each plan: an eighth of such a rollup (measured).
         few = {
-            IN_OWN_PROCESS: "true",
+            KEEPS_TABLES: "true",
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             # Each of these costs a little for each plan and job, and has no use here.
@@ -217,9 +255,6 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
             "spark.shuffle.compress": "false",
             "spark.broadcast.compress": "false",
             "spark.databricks.delta.snapshotPartitions": "1",
-            # Delta would sum up the state of a table beside each of its commits, and take jobs to learn it, because
-            # commits by this process have no such sums.
-            "spark.databricks.delta.writeChecksumFile.enabled": "false",
         }
     return {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -306,8 +341,9 @@ def _text_of(log: Path) -> str:
 def _why_not(error: Exception, log: Path) -> str:
     if _NO_MEMORY in _text_of(log):
         return f"Spark did not start: {MORE_MEMORY}; details in {log}"
-    last = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
-    return f"Spark did not start: {last}; details in {log}"
+    ended = "JAVA_GATEWAY_EXITED" in str(error)
+    cause = find_cause(_text_of(log) if ended else str(error)) or in_a_line(error)
+    return f"Spark did not start: {cause.rstrip('.')}; details in {log}"
 
 
 def _opened(log: Path) -> BinaryIO:

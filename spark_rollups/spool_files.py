@@ -1,31 +1,32 @@
-"""Checks spool files, and moves invalid files and impossible rows to quarantine.
+"""What is taken in of the spool: its files by their footers, their rows by conditions in SQL.
 
-An invalid file goes to ``<history>/quarantine/<table>/`` with the reason beside it. Of a file with some impossible rows
-only these rows go there.
+A file that is not the exporter's goes to ``<history>/quarantine/<table>/`` with the reason beside it. A row that cannot
+be true is left out of the table.
 """
 
 from __future__ import annotations
 
 import errno
-import json
+import functools
+import operator
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import IO
 from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Source
 from exporter.domain.history.rows import FIRST_YEAR
-from exporter.storage import Location, ObjectPath, file_info, files_in, make_folder, move, opened, put
+from exporter.storage import Location, ObjectPath, file_info, files_in, make_folder, move, opened
 from spark_rollups.durable import write_whole
 from spark_rollups.spool_schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
 
@@ -42,8 +43,10 @@ _STREAM = ("cluster", "topic", "topic_id", "partition")
 _SPOOL_NAME = re.compile(r"[A-Za-z0-9._~-]+")
 _LONGEST_STEM, _CUT_STEM = 200, 180
 """Bytes of a name in quarantine, to which ``.parquet.reason.txt`` and the number of a process come: 255 at most."""
-_LONGEST_VALUE = 100
-"""Characters of a wrong value in a reason."""
+_HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF_A_PAIR = f"{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW}"
+"""Half of a surrogate pair in JSON."""
+
 _FINISHED = re.compile(r"[^.].*\.parquet")
 _ARROW = {
     "string": pa.string(),
@@ -85,16 +88,7 @@ class ClockError(UnreadFileError):
     """The clock of this host is behind that of the storage; the text names both and the next step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """What was put into quarantine: a whole file, or ``rows`` of one."""
-
-    path: Location
-    reason: str
-    rows: int | None = None
-
-
-def spooled(folder: Location) -> list[Location]:
+def list_spool(folder: Location) -> list[Location]:
     """Return all entries of a folder of the spool by name, including those that are no files of an exporter.
 
     A folder that is not there has none. Raises OSError.
@@ -110,11 +104,12 @@ def spooled(folder: Location) -> list[Location]:
     return sorted(folder / name for name in names if not name.startswith(".") and name.endswith(".parquet"))
 
 
-def read_spool_file(path: Location, schema: StructType) -> pa.Table:
-    """Return all rows of one spool file.
+def count_rows(path: Location, table: SpoolTable, now: datetime, *, pages: bool = False) -> int:
+    """Return how many rows a spool file has by its footer; with ``pages`` all of the file is read too.
 
-    Raises RefusedFileError for a torn, foreign or unknown one, UnreadFileError for one that cannot be read now, and
-    FileNotFoundError.
+    No column is asked for its metadata: of a damaged one that ends the process. Raises RefusedFileError for a torn,
+    foreign or unknown file, UnreadFileError for one that cannot be read now, ClockError where it was written more than
+    a day after now, and FileNotFoundError.
     """
     if _SPOOL_NAME.fullmatch(path.name) is None:
         # It becomes a line of what is published.
@@ -125,14 +120,13 @@ def read_spool_file(path: Location, schema: StructType) -> pa.Table:
     try:
         # The path is opened here: given a name, pyarrow would read partition values out of folder names.
         with _opened(path) as file:
-            return _read(path, file, schema)
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            _require_columns(path, parquet, table.schema)
+            found = int(parquet.metadata.num_rows)
+            if pages:
+                parquet.read()
     except (RefusedFileError, FileNotFoundError):
         raise
-    except MemoryError as error:
-        raise UnreadFileError(
-            f"{path} cannot be read: there is too little memory. It stays there, and nothing is published: give the "
-            "job more memory and run this again"
-        ) from error
     except (pa.ArrowException, OSError, ValueError) as error:
         if getattr(error, "errno", None) is not None:
             raise UnreadFileError(
@@ -143,6 +137,8 @@ def read_spool_file(path: Location, schema: StructType) -> pa.Table:
             f"{path.name} is not a whole Parquet file ({_first_line(error)}): it was torn or is not from the "
             "exporter; delete it, or restore it from a backup into the spool"
         ) from error
+    _require_clock(path, now)
+    return found
 
 
 def _opened(path: Location) -> IO[bytes]:
@@ -160,20 +156,21 @@ def _opened(path: Location) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
-def _read(path: Location, file: IO[bytes], schema: StructType) -> pa.Table:
-    parquet = pq.ParquetFile(file, page_checksum_verification=True)
+def _require_columns(path: Location, parquet: pq.ParquetFile, schema: StructType) -> None:
     there, footer = parquet.schema_arrow, parquet.metadata
-    row_count, size = (
-        footer.num_rows,
-        sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups)),
-    )
+    size = sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
     stated = (there.metadata or {}).get(VERSION_KEY)
     if stated is None:
         raise RefusedFileError(
             f"{path.name} states no schema version (Parquet metadata {VERSION_KEY.decode()}): "
             "it is not from the exporter; find out who writes into the spool"
         )
-    _require_version(path, {stated.decode(errors="replace")})
+    if stated.decode(errors="replace") != str(SCHEMA_VERSION):
+        raise RefusedFileError(
+            f"{path.name}: schema_version must be {SCHEMA_VERSION}, the one known here, got "
+            f"{stated.decode(errors='replace')}; run the rollup at the exporter's release, then move the file back "
+            "into the spool"
+        )
     wanted = {column.name: _ARROW[column.dataType.simpleString()] for column in schema.fields}
     found = {column.name: column.type for column in there}
     problems = [f"column {name} is missing" for name in wanted if name not in found]
@@ -185,8 +182,12 @@ def _read(path: Location, file: IO[bytes], schema: StructType) -> pa.Table:
     ]
     if len(found) != len(there):
         problems.append("a column name occurs twice")
-    if row_count > FILE_ROWS:
-        problems.append(f"it must hold at most {FILE_ROWS:,} rows, got {row_count:,}")
+    # Pages have checksums; of the footer only its counts can contradict each other.
+    counted = sum(footer.row_group(place).num_rows for place in range(footer.num_row_groups))
+    if counted != footer.num_rows:
+        problems.append(f"its footer says {footer.num_rows:,} rows, and its parts have {counted:,}")
+    if footer.num_rows > FILE_ROWS:
+        problems.append(f"it must hold at most {FILE_ROWS:,} rows, got {footer.num_rows:,}")
     if size > FILE_BYTES:
         problems.append(f"it must hold at most {FILE_BYTES:,} bytes uncompressed, got {size:,}")
     if problems:
@@ -194,71 +195,10 @@ def _read(path: Location, file: IO[bytes], schema: StructType) -> pa.Table:
             f"{path.name} claims schema version {SCHEMA_VERSION}, but {'; '.join(problems)}: "
             "it is not from this exporter; find out who writes into the spool"
         )
-    texts = [name for name, kind in wanted.items() if kind == pa.string()]
-    # A text that many rows share is in the file once: its rows are numbers until it is known how long they get.
-    coded = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True, read_dictionary=texts)
-    rows = coded.read(list(wanted))
-    # Pages have checksums; of the footer only its counts can contradict each other.
-    if rows.num_rows != row_count:
-        raise pa.ArrowInvalid(f"its footer says {row_count} rows, got {rows.num_rows}")
-    rows.validate(full=True)
-    written_out = sum(map(_text_bytes, (rows.column(name) for name in texts)))
-    if written_out > FILE_BYTES:
-        raise RefusedFileError(
-            f"{path.name} must hold at most {FILE_BYTES:,} bytes of text, got {written_out:,}: "
-            "it is not from this exporter; find out who writes into the spool"
-        )
-    _require_version(path, set(map(str, pc.unique(rows.column("schema_version")).to_pylist())))
-    # In a foreign file columns may be declared as never null, and then fit no others.
-    return rows.cast(pa.schema(wanted.items(), metadata=there.metadata))
-
-
-def _text_bytes(column: pa.ChunkedArray) -> int:
-    lengths = (pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() for chunk in column.chunks)
-    return sum(filter(None, lengths))
-
-
-def _require_version(path: Location, versions: set[str]) -> None:
-    if versions - {str(SCHEMA_VERSION)}:
-        found = ", ".join(sorted(versions))
-        raise RefusedFileError(
-            f"{path.name}: schema_version must be {SCHEMA_VERSION}, the one known here, got {found}; "
-            "run the rollup at the exporter's release, then move the file back into the spool"
-        )
-
-
-def sound_rows(
-    path: Location, table: SpoolTable, quarantine: Location, now: datetime
-) -> tuple[pa.Table, Refusal | None]:
-    """Return the rows that can be true; the others leave the file for the quarantine.
-
-    Raises ClockError where rows are still to come, and the file was written then too.
-    """
-    rows = read_spool_file(path, table.schema)
-    faults = [fault for fault in _faults(rows, table.schema, now) if pc.any(fault.rows).as_py()]
-    if not faults:
-        return rows, None
-    if any(fault.later is not None and pc.any(fault.later).as_py() for fault in faults):
-        _require_clock(path, now)
-    bad = pc.fill_null(_any_of([fault.rows for fault in faults]), False)
-    refused, sound = rows.filter(bad), rows.filter(pc.invert(bad))
-    stem = _quarantine_stem(path)
-    aside = quarantine / f"{stem}.rows.parquet"
-    violations = "; ".join(f"{fault.rule}, got {_first_value(rows, fault)}" for fault in faults)
-    reason = (
-        f"{refused.num_rows} of {rows.num_rows} rows of {path.name} cannot be true: {violations}. "
-        f"They are kept in {aside}: find out who wrote them; moved into the spool that file is looked at again"
-    )
-    make_folder(quarantine)
-    _write_parquet(aside, refused)
-    write_whole(quarantine / f"{stem}.parquet.reason.txt", f"{reason}\n")
-    # From here on the file holds what Spark may read; its age stays that of the exporter's write.
-    _write_parquet(path, sound, as_old=True)
-    return sound, Refusal(path, reason, refused.num_rows)
 
 
 def _require_clock(path: Location, now: datetime) -> None:
-    """Refuse to call a file's rows wrong where its storage too says that they were written later than now."""
+    """Refuse to call rows wrong where the storage says that their file was written later than now."""
     stored = file_info(path)
     if stored is None or stored.written <= (now + AHEAD).timestamp():
         return
@@ -266,120 +206,82 @@ def _require_clock(path: Location, now: datetime) -> None:
     raise ClockError(
         f"it is {now:%Y-%m-%d %H:%M} UTC by the clock of this host, and {path} was written at "
         f"{written:%Y-%m-%d %H:%M}: set the clock. If it is right, that of the host that wrote the file was "
-        "ahead: `touch` the file, and the next rollup puts it into quarantine"
+        "ahead: `touch` the file, and the next rollup leaves its rows out"
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    """A rule about a column, and the rows that break it; ``later`` are the rows dated after now."""
-
-    rule: str
-    column: str
-    rows: pa.ChunkedArray
-    later: pa.ChunkedArray | None = None
+def is_wrong(schema: StructType, now: datetime) -> Column:
+    """Return whether a row cannot be true."""
+    return F.coalesce(functools.reduce(operator.or_, (wrong for *_, wrong in _rules(schema, now))), F.lit(False))
 
 
-def _faults(rows: pa.Table, schema: StructType, now: datetime) -> Iterator[_Fault]:
-    """Yield every rule. Nothing counted, measured or dated here is ever negative, and nothing is yet to come."""
-    polled = pc.equal(rows.column("source"), Source.POLL.value)
+def find_fault(schema: StructType, now: datetime) -> Column:
+    """Return the first rule that a row breaks and its value, as a struct of texts; null where the row can be true."""
+    broken = (
+        F.when(wrong, F.struct(F.lit(rule).alias("rule"), F.make_valid_utf8(F.col(name).cast("string")).alias("got")))
+        for rule, name, wrong in _rules(schema, now)
+    )
+    return F.coalesce(*broken)
+
+
+def _rules(schema: StructType, now: datetime) -> Iterator[tuple[str, str, Column]]:
+    """Yield every rule with its column, and which rows break it.
+
+    Nothing counted, measured or dated here is ever negative, and nothing is yet to come.
+    """
+    polled = F.col("source") == Source.POLL.value
+    yield (
+        f"schema_version must be {SCHEMA_VERSION}, the one known here: run the rollup at the exporter's release",
+        "schema_version",
+        F.coalesce(F.col("schema_version") != SCHEMA_VERSION, F.lit(True)),
+    )
     for column in schema.fields:
-        name, values = column.name, rows.column(column.name)
+        name, values = column.name, F.col(column.name)
         kind = column.dataType.simpleString()
         if not column.nullable:
-            yield _Fault(f"{name} must not be null", name, pc.is_null(values))
+            yield f"{name} must not be null", name, values.isNull()
+        if kind == "string":
+            yield f"{name} must be text in UTF-8", name, ~F.is_valid_utf8(values)
         if kind in ("bigint", "int"):
-            yield _Fault(f"{name} must be 0 or more", name, pc.less(values, 0))
+            yield f"{name} must be 0 or more", name, values < 0
         if kind == "timestamp":
-            yield _Fault(f"{name} must be a time from 1970 to 9999", name, _outside(values, _EPOCH, _END_OF_TIME))
+            at = F.unix_micros(values)
+            yield f"{name} must be a time from 1970 to 9999", name, ~at.between(_micros(_EPOCH), _micros(_END_OF_TIME))
             if name != "max_timestamp":  # which producers set as they please
-                wrong = pc.and_(polled, _outside(values, EARLIEST, now + AHEAD))
+                later = at > _micros(now + AHEAD)
                 rule = f"{name} of a poll must be from {EARLIEST:%Y} to now: set the clock of the exporter's host"
-                yield _Fault(rule, name, wrong, _later(values, now))
-                wrong = pc.and_(pc.invert(polled), _later(values, now))
+                yield rule, name, polled & ((at < _micros(EARLIEST)) | later)
                 rule = f"{name} of a backfill must not be after now: set the clock of the host that ran it"
-                yield _Fault(rule, name, wrong, wrong)
+                yield rule, name, ~polled & later
         if kind == "double":
-            endless = pc.and_(pc.is_inf(values), name != "retention_seconds")  # without end where nothing is deleted
-            odd = pc.or_(pc.or_(pc.is_nan(values), endless), pc.less(values, 0.0))
-            yield _Fault(f"{name} must be a finite number, 0 or more", name, odd)
-    if "readers" in rows.schema.names:
-        yield _Fault("readers must be a JSON array of names", "readers", _no_names(rows.column("readers")))
-    known = pa.array([source.value for source in Source])
-    yield _Fault("source must be poll or backfill", "source", pc.invert(pc.is_in(rows.column("source"), known)))
+            odd = F.isnan(values) | (values < 0.0)
+            if name != "retention_seconds":  # without end where nothing is deleted
+                odd = odd | (values == float("inf"))
+            yield f"{name} must be a finite number, 0 or more", name, odd
+    if "readers" in schema.names:
+        names = F.from_json("readers", "array<string>")
+        wrong = F.col("readers").isNotNull() & (names.isNull() | ~F.ltrim("readers").startswith("["))
+        wrong = wrong | F.col("readers").rlike(_HALF_A_PAIR)  # which is no text that can be written
+        yield "readers must be a JSON array of names", "readers", wrong
+    yield "source must be poll or backfill", "source", ~F.col("source").isin(*(source.value for source in Source))
     for early, late in (("window_start", "window_end"), ("first_advance", "last_advance")):
-        if early in rows.schema.names and late in rows.schema.names:
-            later = pc.greater(rows.column(early), rows.column(late))
-            yield _Fault(f"{early} must not be after {late}", early, later)
+        if early in schema.names and late in schema.names:
+            yield f"{early} must not be after {late}", early, F.col(early) > F.col(late)
 
 
-def _no_names(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return which texts are not lists of names; null is none."""
-    wrong = [text for text in pc.unique(texts.drop_null()).to_pylist() if not _is_list_of_names(text)]
-    return pc.is_in(texts, pa.array(wrong, pa.string()))
+def _micros(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
-def _is_list_of_names(text: str) -> bool:
-    try:
-        names = json.loads(text)
-        "".join(names).encode()  # half a surrogate pair is no text that can be written
-    except (ValueError, TypeError, RecursionError):
-        return False
-    return isinstance(names, list)
-
-
-def _later(moments: pa.ChunkedArray, now: datetime) -> pa.ChunkedArray:
-    return pc.greater(moments, _moment(now + AHEAD))
-
-
-def _outside(moments: pa.ChunkedArray, first: datetime, last: datetime) -> pa.ChunkedArray:
-    return pc.or_(pc.less(moments, _moment(first)), pc.greater(moments, _moment(last)))
-
-
-def _moment(at: datetime) -> pa.Scalar:
-    return pa.scalar(at, _ARROW["timestamp"])
-
-
-def _first_value(rows: pa.Table, fault: _Fault) -> str:
-    value = rows.column(fault.column).filter(pc.fill_null(fault.rows, False))[0]
-    if pa.types.is_timestamp(value.type) and value.is_valid and not 0 <= value.value <= _moment(_END_OF_TIME).value:
-        return f"{value.value / 1e6:.0f} s since 1970"  # no calendar of Python's has it
-    return str(value.as_py())[:_LONGEST_VALUE]
-
-
-def _any_of(masks: Sequence[pa.Array]) -> pa.Array:
-    combined = masks[0]
-    for mask in masks[1:]:
-        combined = pc.or_kleene(combined, mask)
-    return combined
-
-
-def _write_parquet(path: Location, rows: pa.Table, *, as_old: bool = False) -> None:
-    """Write a file whole; where it is as old as the one that it replaces, by the times of a file of this host."""
-    times = (path.stat().st_atime_ns, path.stat().st_mtime_ns) if as_old and isinstance(path, Path) else None
-
-    def write(file: IO[bytes]) -> None:
-        pq.write_table(rows, file, write_page_checksum=True)
-        if times is not None:
-            file.flush()
-            os.utime(file.fileno(), ns=times)
-
-    put(path, write)
-
-
-def put_aside(path: Location, folder: Location, reason: str) -> Refusal:
-    """Move a whole file into quarantine, with the reason beside it."""
+def put_aside(path: Location, folder: Location, reason: str) -> str:
+    """Move a whole file into quarantine, with the reason beside it; return the reason."""
     make_folder(folder)
-    aside = folder / f"{_quarantine_stem(path)}.parquet"
-    write_whole(folder / f"{aside.name}.reason.txt", f"{reason}\n")
-    move(path, aside)
-    return Refusal(aside, reason)
-
-
-def _quarantine_stem(path: Location) -> str:
-    """Return the name of a file in quarantine without its suffix: cut where others would be too long with theirs."""
     name = os.fsencode(path.stem)
-    return path.stem if len(name) <= _LONGEST_STEM else f"{os.fsdecode(name[:_CUT_STEM])}.{crc32(name):08x}"
+    # Cut where names of notes would be too long for a file system.
+    stem = path.stem if len(name) <= _LONGEST_STEM else f"{os.fsdecode(name[:_CUT_STEM])}.{crc32(name):08x}"
+    write_whole(folder / f"{stem}.parquet.reason.txt", f"{reason}\n")
+    move(path, folder / f"{stem}.parquet")
+    return reason
 
 
 def _first_line(error: Exception) -> str:

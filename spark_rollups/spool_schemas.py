@@ -111,16 +111,3 @@ INVENTORY = StructType([*_INVENTORY_COLUMNS, required("date", DATE)])
 
 RELATIONS = StructType([*_RELATION_COLUMNS, required("date", DATE)])
 """Spool relations, each once; ``date`` is that of ``observed_at``."""
-
-INGESTED_FILES = StructType(
-    [
-        required("table", TEXT),
-        required("file", TEXT),
-        required("rows", COUNT),
-        nullable("table_rows", COUNT),
-    ]
-)
-"""The ledger of ingest: one row for each ingested spool file.
-
-``table_rows`` is the number of rows of the table after the file was ingested. It never has fewer again.
-"""

@@ -7,14 +7,9 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,7 +17,6 @@ from pyspark.sql.types import StructType
 
 from exporter.storage import (
     Location,
-    Stored,
     delete,
     delete_folder,
     file_info,
@@ -32,18 +26,15 @@ from exporter.storage import (
     spark_uri,
 )
 from spark_rollups import schemas, spool_schemas
-from spark_rollups.conform import conform, conform_here
-from spark_rollups.delta_commit import Change, Where, can_commit, commit_here
-from spark_rollups.delta_log import Log, read_log, read_whole, version_of
+from spark_rollups.conform import conform
 from spark_rollups.durable import read_text, write_whole
-from spark_rollups.frames import as_arrow, computed_once, count, held_here, in_own_process, no_rows
+from spark_rollups.frames import KEEPS_TABLES, Where, no_rows
 
 SCHEMAS: Mapping[str, StructType] = {
     "windows": spool_schemas.WINDOWS,
     "coverage": spool_schemas.COVERAGE,
     "inventory": spool_schemas.INVENTORY,
     "relations": spool_schemas.RELATIONS,
-    "ingested_files": spool_schemas.INGESTED_FILES,
     "daily": schemas.DAILY,
     "streams": schemas.STREAMS,
     "drops": schemas.DROPS,
@@ -55,10 +46,10 @@ SCHEMAS: Mapping[str, StructType] = {
 """The columns of each table."""
 
 LAYOUT = 4
-"""The layout of the tables that are made of others; it is in ``layout.json`` beside them."""
+"""The layout of the tables; it is in ``layout.json`` beside them."""
 
-_MADE = ("hourly", "yardsticks", "daily", "streams", "drops", "baselines", "maxima")
-"""Tables, of this layout and earlier ones, that are made again where the layout is another one."""
+_MADE = ("daily", "streams", "drops", "baselines", "maxima")
+"""Tables that are made again where the layout is an earlier one."""
 
 _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
 """Beside those with a ``date``, which are partitioned by it."""
@@ -66,10 +57,7 @@ _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
 _STATISTICS_COLUMNS = {"windows": "window_start,window_end"}
 """The columns for which Delta keeps the range of each file, so that a query for a day skips files of other days."""
 
-_DEFAULTS = "spark.databricks.delta.properties.defaults."
-"""The Spark settings that give properties to new tables begin so."""
-
-_COMMIT = re.compile(r"[0-9].*\.json")
+_COMMIT = re.compile(r"[0-9]{20}\.json")
 _BEGUN = re.compile(r".*\.begun")
 _DATA = re.compile(r".*\.parquet")
 
@@ -78,21 +66,8 @@ _COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 _AGAIN = "the next rollup makes all tables from the spool"
 
 
-_Found = TypeVar("_Found")
-
-
 class TablesError(Exception):
     """The tables cannot be used; the text names the folder, what is wrong with it and the next step."""
-
-
-@dataclass(slots=True)
-class _Held:
-    """All rows of a table as of its newest commit, or of one without any."""
-
-    newest: Stored | None
-    rows: pa.Table
-    frame: DataFrame | None = None
-    """The rows for Spark, made when they are first read: it takes longer than most other work on few rows."""
 
 
 class Tables:
@@ -108,12 +83,9 @@ class Tables:
         self.guard: Callable[[], None] = lambda: None
         """Called before each commit; raises where this run may not write any more."""
         self._whole: set[str] = set()
-        self._held: dict[str, _Held] = {}
-
-    @cached_property
-    def _settings(self) -> Mapping[str, str]:
-        """The settings with which Spark was started."""
-        return dict(self.spark.sparkContext.getConf().getAll())
+        self._kept: dict[str, tuple[int, DataFrame]] = {}
+        """Tables that were read or written, each with its version then."""
+        self._keeps = spark.conf.get(KEEPS_TABLES, "false") == "true"
 
     @contextmanager
     def named_commits(self) -> Iterator[None]:
@@ -126,48 +98,26 @@ class Tables:
 
     def read(self, name: str) -> DataFrame:
         """Return the present table; one that was never written is empty."""
-        newest = self._newest(name)
-        held = self._held.get(name)
-        if held is not None and held.newest == newest:
-            if held.frame is None:
-                held.frame = held_here(self.spark, held.rows, SCHEMAS[name])
-            return held.frame
-        alone = in_own_process(self.spark)
-        rows = no_rows(self.spark, SCHEMAS[name]) if newest is None else None
-        if rows is None and alone:
-            rows = self._by_log(name)
-        if rows is None:
-            rows = self._by_delta(name)
+        version = self.version(name)
+        if version < 0:
+            return no_rows(self.spark, SCHEMAS[name])
+        kept = self._kept.get(name)
+        if kept is not None and kept[0] == version:
+            return kept[1]
+        rows = self.spark.read.format("delta").load(self.path(name))
         # A table that an earlier version made may lack columns that may be null.
         lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
-        if lacking:
-            rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
-        if alone:
-            rows = computed_once(rows)
-            self._held[name] = _Held(newest, as_arrow(rows), rows)
+        rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+        return self._keep(name, version, rows)
+
+    def _keep(self, name: str, version: int, rows: DataFrame) -> DataFrame:
+        if self._keeps:
+            self._kept[name] = version, rows.persist()
         return rows
-
-    def _by_delta(self, name: str) -> DataFrame:
-        return self.spark.read.format("delta").load(self.path(name))
-
-    def _by_log(self, name: str) -> DataFrame | None:
-        """Return the table as this process reads it itself, None where Delta must, also to name an error."""
-        whole = self._read_here(name, read_whole)
-        return None if whole is None else held_here(self.spark, *whole)
-
-    def log(self, name: str) -> Log | None:
-        """Return the content of a small table's log, None where it is left to Delta."""
-        return self._read_here(name, read_log) if in_own_process(self.spark) else None
-
-    def _read_here(self, name: str, read: Callable[[Location], _Found | None]) -> _Found | None:
-        try:
-            return read(self.folder / name)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
-            return None
 
     def count(self, name: str) -> int:
         """Return how many rows the table holds."""
-        return count(self.read(name))
+        return self.read(name).count()
 
     def append(self, name: str, rows: DataFrame) -> None:
         """Add ``rows`` in one commit. Raises TablesError where data is there, but no log of it."""
@@ -183,66 +133,51 @@ class Tables:
         self._write(name, rows, "overwrite" if there else "append", where if there else None)
 
     def delete(self, name: str, where: Column) -> None:
-        """Delete the rows that meet ``where``, in one commit. The table was written before."""
-        self.guard()
-        DeltaTable.forPath(self.spark, self.path(name)).delete(where)
+        """Delete the rows that meet ``where``, of which there are some, in one commit."""
+        with self._read_back(name):
+            DeltaTable.forPath(self.spark, self.path(name)).delete(where)
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: Where | None = None) -> None:
-        self.guard()
-        here = conform_here(rows, SCHEMAS[name], name) if in_own_process(self.spark) else None
-        before = self._newest(name)
-        after = None if here is None else self._with_others(name, before, here, mode, where)
-        if first := before is None:
-            self._begin(name)
-        if here is None or not self._commit_here(name, here, mode, where, after, first=first):
-            rows = conform(rows, SCHEMAS[name], name)
-            self._commit_by_delta(name, rows if here is None else rows.coalesce(1), mode, where, first=first)
-        if first:
-            delete(self._beginning(name))
-        newest = self._newest(name)
-        if after is not None and version_of(newest) == version_of(before) + 1:  # else another program wrote too
-            self._held[name] = _Held(newest, after)
-
-    def _commit_here(
-        self, name: str, rows: pa.Table, mode: str, where: Where | None, after: pa.Table | None, *, first: bool
-    ) -> bool:
-        """Commit rows that this process holds; return whether that was possible."""
-        if not can_commit(self.folder, self._settings):
-            return False
-        by, note, follows = _partitioned_by(name), f"run {self.run}", None
-        if after is not None and where is not None and where.column != by:  # the rows that go share files with others
-            rows, mode, where, follows = after, "overwrite", None, version_of(self._held[name].newest)
-        change = Change(rows, SCHEMAS[name], by, mode == "overwrite", where, note, follows)
-        try:
-            return commit_here(self.folder / name, change, _new_properties(name, self._settings) if first else {})
-        except FileExistsError as error:
-            raise TablesError(
-                f"{error.filename} was written by another program while this run was about to: run it again"
-            ) from error
-
-    def _commit_by_delta(self, name: str, rows: DataFrame, mode: str, where: Where | None, *, first: bool) -> None:
+        rows = conform(rows, SCHEMAS[name], name)
+        rows = rows.persist() if self._keeps else rows
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
-        if first and name in _STATISTICS_COLUMNS:
-            writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
         if where is not None:
             writer = writer.option("replaceWhere", where.sql)
-        if (by := _partitioned_by(name)) is not None:
+        by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)
+        if by is not None:
             writer = writer.partitionBy(by)
-        writer.save(self.path(name))
+        with self._read_back(name) as before:
+            first = before < 0
+            if first:
+                self._begin(name)
+                if name in _STATISTICS_COLUMNS:
+                    writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
+            writer.save(self.path(name))
+        if first:
+            delete(self._beginning(name))
+        version, others = self._kept.pop(name, (-1, None))
+        if first or (mode == "overwrite" and where is None):
+            self._keep(name, before + 1, rows)
+        elif others is not None and version == before:
+            left = others if where is None else others.where(f"not ({where.sql})")
+            self._keep(name, before + 1, left.select(rows.columns).unionByName(rows))
 
-    def _with_others(
-        self, name: str, newest: Stored | None, rows: pa.Table, mode: str, where: Where | None
-    ) -> pa.Table | None:
-        """Return all that the table holds once ``rows`` are written; None where its other rows are not held here."""
-        held = self._held.get(name)
-        if newest is None or (mode == "overwrite" and where is None):
-            return rows
-        if held is None or held.newest != newest:
-            return None
-        others = held.rows
-        if where is not None:
-            others = others.filter(pc.invert(pc.fill_null(where.mask(others), False)))
-        return pa.concat_tables([others.select(rows.column_names).cast(rows.schema), rows])
+    @contextmanager
+    def _read_back(self, name: str) -> Iterator[int]:
+        """Yield the newest version. Raise TablesError where the log of the table has no later one afterwards.
+
+        Delta names commits by Java's digits and folders by Hadoop's settings: a commit may succeed in a place where
+        nobody finds it.
+        """
+        self.guard()
+        before = self.version(name)
+        yield before
+        if self.version(name) <= before:
+            raise TablesError(
+                f"{self.folder / name / '_delta_log'} has no commit {before + 1:020}.json, and Delta reported one: "
+                "what this run wrote is lost. A setting of Java, Hadoop or Spark leads the job elsewhere: remove it, "
+                "then run `topic-liveness rollup --rebuild`"
+            )
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Replace the rows with the same ``as_of``, which are few or none, by ``rows``."""
@@ -254,17 +189,20 @@ class Tables:
 
     def exists(self, name: str) -> bool:
         """Return whether the table was ever written. Raises TablesError where its log is damaged or lost."""
-        return self._newest(name) is not None
+        return self.version(name) >= 0
 
-    def _newest(self, name: str) -> Stored | None:
-        """Return the newest commit of a table, None where it was never written. Raises TablesError as ``exists``."""
+    def version(self, name: str) -> int:
+        """Return the number of a table's newest commit, -1 where it was never written.
+
+        Raises TablesError where its log is damaged or lost.
+        """
         if name not in self._whole:
             self._require_whole_log(name)
         commits = files_in(self.folder / name / "_delta_log", _COMMIT)
         if name not in self._whole and not commits:
             self._require_no_data(name)
         self._whole.add(name)
-        return max(commits, key=lambda commit: commit.name, default=None)
+        return max((int(commit.path.stem) for commit in commits), default=-1)
 
     def _require_no_data(self, name: str) -> None:
         """Refuse data that no log lists, except where a run was killed in the first commit of the table."""
@@ -291,8 +229,8 @@ class Tables:
         if not empty:
             return
         advice = (
-            f"move {empty[0].stem}* and .{empty[0].stem}* away from there, then run `topic-liveness rollup --rebuild`: "
-            "it takes in again what the spool still has, and says so where that is not all"
+            f"move {empty[0].stem}* and .{empty[0].stem}* away from there, and {self.folder / 'ingested.json'} too, "
+            "then run `topic-liveness rollup --rebuild`: it takes in again all that the spool still has"
         )
         if empty != commits[-1:]:
             advice = f"restore {self.folder} from a backup, or move it away; {_AGAIN}"
@@ -314,16 +252,13 @@ class Tables:
         return spark_uri(self.folder / name)
 
     def layout(self) -> int:
-        """Return the layout of the tables, 0 where the note of it is damaged.
+        """Return the layout of the tables, 0 where the note of it is lost or damaged.
 
         Raises TablesError where a newer release made them.
         """
-        note = self.folder / "layout.json"
         try:
-            found = int(json.loads(read_text(note))["layout"])
-        except FileNotFoundError:
-            return 1
-        except (ValueError, KeyError, TypeError):
+            found = int(json.loads(read_text(self.folder / "layout.json"))["layout"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return 0
         if found > LAYOUT:
             raise TablesError(
@@ -332,22 +267,21 @@ class Tables:
             )
         return found
 
-    def of_earlier_layout(self) -> dict[Location, bool]:
-        """Return the folders of tables of an earlier layout that are made of others, and whether each still reads."""
-        if self.layout() == LAYOUT:
-            return {}
-        there = [name for name in _MADE if files_below(self.folder / name, _DATA)]
-        return {self.folder / name: name in SCHEMAS and self._reads(name) for name in there}
+    def drop_outdated(self) -> bool:
+        """Return whether tables that are made of others are of an earlier layout, and delete those that do not read.
 
-    def _reads(self, name: str) -> bool:
-        """Return whether a table has the columns of this layout, but for some that may be null."""
-        if not self.exists(name):
-            return False  # a run was killed in its first commit
-        found = {field.name: field.dataType for field in self.spark.read.format("delta").load(self.path(name)).schema}
-        return all(
-            found[field.name].simpleString() == field.dataType.simpleString() if field.name in found else field.nullable
-            for field in SCHEMAS[name].fields
-        )
+        A table reads if it has the columns of this layout, but for some that may be null.
+        """
+        if self.layout() == LAYOUT:
+            return False
+        there = [name for name in _MADE if files_below(self.folder / name, _DATA)]
+        for name in there:
+            schema = self.spark.read.format("delta").load(self.path(name)).schema if self.exists(name) else StructType()
+            found = {field.name: field.dataType.simpleString() for field in schema}
+            wanted = SCHEMAS[name].fields
+            if not all(found.get(one.name, one.nullable) in (True, one.dataType.simpleString()) for one in wanted):
+                delete_folder(self.folder / name)
+        return bool(there)
 
     def note_layout(self, windows_from: date | None) -> None:
         """Keep on disk which layout the tables have, and from which UTC day on windows are kept."""
@@ -363,11 +297,6 @@ class Tables:
         except (OSError, ValueError, AttributeError, TypeError):
             return None
 
-    def data_files(self, name: str) -> list[Stored]:
-        """Return the data files in the folder of a table, also those that it needs no more."""
-        found = files_below(self.folder / name, _DATA)
-        return [file for file in found if file.path.parent.name != "_delta_log"]
-
     def names(self) -> list[str]:
         """Return the tables that were ever written."""
         there = [name for name in SCHEMAS if self.exists(name)]
@@ -375,18 +304,3 @@ class Tables:
             if note.path.stem in there:
                 delete(note.path)  # its run was killed right after the commit
         return there
-
-
-def _new_properties(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that Delta gives a new table of this name, by the settings of Spark."""
-    properties = {
-        f"delta.{key.removeprefix(_DEFAULTS)}": value for key, value in settings.items() if key.startswith(_DEFAULTS)
-    }
-    if name in _STATISTICS_COLUMNS:
-        properties["delta.dataSkippingStatsColumns"] = _STATISTICS_COLUMNS[name]
-    return properties
-
-
-def _partitioned_by(name: str) -> str | None:
-    """Return the column by which a table is partitioned."""
-    return _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)

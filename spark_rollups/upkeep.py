@@ -1,14 +1,11 @@
 """What keeps the tables small: rows past their retention deleted, small files put together, old files removed.
 
-Once a week, after all else. The ledger is cut first: it never says that a table holds more than it does.
+Once a week, after all else.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -18,14 +15,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.history.retention import RETENTION_DAYS
-from exporter.storage import Location, files_in
 from spark_rollups.batches import KEY
-from spark_rollups.delta_commit import Where
 from spark_rollups.durable import read_text, write_whole
-from spark_rollups.frames import from_rows
+from spark_rollups.frames import Where
 from spark_rollups.learning import week_of
 from spark_rollups.spool_files import AHEAD
-from spark_rollups.spool_schemas import INGESTED_FILES
 from spark_rollups.tables import LAYOUT, Tables
 
 _BY_RUN = ("calibration", "verdicts")
@@ -34,9 +28,7 @@ _DATED_BY = {
     "maxima": "week_ended",
     **dict.fromkeys(_BY_RUN, "as_of"),
 }
-_APPENDED = ("windows", "coverage", "inventory", "relations", "ingested_files", *_BY_RUN)
-_SPOOL_FILE = re.compile(r".*\.parquet")
-_SPOOLED = ("windows", "coverage", "inventory", "relations")
+_APPENDED = ("windows", "coverage", "inventory", "relations", *_BY_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +101,7 @@ def note(tables: Tables, moment: datetime) -> None:
     write_whole(tables.folder / "upkeep.json", json.dumps({"week": week}) + "\n")
 
 
-def run_upkeep(tables: Tables, history: Location, moment: datetime, retention: Retention) -> str:
+def run_upkeep(tables: Tables, moment: datetime, retention: Retention) -> str:
     """Delete old rows, merge small files and remove unused ones; return in words what was done."""
     cutoffs = {name: (moment - timedelta(days=days)).astimezone(UTC).date() for name, days in retention.days.items()}
     expired = {
@@ -117,50 +109,25 @@ def run_upkeep(tables: Tables, history: Location, moment: datetime, retention: R
         for name, cutoff in cutoffs.items()
         if tables.exists(name) and _has_expired_rows(tables, name, cutoff)
     }
-    staying = {
-        name: tables.read(name).where(_dated(name) >= F.lit(expired[name])).count()
-        for name in _SPOOLED
-        if name in expired
-    }
-    _cut_ledger(tables, history, staying)
     for name, cutoff in expired.items():
         if name == "windows":
             tables.note_layout(cutoff)
         if name == "baselines":
             tables.replace_where(name, _in_force(tables, cutoff), Where("week", (cutoff,), "<"))
         else:
-            _table(tables, name).delete(_dated(name) < F.lit(cutoff))
+            tables.delete(name, _dated(name) < F.lit(cutoff))
     deleted = [*expired, *(["streams"] if _drop_streams(tables, retention) else [])]
     for name in _APPENDED:
-        if tables.exists(name) and _is_in_pieces(tables, name):
+        if tables.exists(name):
             _table(tables, name).optimize().executeCompaction()
     for name in tables.names():
-        if _has_old_files(tables, name, retention.file_hours):
-            _table(tables, name).vacuum(retention.file_hours)
+        _table(tables, name).vacuum(retention.file_hours)
     return f"rows past their retention deleted from {', '.join(deleted)}" if deleted else "nothing past its retention"
 
 
 def _table(tables: Tables, name: str) -> DeltaTable:
     tables.guard()
     return DeltaTable.forPath(tables.spark, tables.path(name))
-
-
-def _is_in_pieces(tables: Tables, name: str) -> bool:
-    """Return whether a compaction may find anything to do: finding nothing takes Delta a second a table (measured)."""
-    log = tables.log(name)
-    if log is None:
-        return True
-    partitions = Counter(tuple(sorted(file["partitionValues"].items())) for file in log.files.values())
-    return any(files > 1 for files in partitions.values())
-
-
-def _has_old_files(tables: Tables, name: str, hours: float) -> bool:
-    """Return whether VACUUM may find any file to delete: finding none takes it two seconds a table (measured)."""
-    log = tables.log(name)
-    if log is None:
-        return True
-    needed, old = log.names, time.time() - hours * 3600.0
-    return any(file.written <= old and file.path.name not in needed for file in tables.data_files(name))
 
 
 def _dated(name: str) -> Column:
@@ -189,22 +156,6 @@ def _last_weeks(tables: Tables) -> DataFrame:
     week = F.to_date(F.date_trunc("week", "last_advance")).alias("of_week")
     streams = tables.read("streams").where("last_advance is not null")
     return streams.select(*(F.col(name).alias(f"of_{name}") for name in KEY), week)
-
-
-def _cut_ledger(tables: Tables, history: Location, staying: Mapping[str, int]) -> None:
-    """Remove files from the ledger that the exporter has deleted; reset row counts of tables that lost old rows."""
-    ledger = tables.read("ingested_files").collect()
-    there = {(name, file.path.name) for name in _SPOOLED for file in files_in(history / "spool" / name, _SPOOL_FILE)}
-    held: dict[str, int] = {}
-    for row in ledger:
-        held[row.table] = max(held.get(row.table, 0), row.table_rows or 0)
-    held |= staying
-    files = {(row.table, row.file): row.rows for row in ledger if (row.table, row.file) in there}
-    if len(files) == sum(bool(row.file) for row in ledger) and not staying:
-        return
-    rows = [(name, file, count, held[name]) for (name, file), count in sorted(files.items())]
-    rows += [(name, "", 0, count) for name, count in held.items()]
-    tables.replace("ingested_files", from_rows(tables.spark, rows, INGESTED_FILES))
 
 
 def _drop_streams(tables: Tables, retention: Retention) -> bool:

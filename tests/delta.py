@@ -1,38 +1,52 @@
-"""Delta tables as their logs tell of them. Without Spark: to it, reading a history is as much work as a rollup.
-
-The reader is the product's; ``tests/spark/test_delta_log.py`` holds it to what Delta reads.
-"""
+"""Delta tables as their logs tell of them. Without Spark: to it, reading a history is as much work as a rollup."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
-from spark_rollups.delta_log import read_log, read_whole
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_rollups.frames import arrow_schema
+from spark_rollups.tables import SCHEMAS
 
 Row = SimpleNamespace
 """A row of a table: its columns by name, moments in UTC."""
 
 
+def commits(history: Path, name: str = "*") -> set[Path]:
+    """Return the files of all commits to tables of a history, or to one of them."""
+    return set(history.glob(f"tables/{name}/_delta_log/[0-9]*.json"))
+
+
 def present(table: Path) -> Collection[Mapping[str, Any]]:
     """The files that make up a table, as its log has them; one that was never written has none."""
-    if not (table / "_delta_log").is_dir():
-        return []
-    log = read_log(table)
-    assert log is not None, f"{table} lacks a commit"
-    return log.files.values()
+    files = dict[str, Mapping[str, Any]]()
+    logged = sorted(table.glob("_delta_log/[0-9]*.json"))
+    assert [int(commit.stem) for commit in logged] == list(range(len(logged))), f"{table} lacks a commit"
+    for action in (json.loads(line) for commit in logged for line in commit.read_text().splitlines()):
+        if removed := action.get("remove"):
+            files.pop(removed["path"], None)
+        if added := action.get("add"):
+            files[added["path"]] = added
+    return files.values()
 
 
 def rows_of(history: Path, name: str) -> list[Row]:
     """Return all rows of a table of a history; one that was never written has none."""
-    table = history / "tables" / name
-    if not (table / "_delta_log").is_dir():
-        return []
-    whole = read_whole(table)
-    assert whole is not None, f"{table} holds what Delta alone can read"
-    return [Row(**row) for row in whole.rows.to_pylist()]
+    columns, found = arrow_schema(SCHEMAS[name]), list[Row]()
+    for file in present(history / "tables" / name):
+        content = pq.ParquetFile(history / "tables" / name / unquote(file["path"])).read()
+        rows = content.cast(pa.schema([columns.field(one) for one in content.column_names])).to_pylist()
+        days = {key: date.fromisoformat(value) for key, value in file["partitionValues"].items()}
+        found += [Row(**{**dict.fromkeys(columns.names), **row, **days}) for row in rows]
+    return found
 
 
 def in_order(rows: Iterable[Row]) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import ssl
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from http import HTTPStatus
@@ -19,6 +20,7 @@ from exporter.doctor.delivery import delivery
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import AHEAD_SECONDS
 from exporter.domain.formatting import ago, duration, plural, setting_duration, setting_size, size
+from exporter.domain.job_variables import DROPPED, READ
 from exporter.domain.ports import Clock
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
 from exporter.history import finished_files
@@ -200,6 +202,15 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
         yield from_error(check, Severity.NOTE, str(error), costs)
     else:
         yield Finding(check, Severity.OK, f"Spark and Java ({path}) are installed")
+    for names, what, costs in (
+        (DROPPED, "jobs leave it out", "none, unless a job should follow it"),
+        (READ, "the JVM of jobs reads it", "none, unless it changes what jobs do"),
+    ):
+        for name in filter(os.environ.get, names):
+            yield Finding(check, Severity.NOTE, f"{name} is set: {what}", costs, "set up jobs by options (--conf)")
+    if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
+        what = f"{tempfile.gettempdir()} is mounted noexec: jobs use a folder beside their jars or in the history"
+        yield Finding(check, Severity.NOTE, what, "none, unless that is noexec too", "name another folder with TMPDIR")
 
 
 CHECKS = (history, expectations, web, rollup, delivery)

@@ -107,5 +107,5 @@ def last_end(path: Location) -> float:
     """Return when the last interval ended whose coverage is in a file. Raises as ``read_columns`` does."""
     ends = read_columns(path, Coverage, ["window_end"]).column("window_end").drop_null().to_pylist()
     if not ends:
-        raise ForeignFileError("it has no rows: a rollup moved all of them to quarantine")
+        raise ForeignFileError("it has no rows")
     return float(max(ends).timestamp())

@@ -262,7 +262,12 @@ def for_pyarrow(path: Location) -> tuple[str, FileSystem | None]:
 
 
 def spark_uri(path: Location) -> str:
-    """Return a file or folder as Spark is given it: S3 is ``s3a`` there."""
+    """Return a file or folder as Spark is given it: S3 is ``s3a`` there.
+
+    A path of this host has its scheme, or Hadoop would look for it in the file system that its settings name.
+    """
+    if isinstance(path, Path):
+        return f"file://{path.absolute()}"
     return re.sub("^s3://", "s3a://", str(path))
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from spark_rollups.frames import IN_OWN_PROCESS, no_rows
+from spark_rollups.frames import no_rows
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
 from tests.bench.rollup_run import CheckError, Job, Spent, Watch, note_upkeep, watched
@@ -87,7 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("history", type=Path, nargs="?", help="the folder history of a demo that has ended")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--workers", action="store_true", help="have Python workers compute, as with a larger history")
+    parser.add_argument("--job", action="append", default=[], help="an option of the job; repeatable")
     parser.add_argument("--later", action="store_true", help="also run once more on the tables that each run made")
     parser.add_argument("--upkeep", action="store_true", help="as --later, and that run does the weekly upkeep")
     parser.add_argument("--floor", action="store_true", help="also print what as many empty tables take")
@@ -100,8 +100,7 @@ def main() -> int:
         parser.error("name the history of a demo: make demo ARGS=--exit, then topic-liveness-demo/history")
     try:
         for number in range(1, options.runs + 1):
-            by_workers = ("--conf", f"{IN_OWN_PROCESS}=false") if options.workers else ()
-            jobs, commits = measure(options.history, number, by_workers, later=options.later, upkeep=options.upkeep)
+            jobs, commits = measure(options.history, number, options.job, later=options.later, upkeep=options.upkeep)
             for job in jobs:
                 print(f"\n{as_text(job)}", flush=True)
             print(f"{commits} commits of Delta by the first", flush=True)

@@ -9,14 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups.frames import IN_OWN_PROCESS
 from spark_rollups.job import main
 from spark_rollups.session import start_session
 from tests.programs import Call
 from tests.s3 import S3Server, s3_for_all
-
-SKIPPING = "spark.databricks.delta.stats.skipping"
-SUMS = "spark.databricks.delta.writeChecksumFile.enabled"
 
 QUICK = {
     # Small data, many plans: most of the time goes into planning them and into compiling code.
@@ -41,21 +37,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", master="local[2]", log=log, conf=QUICK)
     yield session
     session.stop()
-
-
-@pytest.fixture
-def large(spark: SparkSession) -> Iterator[None]:
-    """The settings of a history of more than some MiB: workers compute, and files that are not needed are not read.
-
-    Delta commits, and sums up beside each commit what the table holds.
-    """
-    before = {name: str(spark.conf.get(name)) for name in (IN_OWN_PROCESS, SKIPPING, SUMS)}
-    spark.conf.set(IN_OWN_PROCESS, "false")
-    spark.conf.set(SKIPPING, "true")
-    spark.conf.set(SUMS, "true")
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="module")

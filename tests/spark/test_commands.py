@@ -51,7 +51,8 @@ def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(
         assert line.startswith("Error: ")
         [named] = [commit for commit in lost if str(commit.relative_to(tmp_path)) in line]
         assert f"{named.name} is empty, as after a power cut, and what it added would be lost: " in line
-        assert f"move {named.stem}* and .{named.stem}* away from there, then run `topic-liveness rollup" in line
+        assert f"move {named.stem}* and .{named.stem}* away from there, and " in line
+        assert "ingested.json too, then run `topic-liveness rollup --rebuild`" in line
         assert "Traceback" not in done.stdout
     assert published(world.history) == before
 

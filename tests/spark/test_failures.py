@@ -93,7 +93,6 @@ def test_a_damaged_table_is_one_line_with_the_way_back(
 
 
 @pytest.mark.parametrize("torn", [True, False])
-@pytest.mark.usefixtures("large")
 def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tmp_path: Path, torn: bool) -> None:
     """Torn or lost, it is told apart from the table's rows; without it, as the step says, all of them are read."""
     longer = Path(shutil.copytree(whole, tmp_path / "longer"))
@@ -119,15 +118,6 @@ def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tm
     assert spark.read.format("delta").load(str(fixed.parent)).count() == 4
 
 
-def test_a_torn_checkpoint_in_a_small_history_is_passed_over(spark: SparkSession, whole: Path, tmp_path: Path) -> None:
-    """Without sums beside the last commit Delta finds at once that it cannot be read, and reads the commits."""
-    table = Path(shutil.copytree(whole, tmp_path / "table"))
-    [checkpoint] = table.glob("_delta_log/*.checkpoint.parquet")
-    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
-    assert spark.read.format("delta").load(str(table)).count() == 3
-
-
-@pytest.mark.usefixtures("large")
 def test_a_worker_that_the_system_kills_is_reported_with_the_limit_to_raise(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

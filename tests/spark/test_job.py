@@ -69,7 +69,7 @@ def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, fo
     done = refused("rollup", "--history", tmp_path)
     assert done.returncode == 2
     cause = "Too many levels of symbolic links"
-    assert done.stderr == f"Error: {unread} cannot be read: {cause}. Fix that and run it again\n"
+    assert done.stderr == f"Error: {unread} cannot be read: {cause}. Make it readable for this user and run it again\n"
 
 
 @pytest.mark.parametrize(

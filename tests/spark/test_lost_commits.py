@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -16,8 +15,6 @@ from spark_rollups.rollup import FIRST_DAY, RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
 from tests.delta import in_order, rows_of
 from tests.spark.story import HOUR, World, at, every
-
-WINDOWS, *_ = spool_files.SPOOL_TABLES
 
 
 def take_in(spark: SparkSession, history: Path) -> list[ingest.Ingested]:
@@ -53,7 +50,7 @@ def after_a_power_cut(history: Path, table: str) -> Path:
     return cut
 
 
-@pytest.mark.parametrize("table", ["windows", "ingested_files"])
+@pytest.mark.parametrize("table", ["windows", "coverage"])
 def test_an_empty_commit_is_refused_before_anything_is_published(
     spark: SparkSession, history: Path, table: str
 ) -> None:
@@ -68,47 +65,21 @@ def test_an_empty_commit_is_refused_before_anything_is_published(
     assert ingest.pending_since(Tables(spark, cut)) == FIRST_DAY, "the next plain run makes all days again"
 
 
-def fixed(history: Path, table: str) -> Path:
-    """The same history after what the message says was done."""
-    cut = after_a_power_cut(history, table)
-    lost = last_commit(cut, table)
+def test_a_commit_that_is_missing_is_reported_and_the_spool_brings_it_back(spark: SparkSession, history: Path) -> None:
+    """Nothing is published before a person decides; without the ledger, as the message says, each row is there once."""
+    whole = in_order(rows_of(history, "windows"))
+    cut = after_a_power_cut(history, "windows")
+    lost = last_commit(cut, "windows")
     for path in [*lost.parent.glob(f"{lost.stem}*"), *lost.parent.glob(f".{lost.stem}*")]:
         path.unlink()
-    return cut
-
-
-@pytest.mark.parametrize("table", ["windows", "ingested_files"])
-def test_what_an_empty_commit_had_added_comes_back_from_the_spool(
-    spark: SparkSession, history: Path, table: str
-) -> None:
-    """Once it is moved away, each row is there once, and from what day on hours are to be made again is recorded."""
-    whole = in_order(rows_of(history, "windows"))
-    cut = fixed(history, table)
-    (cut / "tables" / "pending.json").unlink()
-    windows, *_ = take_in(spark, cut)
-    assert in_order(rows_of(cut, "windows")) == whole
-    assert windows.again == (table == "windows")
-    pending = ingest.pending_since(Tables(spark, cut))
-    assert pending == datetime.fromtimestamp(at(0 if table == "windows" else 2), UTC).date()
-    assert not any(done.again for done in take_in(spark, cut)), "it is reported once"
-
-
-def test_rows_that_the_spool_has_no_longer_are_reported_and_nothing_is_published(
-    spark: SparkSession, history: Path
-) -> None:
-    """The table is compared with the ledger; with the ledger moved away, as the message says, it goes on."""
-    cut = fixed(history, "windows")
-    left = Tables(spark, cut).count("windows")
-    whole = Tables(spark, history).count("windows")
-    newest = max((cut / "spool" / "windows").glob("*.parquet"))
-    newest.unlink()
     with pytest.raises(TablesError) as refused:
         run_rollup(spark, cut, RollupRequest(), Progress())
-    ledger = cut / "tables" / "ingested_files"
-    assert f"windows holds {left:,} rows, and {whole:,} had been taken in" in str(refused.value)
-    assert f"Restore {cut / 'tables'} from a backup" in str(refused.value)
-    assert f"move {ledger} away" in str(refused.value)
+    ledger = cut / "tables" / "ingested.json"
+    assert "windows had commit 1 when spool files were taken in, and has 0 or fewer now" in str(refused.value)
+    assert f"Restore {cut / 'tables'} from a backup; or move {ledger} away" in str(refused.value)
     assert not (cut / "published").exists()
-    shutil.rmtree(ledger)
+    ledger.unlink()
     take_in(spark, cut)
-    assert Tables(spark, cut).count("windows") == left
+    assert in_order(rows_of(cut, "windows")) == whole
+    assert ingest.pending_since(Tables(spark, cut)) == FIRST_DAY, "all days are made again"
+    assert not any(done.files for done in take_in(spark, cut))

@@ -47,7 +47,7 @@ def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_go
     assert not (folder / "published" / "current.json").exists()
     written = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
     assert table_size(folder / "tables" / "windows").rows == written > 0
-    assert not (folder / "tables" / "ingested_files").exists()
+    assert not (folder / "tables" / "ingested.json").exists()
     with start_rollup("rolled", "--report") as resumed:
         output, problem = resumed.communicate(timeout=280)
     assert resumed.returncode == 0, output + problem

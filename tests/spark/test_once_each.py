@@ -1,4 +1,4 @@
-"""Rows that are taken in are in a table once, whether Spark chooses among copies or the job's own process."""
+"""Rows that are taken in are in a table once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_rollups.frames import arrow_schema
-from spark_rollups.ingest import once_each, once_each_here
+from spark_rollups.ingest import once_each
 from spark_rollups.spool_files import SPOOL_TABLES, SpoolTable
 from spark_rollups.tables import SCHEMAS
 
@@ -25,33 +25,25 @@ def some(kind: pa.DataType, chance: random.Random) -> Any:
     return f"é{one}" if pa.types.is_string(kind) else pa.scalar(one).cast(kind).as_py()
 
 
-def rows_with_copies(table: SpoolTable) -> pa.Table:
-    """Rows of which many have one key, and of those some differ; what may be null often is, the id of a topic too."""
+@pytest.mark.parametrize("table", SPOOL_TABLES, ids=lambda table: table.name)
+def test_of_rows_with_one_key_one_is_kept_and_none_that_is_there(spark: SparkSession, table: SpoolTable) -> None:
+    """The latest by its other columns, in whatever order rows come; a missing topic id is an id too."""
     chance, kinds = random.Random(table.name), arrow_schema(table.schema)
     made = [
         {field.name: None if field.nullable and chance.random() < 0.3 else some(field.type, chance) for field in kinds}
         for _ in range(400)
     ]
-    return pa.Table.from_pylist(made, kinds)
 
+    def kept(rows: list[dict[str, Any]], there: pa.Table | None) -> pa.Table:
+        frame = spark.createDataFrame(pa.Table.from_pylist(rows, kinds), table.schema)
+        stored = None if there is None else spark.createDataFrame(there, SCHEMAS[table.name])
+        dated = frame.withColumn("date", F.to_date(table.dated_by))
+        return once_each(dated, stored, table, few=True).select(SCHEMAS[table.name].names).toArrow()
 
-def in_order(rows: pa.Table, table: SpoolTable) -> list[str]:
-    """The rows as texts, with the columns of the table that they become, whatever their order."""
-    return sorted(map(str, rows.select(SCHEMAS[table.name].names).to_pylist()))
-
-
-@pytest.mark.parametrize("table", SPOOL_TABLES, ids=lambda table: table.name)
-def test_the_own_process_keeps_the_rows_that_spark_keeps(spark: SparkSession, table: SpoolTable) -> None:
-    """The latest of each key by its other columns, and none that is there."""
-    rows = rows_with_copies(table)
-    frame = spark.createDataFrame(rows, table.schema).withColumn("date", F.to_date(table.dated_by))
-    nothing = arrow_schema(SCHEMAS[table.name]).empty_table()
-    here = once_each_here(rows, nothing, table)
-    assert in_order(here, table) == in_order(once_each(frame, None, table, few=True).toArrow(), table)
-    assert 1 < len(here) < len(rows)
-    there, others = (here.take(list(range(first, len(here), 2))) for first in range(2))
-    stored = spark.createDataFrame(there, SCHEMAS[table.name])
-    new = in_order(once_each_here(rows, there, table), table)
-    assert new == in_order(once_each(frame, stored, table, few=True).toArrow(), table) == in_order(others, table)
-    assert once_each_here(rows, here, table).num_rows == 0
-    assert once_each_here(rows.slice(0, 0), there, table).num_rows == 0
+    found = kept(made, None)
+    keys = [tuple(row[name] for name in table.key) for row in made]
+    assert {tuple(row[name] for name in table.key) for row in found.to_pylist()} == set(keys)
+    assert len(found) == len(set(keys)) < len(made)
+    assert sorted(map(str, kept(made[::-1], None).to_pylist())) == sorted(map(str, found.to_pylist()))
+    there, others = (found.take(list(range(first, len(found), 2))) for first in range(2))
+    assert sorted(map(str, kept(made, there).to_pylist())) == sorted(map(str, others.to_pylist()))

@@ -10,7 +10,6 @@ from pyspark.sql import Row, SparkSession
 from exporter.domain import Relation, Verdict
 from exporter.history import Spool
 from spark_rollups import ingest, spool_files
-from spark_rollups.frames import IN_OWN_PROCESS
 from spark_rollups.relations import newest_at, relations_at, with_relations
 from spark_rollups.tables import Tables
 from tests.spark.story import CLUSTER, DAY, at, moment
@@ -137,13 +136,8 @@ def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     done = ingest.ingest_table(tables, folder, table)
     assert (done.rows, done.refusals) == (len(RELATIONS), [])
     known = tables.read("relations")
-    by_either = []
-    for own_process in ("false", "true"):
-        spark.conf.set(IN_OWN_PROCESS, own_process)
-        related = with_relations(rows, relations_at(newest_at(known, AS_OF), AS_OF), newest_at(known, AS_OF))
-        by_either.append(sorted(related.collect(), key=str))
-    by_workers, found = by_either
-    assert len(found) == len(judged) and found == by_workers
+    found = with_relations(rows, relations_at(newest_at(known, AS_OF), AS_OF), newest_at(known, AS_OF)).collect()
+    assert len(found) == len(judged)
     return {(row.topic, row.partition, row.verdict): row for row in found if row.cluster == CLUSTER}
 
 

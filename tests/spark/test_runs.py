@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from exporter.domain import State, Verdict
 from exporter.domain.history.retention import RETENTION_DAYS
 from spark_rollups.failures import in_a_line, next_step
-from spark_rollups.frames import IN_OWN_PROCESS, arrow_schema, spread
+from spark_rollups.frames import arrow_schema, spread
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -25,7 +25,7 @@ from spark_rollups.tables import LAYOUT, Tables, TablesError
 from spark_rollups.upkeep import Retention
 from spark_rollups.verdicts import JUDGED, held
 from spark_rollups.views import hourly
-from tests.delta import Row, in_order, rows_of
+from tests.delta import Row, commits, in_order, rows_of
 from tests.programs import ROOT
 from tests.spark.judged import verdicts_as_of
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
@@ -60,11 +60,6 @@ def write_world(history: Path) -> World:
     return world
 
 
-def commits(history: Path) -> set[Path]:
-    """Return all commits to the tables."""
-    return set(history.glob("tables/*/_delta_log/[0-9]*.json"))
-
-
 def files(history: Path) -> dict[Path, bytes]:
     """Return all files of a history, with what is in them."""
     return {path: path.read_bytes() for path in history.rglob("*") if path.is_file()}
@@ -81,8 +76,7 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="module")
 def day_later(spark: SparkSession, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of it, polled for a further day and rolled up again in the own process; tests leave it as it is."""
-    assert spark.conf.get(IN_OWN_PROCESS) == "true"
+    """A copy of it, polled for a further day and rolled up again; tests leave it as it is."""
     later = Path(shutil.copytree(history, tmp_path_factory.mktemp("later") / "history"))
     write_world(later).poll(at(END), at(END + 1), every=HOUR)
     run_rollup(spark, later, RollupRequest(moment(at(END + 1))), Progress())
@@ -166,15 +160,14 @@ def test_a_first_run_as_of_the_past_costs_no_week_after_it(spark: SparkSession, 
 def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
     spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The tables that replaced them hold the same as before, and the old ones are gone."""
+    """What still reads stays until it is made again, what does not is deleted; both hold the same as before."""
     before = days(copied)
-    old = copied / "tables" / "hourly"
-    (copied / "tables" / "layout.json").unlink()
-    old.mkdir()
-    (old / "part-00000.parquet").write_bytes(b"PAR1")
+    (copied / "tables" / "layout.json").write_text(json.dumps({"layout": LAYOUT - 1}))
+    drops = copied / "tables" / "drops"
+    spark.range(1).write.format("delta").save(str(drops))
     run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
     assert capsys.readouterr().out.count("the tables are of an earlier layout") == 1
-    assert not old.exists()
+    assert not drops.exists()
     assert days(copied) == before
 
 
@@ -248,14 +241,13 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     assert days(copied) == before
 
 
-@pytest.mark.usefixtures("large")
-def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
+def test_many_parts_make_the_tables_that_one_makes(
     spark: SparkSession, history: Path, day_later: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A first run and that of a day later give row for row the same tables, and the same is published.
 
-    Workers are given several parts, as of a large history. The later run reads no windows of the past: meanwhile
-    their files are not there.
+    There are several parts, as of a large history. The later run reads no windows of the past: meanwhile their files
+    are not there.
     """
     monkeypatch.setattr("spark_rollups.frames._STREAMS_A_SHARD", 1)
     monkeypatch.setattr("spark_rollups.frames._ROWS_A_SHARD", 300)
@@ -266,23 +258,22 @@ def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
         return shard_counts[-1]
 
     monkeypatch.setattr("spark_rollups.rollup.spread", counted_spread)
-    by_workers = tmp_path / "by-workers"
-    shutil.copytree(history / "spool", by_workers / "spool")
-    run_rollup(spark, by_workers, RollupRequest(moment(at(END))), Progress())
-    write_world(by_workers).poll(at(END), at(END + 1), every=HOUR)
-    past = by_workers / "tables" / "windows"
+    in_parts = tmp_path / "in-parts"
+    shutil.copytree(history / "spool", in_parts / "spool")
+    run_rollup(spark, in_parts, RollupRequest(moment(at(END))), Progress())
+    write_world(in_parts).poll(at(END), at(END + 1), every=HOUR)
+    past = in_parts / "tables" / "windows"
     before = {file: file.rename(tmp_path / file.name) for file in past.glob("date=*/*.parquet")}
     assert len(before) > 1
-    run_rollup(spark, by_workers, RollupRequest(moment(at(END + 1))), Progress())
+    run_rollup(spark, in_parts, RollupRequest(moment(at(END + 1))), Progress())
     for file, away in before.items():
         away.rename(file)
     made = dict[Path, dict[str, list[str]]]()
-    for of_either in (day_later, by_workers):
+    for of_either in (day_later, in_parts):
         published = max(of_either.glob("published/expectations-*"))
         made[of_either] = {name: in_order(rows_of(of_either, name)) for name in Tables(spark, of_either).names()}
         made[of_either]["published"] = sorted(map(str, pq.read_table(published).to_pylist()))
-        assert len(list(of_either.glob("tables/ingested_files/*.parquet"))) == 2, "a file for each commit"
-    assert made[day_later] == made[by_workers]
+    assert made[day_later] == made[in_parts]
     assert min(shard_counts) > 1
     assert all(made[day_later][name] for name in ("daily", "streams", "baselines", "maxima", "verdicts", "published"))
 

@@ -17,7 +17,6 @@ from exporter.domain import Verdict
 from exporter.history.published import Expectations
 from exporter.storage import files_below, located
 from spark_rollups import job
-from spark_rollups.frames import BY_WORKERS, IN_OWN_PROCESS, in_own_process, spread
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
 from tests.bench.rollup_run import note_upkeep
@@ -62,7 +61,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(
         (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
     submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
     submit += ["--driver-java-options", JAVA]
-    submit += as_options({**QUICK, IN_OWN_PROCESS: "true"})
+    submit += as_options(QUICK)
     submit += [__main__.__file__, "rollup", "--config", config, "--as-of", moment(at(2)).isoformat()]
     done = subprocess.run(
         submit,
@@ -74,7 +73,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_DIST_CLASSPATH": f"{tmp_path}/jars/*"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert " on local[1], in its own process\n" in done.stdout, done.stdout
+    assert " on local[1]\n" in done.stdout, done.stdout
     only_stages(done.stdout)
     assert not unneeded.exists()
     expectations = Expectations(history)
@@ -100,20 +99,6 @@ def test_a_small_fleet_that_polls_for_two_weeks_is_still_small(tmp_path: Path) -
     assert of_table <= job._size_of_rows(history, files) < of_table + 4 * MEBIBYTE  # noqa: SLF001 - no way to it without Spark
     (history / "published" / "ingested.txt").write_text("\n".join(file.name for file in files))
     assert job._size_of_rows(history, files) == of_table  # noqa: SLF001 - as above
-
-
-def test_what_takes_one_process_long_is_left_to_workers(spark: SparkSession) -> None:
-    """Files of many rows may be small: the rows and streams decide, once they are known."""
-    before = {name: str(spark.conf.get(name)) for name in BY_WORKERS}
-    assert in_own_process(spark)
-    try:
-        spread(spark, rows=200_000, streams=2_000)
-        assert in_own_process(spark)
-        spread(spark, rows=0, streams=2_001)
-        assert {name: spark.conf.get(name) for name in BY_WORKERS} == BY_WORKERS
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def test_the_log_lies_where_the_job_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

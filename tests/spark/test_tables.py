@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from spark_rollups.spool_schemas import COVERAGE
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
 
+DROP = (date(2026, 1, 1), "prod", 9, ["orders"])
+
 
 @pytest.mark.parametrize("history", ["history", "../{}/history"])
 def test_a_relative_history_folder_is_a_folder(
@@ -21,21 +23,21 @@ def test_a_relative_history_folder_is_a_folder(
 ) -> None:
     """Delta takes `history/tables/x` for the name of a catalog table and refuses `..`; both are written and read."""
     monkeypatch.chdir(tmp_path)
-    rows = spark.createDataFrame([("windows", "one.parquet", 3, 3)], SCHEMAS["ingested_files"])
+    rows = spark.createDataFrame([DROP], SCHEMAS["drops"])
     tables = Tables(spark, Path(history.format(tmp_path.name)))
-    tables.append("ingested_files", rows)
-    assert [row.file for row in tables.read("ingested_files").collect()] == ["one.parquet"]
-    assert (tmp_path / "history" / "tables" / "ingested_files" / "_delta_log").is_dir()
+    tables.append("drops", rows)
+    assert [row.topics for row in tables.read("drops").collect()] == [["orders"]]
+    assert (tmp_path / "history" / "tables" / "drops" / "_delta_log").is_dir()
 
 
 def test_data_without_its_log_is_named_with_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
     """Nothing is written over it or taken for a table: what it holds is not known."""
-    left = tmp_path / "tables" / "ingested_files" / "part-00000.snappy.parquet"
+    left = tmp_path / "tables" / "drops" / "part-00000.snappy.parquet"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"PAR1")
-    rows = spark.createDataFrame([("windows", "one.parquet", 3, 3)], SCHEMAS["ingested_files"])
-    with pytest.raises(TablesError, match=r"ingested_files must have a _delta_log .* move .*tables away"):
-        Tables(spark, tmp_path).append("ingested_files", rows)
+    rows = spark.createDataFrame([DROP], SCHEMAS["drops"])
+    with pytest.raises(TablesError, match=r"drops must have a _delta_log .* move .*drops away"):
+        Tables(spark, tmp_path).append("drops", rows)
     assert left.read_bytes() == b"PAR1"
 
 
@@ -43,18 +45,18 @@ def test_a_table_that_a_run_was_killed_in_the_first_commit_of_is_begun_anew(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """What it left counts for nothing; one commit follows, which names its run."""
-    left = tmp_path / "tables" / "ingested_files" / "part-00000.snappy.parquet"
+    left = tmp_path / "tables" / "drops" / "part-00000.snappy.parquet"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"PAR1")
-    begun = tmp_path / "tables" / "ingested_files.begun"
-    begun.write_text("run 1 began ingested_files")
+    begun = tmp_path / "tables" / "drops.begun"
+    begun.write_text("run 1 began drops")
     tables = Tables(spark, tmp_path)
-    rows = spark.createDataFrame([("windows", "one.parquet", 3, 3)], SCHEMAS["ingested_files"])
+    rows = spark.createDataFrame([DROP], SCHEMAS["drops"])
     with tables.named_commits():
-        tables.append("ingested_files", rows)
+        tables.append("drops", rows)
     assert not begun.exists()
-    assert tables.count("ingested_files") == 1
-    [commit] = DeltaTable.forPath(spark, tables.path("ingested_files")).history().collect()
+    assert tables.count("drops") == 1
+    [commit] = DeltaTable.forPath(spark, tables.path("drops")).history().collect()
     assert commit.userMetadata == f"run {tables.run}"
 
 

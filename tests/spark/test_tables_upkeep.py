@@ -44,27 +44,6 @@ def history(taken_in: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(taken_in, tmp_path / "history"))
 
 
-def files(history: Path) -> set[tuple[str, str]]:
-    """The spool files, by table."""
-    return {(path.parent.name, path.name) for path in history.glob("spool/*/*.parquet")}
-
-
-def test_the_ledger_names_the_files_that_are_still_in_the_spool(spark: SparkSession, history: Path) -> None:
-    """Also those of tables that lose no rows; it still knows how many rows each table holds at least."""
-    tables = Tables(spark, history)
-    before = ingest.read_ledger(tables)
-    for table in before:
-        min((history / "spool" / table).glob("*.parquet")).unlink()
-    assert run_upkeep(tables, history, moment(at(END)), Retention()) == "nothing past its retention"
-    named = {(row.table, row.file) for row in rows_of(history, "ingested_files") if row.file}
-    assert named == files(history) and named
-    after = ingest.read_ledger(tables)
-    assert {name: one.table_rows for name, one in after.items()} == {
-        name: one.table_rows for name, one in before.items()
-    }
-    assert not any(done.files or done.again for done in take_in(spark, history))
-
-
 def stream(topic: str, partition: int | None, listed_at: datetime | None, **more: object) -> tuple[object, ...]:
     """A row of ``streams``."""
     known: dict[str, object] = {"topic": topic, "partition": partition, "listed_at": listed_at}
@@ -96,7 +75,7 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
     ]
     tables = Tables(spark, tmp_path)
     tables.replace("streams", spark.createDataFrame(rows, SCHEMAS["streams"]))
-    assert run_upkeep(tables, tmp_path, now, retention) == "rows past their retention deleted from streams"
+    assert run_upkeep(tables, now, retention) == "rows past their retention deleted from streams"
     left = {(row.topic, row.topic_id, row.partition) for row in rows_of(tmp_path, "streams")}
     assert left == {
         ("temporary", "made again", None),
@@ -108,49 +87,26 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
         ("never-listed", None, 0),
         ("of-a-cluster-that-nobody-lists", None, 0),
     }
-    assert run_upkeep(tables, tmp_path, now, retention) == "nothing past its retention"
+    assert run_upkeep(tables, now, retention) == "nothing past its retention"
 
 
-def test_only_tables_in_which_there_is_something_to_do_are_compacted_and_rid_of_files(
-    spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Tables of one file a day and no old file are left alone; the file of a run that was killed is old in a week."""
-    done = list[str]()
-
-    def recording(name: str, made: Callable[..., Any]) -> Callable[..., Any]:
-        def note_and_do(*given: Any) -> Any:
-            done.append(name)
-            return made(*given)
-
-        return note_and_do
-
-    for owner, name in [(DeltaOptimizeBuilder, "executeCompaction"), (DeltaTable, "vacuum")]:
-        monkeypatch.setattr(owner, name, recording(name, getattr(owner, name)))
-    tables = Tables(spark, history)
-    assert run_upkeep(tables, history, moment(at(END)), Retention()) == "nothing past its retention"
-    assert done == []
+def test_small_files_are_put_together_and_those_of_killed_runs_removed(spark: SparkSession, history: Path) -> None:
+    """Rows stay; a file that no table names goes once it is a week old."""
     live = min(history.glob("tables/windows/date=*/*.parquet"))
     young, old = live.with_name("part-00000-young.parquet"), live.with_name("part-00000-old.parquet")
     shutil.copy(live, young)
     shutil.copy(live, old)
     for left, days in ((young, 6.9), (old, 7.1), (live, 8.0)):
         os.utime(left, 2 * (time.time() - days * DAY,))
+    tables = Tables(spark, history)
     tables.append("windows", tables.read("windows").where(f"date = '{live.parent.name.removeprefix('date=')}'"))
     before = in_order(rows_of(history, "windows"))
-    run_upkeep(tables, history, moment(at(END)), Retention())
-    assert done == ["executeCompaction", "vacuum"]
-    last = max(history.glob("tables/windows/_delta_log/*.json"))
-    assert '"operation":"OPTIMIZE"' in last.read_text(), "what removes files changes nothing of the table"
-    assert not [*last.parent.glob("*.crc")]
+    assert run_upkeep(tables, moment(at(END)), Retention()) == "nothing past its retention"
     assert young.exists() and not old.exists()
     assert live.exists(), "the compaction took it out of the table just now"
-    assert len({Path(path).parent for path in in_table(history)}) == len(in_table(history)) == END
+    named = [Path(str(file["path"])) for file in present(history / "tables" / "windows")]
+    assert len({path.parent for path in named}) == len(named) == END
     assert in_order(rows_of(history, "windows")) == before
-
-
-def in_table(history: Path) -> list[str]:
-    """The files that make up the table of windows."""
-    return [str(file["path"]) for file in present(history / "tables" / "windows")]
 
 
 RETENTION = Retention({**RETENTION_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
@@ -198,14 +154,14 @@ class StoppedError(Exception):
 def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
     spark: SparkSession, past_retention: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a ledger, a note, a DELETE, streams, a compaction or a VACUUM: the next ends as an undisturbed one.
+    """After a note, a DELETE, streams, a compaction or a VACUUM: the next ends as an undisturbed one.
 
     Data files of days that were deleted, and of streams as they were, are then gone from the disk.
     """
     stopped_at = Path(shutil.copytree(past_retention, tmp_path / "stopped"))
     before = {path.name for path in past_retention.glob("tables/streams/*.parquet")}
     assert len(list(past_retention.glob("tables/windows/date=*/*.parquet"))) == END + 1
-    run_upkeep(Tables(spark, past_retention), past_retention, moment(at(END)), RETENTION)
+    run_upkeep(Tables(spark, past_retention), moment(at(END)), RETENTION)
     [left] = past_retention.glob("tables/windows/date=*/*.parquet")
     assert left.parent.name == f"date={moment(at(END - 1)).date()}"
     assert before and not before & {path.name for path in past_retention.glob("tables/streams/*.parquet")}
@@ -228,12 +184,11 @@ def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
             patched.setattr(owner, name, stopping(name, getattr(owner, name)))
         for _ in range(7):
             with suppress(StoppedError):
-                run_upkeep(Tables(spark, stopped_at), stopped_at, moment(at(END)), RETENTION)
+                run_upkeep(Tables(spark, stopped_at), moment(at(END)), RETENTION)
                 break
         else:
             pytest.fail(f"it never ended: {stopped}")
-    writes_of_tables = ["_write ingested_files", "_write streams"]
-    assert sorted(stopped) == sorted([*writes_of_tables, "note_layout", "delete", "executeCompaction", "vacuum"])
+    assert sorted(stopped) == sorted(["_write streams", "note_layout", "delete", "executeCompaction", "vacuum"])
     assert table_state(spark, stopped_at) == table_state(spark, past_retention)
 
 
@@ -250,5 +205,5 @@ def test_an_upkeep_that_may_not_write_any_more_ends_before_its_next_step(
 
     tables.guard = lost
     with pytest.raises(StoppedError):
-        run_upkeep(tables, past_retention, moment(at(END)), RETENTION)
+        run_upkeep(tables, moment(at(END)), RETENTION)
     assert len(list(past_retention.glob("tables/*/_delta_log/*.json"))) == steps[-1] == steps[0] + 2

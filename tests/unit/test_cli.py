@@ -343,12 +343,15 @@ def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("closed", "command", "code"), [("2>&-", "once", 1), (">&-", "check-config", 0)])
 def test_a_closed_standard_stream_stops_nothing(tmp_path: Path, closed: str, command: str, code: int) -> None:
-    """What starts a command may have closed its standard output or error: the other one has all the same."""
+    """What starts a command may have closed its standard output or error: the other one has all the same.
+
+    Nor does a folder in which another program keeps its metrics.
+    """
     ended = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, command, "--bootstrap-server", NOWHERE],
         check=False,
         cwd=tmp_path,
-        env=environment(TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s"),
+        env=environment(TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s", PROMETHEUS_MULTIPROC_DIR="/nowhere"),
         capture_output=True,
         text=True,
         timeout=60,

@@ -332,6 +332,17 @@ def test_a_host_without_java_gets_a_note_about_rollups(tmp_path: Path, monkeypat
     assert (found.severity, found.what) == (Severity.NOTE, f"no java in JAVA_HOME={tmp_path}")
 
 
+def test_what_may_lead_jobs_elsewhere_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that jobs leave out, and those that their JVM reads."""
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    _, *found = host.rollup(settings(tmp_path), At())
+    assert [(one.severity, one.what) for one in found] == [
+        (Severity.NOTE, "SPARK_HOME is set: jobs leave it out"),
+        (Severity.NOTE, "HADOOP_CONF_DIR is set: the JVM of jobs reads it"),
+    ]
+
+
 def test_secrets_of_delivery_are_checked_and_not_shown(tmp_path: Path) -> None:
     """Each file that is missing, no URL or open to all is a finding; without recipients nothing is said."""
     secret, url, password = "hunter2-of-this-test", tmp_path / "url", tmp_path / "password"

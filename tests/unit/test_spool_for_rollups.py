@@ -13,7 +13,7 @@ import pytest
 
 from exporter.domain import Coverage, Inventory, Relation, Source, Window
 from exporter.history import Spool
-from spark_rollups.spool_files import SPOOL_TABLES, RefusedFileError, put_aside, sound_rows, spooled
+from spark_rollups.spool_files import SPOOL_TABLES, RefusedFileError, count_rows, list_spool, put_aside
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 AT = NOW.timestamp() - 600.0
@@ -40,9 +40,8 @@ def test_a_rollup_takes_whatever_an_exporter_or_a_backfill_names_its_files(tmp_p
     """Each file of each table is read, and none goes to quarantine."""
     written(tmp_path, source)
     for table in SPOOL_TABLES:
-        (path,) = spooled(tmp_path / "spool" / table.name)
-        rows, refusal = sound_rows(path, table, tmp_path / "quarantine", NOW)
-        assert (rows.num_rows, refusal) == (1, None), table.name
+        (path,) = list_spool(tmp_path / "spool" / table.name)
+        assert count_rows(path, table, datetime.now(UTC), pages=True) == 1, table.name
 
 
 def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,10 +50,10 @@ def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monke
     def refuse(path: Path) -> NoReturn:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    assert spooled(tmp_path / "spool" / "windows") == []
+    assert list_spool(tmp_path / "spool" / "windows") == []
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(PermissionError):
-        spooled(tmp_path / "spool" / "windows")
+        list_spool(tmp_path / "spool" / "windows")
 
 
 @pytest.mark.parametrize("name", ["windows", "x" * 247, "ü" * 123, "\udcff" * 247])
@@ -63,9 +62,10 @@ def test_a_foreign_file_goes_to_quarantine_however_long_its_name(tmp_path: Path,
     for path in (tmp_path / f"{name}.parquet", tmp_path / f"{name[1:]}.parquet"):
         path.write_bytes(b"torn")
         with pytest.raises(RefusedFileError) as refused:
-            sound_rows(path, SPOOL_TABLES[0], tmp_path / "quarantine", NOW)
-        aside = put_aside(path, tmp_path / "quarantine", str(refused.value)).path
-        assert isinstance(aside, Path)
+            count_rows(path, SPOOL_TABLES[0], datetime.now(UTC))
+        before = set((tmp_path / "quarantine").glob("*.parquet"))
+        put_aside(path, tmp_path / "quarantine", str(refused.value))
+        (aside,) = set((tmp_path / "quarantine").glob("*.parquet")) - before
         assert aside.read_bytes() == b"torn"
         assert str(refused.value) in aside.with_name(f"{aside.name}.reason.txt").read_text(encoding="utf-8")
     assert len(list((tmp_path / "quarantine").iterdir())) == 4

@@ -1,0 +1,108 @@
+"""Environments that lead a Spark job elsewhere, or fail it: each in a real run, many at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.delta import commits, rows_of
+from tests.programs import as_options
+from tests.spark.conftest import QUICK
+from tests.spark.story import HOUR, World, at, every
+
+pytestmark = pytest.mark.timeout(600)
+
+ISOLATED = """
+mount --bind "$1/passwd" /etc/passwd
+mount -t tmpfs -o noexec tmpfs "$1/noexec"
+hostname no-such-host.invalid
+unset HOME
+shift
+exec "$@"
+"""
+"""A user without an entry in /etc/passwd and without a home folder, temporary files that no code is loaded from, and a
+host whose name does not resolve."""
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """A history folder with one day of one topic in its spool."""
+    world = World(tmp_path / "history")
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.poll(at(0), at(1), every=HOUR)
+    return world.history
+
+
+def rollup(history: Path, *before: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the job to its end."""
+    job = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), *as_options(QUICK)]
+    return subprocess.run(
+        [*before, *job], capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **environment}
+    )
+
+
+def test_a_job_is_led_nowhere_else_by_what_others_set(history: Path, tmp_path: Path) -> None:
+    """Another language of Java, default file system and Spark; no name, no home, no code in temporary files.
+
+    Everything is where it is without them: commits have names that are found again, and the set is published.
+    """
+    hadoop, spark = tmp_path / "hadoop", tmp_path / "spark-of-others"
+    for folder in (hadoop, spark / "conf", tmp_path / "noexec"):
+        folder.mkdir(parents=True)
+    default = "<property><name>fs.defaultFS</name><value>hdfs://nowhere.invalid:8020</value></property>"
+    (hadoop / "core-site.xml").write_text(f"<configuration>{default}</configuration>")
+    (spark / "conf" / "spark-defaults.conf").write_text("spark.master spark://nowhere.invalid:7077\nspark.plugins No\n")
+    (tmp_path / "passwd").write_text("daemon:x:1:1::/:/bin/sh\n")
+    (tmp_path / "isolated").write_text(ISOLATED)
+    cache = os.environ.get("TOPIC_LIVENESS_CACHE") or str(Path("~/.cache/topic-liveness").expanduser())
+    done = rollup(
+        history,
+        *("unshare", "--map-root-user", "--mount", "--uts", "bash", str(tmp_path / "isolated"), str(tmp_path)),
+        JAVA_TOOL_OPTIONS="-Duser.language=fa",
+        HADOOP_CONF_DIR=str(hadoop),
+        SPARK_HOME=str(spark),
+        SPARK_CONF_DIR=str(spark / "conf"),
+        SPARK_REMOTE="sc://nowhere.invalid",
+        PYSPARK_SUBMIT_ARGS="--master yarn pyspark-shell",
+        TMPDIR=str(tmp_path / "noexec"),
+        PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "nowhere"),
+        TOPIC_LIVENESS_CACHE=cache,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    for name in ("windows", "daily", "streams", "verdicts"):
+        assert commits(history, name), name
+        assert rows_of(history, name), name
+    pointer = json.loads((history / "published" / "current.json").read_text())
+    assert pointer["rows"] == len(rows_of(history, "verdicts")) > 0
+    assert all(path.name.isascii() for path in history.rglob("*"))
+
+
+UNPINNED = """
+from spark_rollups import job, session
+
+session._pin_jvm = lambda _: None
+job.main()
+"""
+"""The job without what keeps it safe of the language of Java."""
+
+
+def test_a_commit_that_nobody_finds_fails_the_run_and_so_does_java_in_one_line(history: Path) -> None:
+    """Nothing is published; a line names what is wrong, and never a place in code."""
+    command = [sys.executable, "-c", UNPINNED, "rollup", "--history", str(history), *as_options(QUICK)]
+    environment = {**os.environ, "JAVA_TOOL_OPTIONS": "-Duser.language=fa"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode == 1, done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: {history}/tables/windows/_delta_log has no commit {0:020}.json, and Delta reported")
+    assert not (history / "published" / "current.json").exists()
+
+    done = subprocess.run([*command, "--master", "yarn"], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: Spark did not start: ") and "HADOOP_CONF_DIR or YARN_CONF_DIR must be set" in line
