@@ -23,7 +23,8 @@ from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.judging.detection import Detector
 from tests.snapshots import snapshot_of
-from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
+from tests.unit.expectations import CALM_MONDAY as MONDAY
+from tests.unit.expectations import DAY, HOUR, by_clock, by_wall
 
 STEADY = by_clock([1.0] * 168, clock_step=1.0, suspect_score=2.5, dead_score=3.0)
 """A slot each hour: crossed past e^2 - 1 = 6.4, suspect past 11.2, dead past 19.1 hours missed."""
