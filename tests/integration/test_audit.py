@@ -284,3 +284,13 @@ def test_topics_that_fell_silent_together_are_one_incident(broker: Broker, workb
     assert [found.what(f"together-{number}") for number in range(12)] == ["overdue"] * 9 + ["written now"] * 3
     assert {found.topics[f"together-{number}"]["verdict"] for number in range(9)} == {"held"}
     assert "held: 9 of 12 topics fell silent together" in found.topics["together-0"]["evidence"]
+
+
+def test_a_quarterly_run_of_many_records_is_silent_as_usual(broker: Broker, workbench: Workbench) -> None:
+    """Sixty days after a run, two earlier ones are found, however many records each has."""
+    workbench.create("quarterly")
+    runs = [NOW - (60 + 90 * number) * DAY for number in (3, 2, 1, 0)]
+    workbench.write(("quarterly", 0, at + number) for at in runs for number in range(300))
+    found = audit(broker.bootstrap, "quarterly")
+    assert found.what("quarterly") == "silent as usual"
+    assert found.topics["quarterly"]["longest_silence_seconds"] == pytest.approx(90 * DAY, abs=HOUR)
