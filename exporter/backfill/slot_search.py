@@ -175,11 +175,13 @@ class SlotSearch:
     def _closed(
         self, stretches: Stretches, segments: _Segments, newest: Floats, top: NDArray[np.int64]
     ) -> tuple[ActiveSlots, ActiveSlots, _Segments]:
-        """Return slots of segments of one slot, hidden ones too, and the other segments, cut at their first record."""
+        """Return slots of segments of one slot or record, hidden ones too, and the rest, cut at their first record."""
         from_hidden = segments.kind == FROM_HIDDEN
         slot = np.minimum(np.floor(segments.time / self.slot), segments.high - 1).astype(np.int64)
         slot = np.where(from_hidden, segments.low, np.maximum(segments.low, slot))
-        single = slot == segments.high - 1
+        # Of a segment with one record, all is known: the answer at its begin has found that.
+        alone = (segments.kind == PLAIN) & (segments.high_offset == segments.offset + 1)
+        single = (slot == segments.high - 1) | (alone & (stretches.start_offset[segments.stretch] == UNKNOWN))
         rest = replace(segments, low=slot)[~single]
         one, at, to_hidden = segments[single], slot[single], (segments.kind == TO_HIDDEN)[single]
         from_hidden = from_hidden[single]

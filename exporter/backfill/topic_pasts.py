@@ -30,12 +30,16 @@ from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import State
 from exporter.domain.ports import Clock
-from exporter.domain.verdicts import VERDICT_CODES, TopicOverride, Verdict
+from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS, VERDICT_CODES, TopicOverride, Verdict
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 
-PAST_SECONDS, DENSE_PAST_SECONDS, LONG_PAST_SECONDS = 9 * WEEK, 3 * WEEK, 27 * WEEK
-"""How far before its newest record the past of a topic is searched: eight weeks before the Monday of its last week; two
-of a topic with many records, whose two weeks say as much; half a year of a topic with few, which takes few look-ups."""
+PAST_SECONDS, DENSE_PAST_SECONDS, LONG_PAST_SECONDS = 8 * WEEK, 2 * WEEK, 27 * WEEK
+"""How far the past of a topic is searched: eight weeks before the Monday of its newest record; two of a topic with many
+records, whose two weeks say as much; half a year of a topic with few, which takes few look-ups."""
+
+DEAD_PAST_SECONDS = WEEK
+"""How far before its newest record a topic with many is searched that is silent for eight weeks: any rhythm that one
+week shows is over by then."""
 
 FEW_RECORDS = 250
 """A partition with more records than this in PAST_SECONDS is searched over DENSE_PAST_SECONDS, with one look-up an hour
@@ -136,7 +140,10 @@ class TopicPasts:
         rows, number, records = rows[chosen], number[chosen], records[chosen]
         dense = np.zeros(len(topics), np.bool_)
         dense[number[records > FEW_RECORDS]] = True
-        spans = np.select([few, dense], [LONG_PAST_SECONDS, DENSE_PAST_SECONDS], PAST_SECONDS)
+        over = self._clock.now() - last > DEAD_AT_LATEST_SECONDS
+        part = (last - FIRST_MONDAY) % WEEK
+        lengths: list[Floats | float] = [LONG_PAST_SECONDS, DEAD_PAST_SECONDS, DENSE_PAST_SECONDS + part]
+        spans: Floats = np.select([few, dense & over, dense], lengths, PAST_SECONDS + part)
         order = np.argsort(rows)
         return rows[order], spans[number[order]]
 
