@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import ReplicaState, Verdict
+from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.readers_and_copies import SILENT, deletion_candidates, readers_line, replica_line
 from spark_rollups.frames import arrow_schema, in_batches
 
@@ -19,7 +20,7 @@ KNOWN_FOR = timedelta(days=2)
 
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)
 _TOPIC = ("cluster", "topic", "topic_id")
-_GROUPS = ("consumer_groups", "without_members")
+_GROUPS = ("consumer_groups", "committed_only", "without_members")
 _SILENCES = ("silence_seconds", "largest_silence_seconds")
 _THERE = ("replica_of_topic", "copied_topic", "partition")
 
@@ -47,6 +48,7 @@ def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> 
     known = relations.select(
         *(F.col(name).alias(f"of_{name}") for name in _TOPIC),
         "consumer_groups",
+        F.coalesce("groups_committed_only", F.lit(0)).alias("committed_only"),
         F.coalesce("groups_without_members", F.lit(0)).alias("without_members"),
         "replica_of_cluster",
         "replica_of_topic",
@@ -82,12 +84,13 @@ def _lines(batch: pa.RecordBatch) -> dict[str, list[str | None]]:
     source_named = ("replica_of_cluster", "replica_of_topic", "source_lives")
     made: dict[str, list[str | None]] = {"evidence": [], "replication": []}
     for row in zip(*(batch.column(name).to_pylist() for name in (*named, *source_named)), strict=True):
-        evidence, verdict, partition, groups, left, state, cluster, topic, lives = row
+        evidence, verdict, partition, groups, left, gone, state, cluster, topic, lives = row
         whole, silent, replication, read = partition is None, verdict in SILENT, None, None
         if whole or silent:
             source = f"{cluster}/{topic}"
             replication = replica_line(state, source, source_lives=bool(lives), whole=whole, silent=silent)
-            read = None if groups is None else readers_line(groups - left, left, silent=silent)
+            if groups is not None:
+                read = readers_line(Readership(groups - left - gone, left, gone), silent=silent)
         made["evidence"].append("; ".join(filter(None, (evidence, replication, read))))
         made["replication"].append(replication)
     return made
@@ -96,7 +99,7 @@ def _lines(batch: pa.RecordBatch) -> dict[str, list[str | None]]:
 def _candidates(batch: pa.RecordBatch) -> pa.Array:
     """Return whether each topic is a candidate for deletion; null where its readers are unknown, and of partitions."""
     columns = {name: batch.column(name) for name in batch.schema.names}
-    groups, left = (columns[name].cast(pa.float64()).to_numpy(zero_copy_only=False) for name in _GROUPS)
+    groups, left, gone = (columns[name].cast(pa.float64()).to_numpy(zero_copy_only=False) for name in _GROUPS)
     silence, longest = (columns[name].to_numpy(zero_copy_only=False) for name in _SILENCES)
     verdict, state = (columns[name].to_numpy(zero_copy_only=False) for name in ("verdict", "replica_state"))
     copy, copied, part = (columns[name].is_valid().to_numpy(zero_copy_only=False) for name in _THERE)
@@ -105,7 +108,7 @@ def _candidates(batch: pa.RecordBatch) -> pa.Array:
         dead=verdict == Verdict.DEAD.value,
         silence=silence.astype(float),
         longest=longest.astype(float),
-        unread=groups == left,
+        unread=(groups == left) & (gone == 0),
         mirrored=copied | (copy & (state != ReplicaState.SOURCE_DEAD_TOO.value)),
     )
     return pa.array(candidates, mask=part | np.isnan(groups))

@@ -92,6 +92,7 @@ _RELATION_COLUMNS = (
     nullable("producers", COUNT),
     nullable("readers", TEXT),
     nullable("groups_without_members", COUNT),
+    nullable("groups_committed_only", COUNT),
 )
 
 SPOOL_WINDOWS = StructType([*_WINDOW_COLUMNS, VERSION])

@@ -8,18 +8,19 @@ written while others were read.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import Group, GroupSweep, PollFailure, Reason, Snapshot
+from exporter.domain import PollFailure, Reason, Snapshot
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
-from exporter.domain.groups.consumer_groups import Committed, Description, GroupList
-from exporter.domain.groups.positions import GroupRows, Positions, outcomes
+from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, NoTimeLag
+from exporter.domain.groups.positions import NO_POSITIONS, GroupRows, Positions, outcome_code, outcomes
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
@@ -81,8 +82,6 @@ class _Tally:
     """What a sweep has found so far."""
 
     failures: Counter[Reason] = field(default_factory=Counter)
-    groups: dict[str, Group] = field(default_factory=dict)
-    """Each group without its partitions; ``topics`` are those assigned to a member."""
     positions: list[Positions] = field(default_factory=list)
     missed: set[str] = field(default_factory=set)
     """Groups that could not be read, and keep their last values."""
@@ -122,11 +121,8 @@ class GroupWatch:
         self._exclude = [re.compile(pattern, re.DOTALL) for pattern in exclude]
         self._missed_sweeps = missed_sweeps
         self._time_lags = time_lags
-        self._groups: Mapping[str, Group] = {}
+        self._positions = NO_POSITIONS
         """Of the last sweep."""
-        self._missed: Mapping[str, int] = {}
-        """How many sweeps could not read each of them."""
-        self._positions = Positions.of({})
         self._silent: set[int] = set()
         """Leaders that gave no answer in this sweep. They get one request, not one for each hundred groups."""
         self._snapshot: Snapshot | None = None
@@ -161,30 +157,32 @@ class GroupWatch:
         requests, lookups = dict(self._source.groups.counts), dict(self._source.lookups())
         tally = _Tally()
         problem, reason = "", None
-        unlisted: Mapping[Reason, int] = {}
-        all_visible: bool | None = None
+        listing = GroupList(frozenset(), {}, None, None)
+        known = dict(zip(self._positions.rows.names, self._positions.missed.tolist(), strict=True))
         narrowed = False
         self._silent.clear()
         try:
             listing = self._source.groups.list_groups()
         except SourceError as error:
             problem, reason = error.detail, error.reason
-            tally.missed.update(self._groups)
+            tally.missed.update(known)
         else:
-            unlisted, all_visible = listing.unlisted, listing.all_visible
             names = sorted(filter(self._in_scope, listing.names))
             narrowed = len(names) < len(listing.names)
-            names.sort(key=lambda name: -self._missed.get(name, 1))
+            names.sort(key=lambda name: -known.get(name, 1))
             for at in range(0, len(names), GROUPS_AT_A_TIME):
                 if stop() or self._clock.monotonic() - started >= self.interval:
                     tally.failures[Reason.TIMED_OUT] += len(names) - at
                     tally.missed.update(names[at:])
                     break
                 self._read(names[at : at + GROUPS_AT_A_TIME], tally)
-            if unlisted:
-                tally.missed.update(self._groups.keys() - listing.names)
+            if listing.unlisted:
+                tally.missed.update(known.keys() - listing.names)
         snapshot = self._snapshot
-        positions = self._joined(tally, _NO_LAYOUT if snapshot is None else snapshot.table.layout)
+        # Groups that were missed too often are left out.
+        retained = {name for name in tally.missed if known.get(name, self._missed_sweeps) < self._missed_sweeps}
+        layout = _NO_LAYOUT if snapshot is None else snapshot.table.layout
+        positions = Positions.joined([*tally.positions, self._positions.missed_again(retained)], layout)
         time_lags: Mapping[str, int] = {}
         if snapshot is not None:
             self._near_start = positions.rows.layout, _near_start(positions, snapshot.table)
@@ -195,20 +193,19 @@ class GroupWatch:
                 )
                 time_lags = outcomes(positions.no_time_lag)
         self._positions = positions
-        self._groups = _with_positions(tally.groups, positions)
-        self._missed = dict(zip(positions.rows.names, positions.missed.tolist(), strict=True))
         return GroupSweep(
-            self.cluster,
+            cluster=self.cluster,
             taken_at=self._clock.now(),
             duration_seconds=self._clock.monotonic() - started,
-            groups=self._groups,
+            positions=positions,
+            others=listing.others,
             failures=tally.failures,
             partitions=outcomes(positions.reason[positions.fresh]),
             time_lags=time_lags,
             requests=_new(self._source.groups.counts, requests),
             lookups=_new(self._source.lookups(), lookups),
-            unlisted=unlisted,
-            all_visible=all_visible,
+            unlisted=listing.unlisted,
+            all_visible=listing.all_visible,
             narrowed=narrowed,
             described_topics=described_topics & self._described_topics(),
             read=tally.read,
@@ -229,12 +226,6 @@ class GroupWatch:
         included = any(pattern.fullmatch(name) for pattern in self._include)
         return included and not any(pattern.fullmatch(name) for pattern in self._exclude)
 
-    def _joined(self, tally: _Tally, layout: Layout) -> Positions:
-        """Return the positions of all groups; those missed too often are left out."""
-        retained = {name for name in tally.missed if self._missed.get(name, self._missed_sweeps) < self._missed_sweeps}
-        tally.groups |= {name: self._groups[name] for name in retained}
-        return Positions.joined([*tally.positions, self._positions.missed_again(retained)], layout)
-
     def _read(self, names: Sequence[str], tally: _Tally) -> None:
         # Before the offsets: a later poll proves nothing about them.
         table = Table.empty(_NO_LAYOUT) if self._snapshot is None else self._snapshot.table
@@ -248,22 +239,22 @@ class GroupWatch:
         tally.failures.update(failed.values())
         tally.missed.update(failed)
         rows, offsets = _laid_out(committed, table.layout)
-        ends, lag = self._compared(table, rows.partition, offsets)
-        lost, known = self._lost(table, rows.partition, offsets, ends == ANSWERED)
-        now = self._clock.now()
-        tally.positions.append(Positions.read(rows, now, offsets, ends, lag, lost, known))
-        for name in rows.names:
-            description = described[name]
-            if isinstance(description, Reason):
-                tally.failures[description] += 1
-                tally.groups[name] = Group(reason=description, read_at=now)
-            else:
-                tally.read += 1
-                state, members, assigned = description.state, description.members, description.assigned
-                tally.groups[name] = Group(state, members, topics=assigned, read_at=now)
+        reason, lag, past_end = self._compared(table, rows.partition, offsets)
+        lost, lost_known = self._lost(table, rows.partition, offsets, reason == ANSWERED)
+        undescribed = Counter(one for name in rows.names if isinstance(one := described[name], Reason))
+        tally.failures += undescribed
+        tally.read += len(rows.names) - undescribed.total()
+        before = dict(zip(self._positions.rows.names, self._positions.assigned.tolist(), strict=True))
+        columns = {"lag": lag, "past_end": past_end, "lost": lost, "lost_known": lost_known}
+        tally.positions.append(
+            Positions.read(rows, self._clock.now(), described, before, committed=offsets, reason=reason, **columns)
+        )
 
-    def _compared(self, table: Table, rows: Rows, offsets: Offsets) -> tuple[Codes, Offsets]:
-        """Return the reason codes of unknown lags, and the lags: the distance of offsets to the ends of the logs."""
+    def _compared(self, table: Table, rows: Rows, offsets: Offsets) -> tuple[Codes, Offsets, Offsets]:
+        """Return the codes of unknown lags, the lags, and how far offsets lie past the ends of the logs.
+
+        The ends are read after the offsets, and a log only grows: an offset past its end was so when it was read.
+        """
         leader = table.leader[rows]
         silent = np.isin(leader, list(self._silent))
         polled = table.reason_now[rows]
@@ -274,8 +265,10 @@ class GroupWatch:
         unanswered = rows_with(ends.reason, list(_NO_ANSWER))[place]
         self._silent |= set(leader[wanted][unanswered].tolist()) - set(leader[wanted][~unanswered].tolist())
         reason[wanted] = _why_unknown(ends)[place]
-        lag[wanted] = np.maximum(0, ends.offset[place] - offsets[wanted])
-        return reason, lag
+        lag[wanted] = ends.offset[place] - offsets[wanted]
+        past_end = np.where(reason == ANSWERED, np.maximum(-lag, 0), 0)
+        reason[past_end > 0] = outcome_code(NoTimeLag.PAST_END)
+        return reason, np.maximum(lag, 0), past_end
 
     def _lost(self, table: Table, rows: Rows, offsets: Offsets, readable: Flags) -> tuple[Offsets, Flags]:
         """Return how many offsets after each committed one lie before the log start, and where that is known.
@@ -326,18 +319,6 @@ def _near_start(positions: Positions, table: Table) -> Rows:
     start, end = table.earliest[rows], table.latest[rows]
     near = table.read[rows] & (positions.committed[behind] - start <= NEAR_SHARE * (end - start))
     return np.unique(rows[near])
-
-
-def _with_positions(groups: Mapping[str, Group], positions: Positions) -> Mapping[str, Group]:
-    """Return groups with their partitions, and with the topics of these."""
-    by_topic, _ = positions.rows.by_topic()
-    topics: dict[int, set[str]] = defaultdict(set)
-    for number, topic in zip(by_topic.group.tolist(), by_topic.partition.tolist(), strict=True):
-        topics[number].add(by_topic.layout.topics[topic])
-    return {
-        name: replace(groups[name], partitions=partitions, topics=groups[name].topics | topics[partitions.number])
-        for name, partitions in zip(positions.rows.names, positions.by_group(), strict=True)
-    }
 
 
 def _new(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from exporter.collectors.topic_ids import TopicIds
 from exporter.domain import NoTimeLag, Reason, Snapshot, State
-from exporter.domain.arrays import Codes, Flags, Offsets, Rows, runs
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, runs
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.groups.positions import Positions, outcome_code
-from exporter.domain.groups.time_lag import UNFINISHED, Limits, Searches, still_enough
+from exporter.domain.groups.positions import NO_POSITIONS, Positions, outcome_code
+from exporter.domain.groups.time_lag import UNFINISHED, Limits, Progress, Searches, are_trailing, still_enough
 from exporter.domain.groups.time_points import Points
 from exporter.domain.polls.answers import ANSWERED, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -115,7 +115,9 @@ class TimeLags:
         self._ends = self._newest = self._latest
         """The end and the newest timestamp (ms) of each log at the last poll; 0 where the latter is unknown."""
         self._sweeps = 0
-        self._before = Positions.of({})
+        self._before = NO_POSITIONS
+        self._progress = Progress.begun(0, 0.0)
+        """What the rows of ``_before`` did."""
         self._proofs = _Proofs.none(0)
         """The proofs of the rows of ``_before``."""
         self._topic_ids = TopicIds()
@@ -142,6 +144,9 @@ class TimeLags:
         self._take(snapshot.table)
         # Also those of groups that could not be read: when they are, nothing shows any more that the log fell.
         proofs = replace(proofs, lasting=proofs.lasting & ~fallen)
+        self._progress = self._progress.followed(self._before, positions, here, there, now / 1000)
+        trailing = wanted & are_trailing(positions.lag, _quiet_for(logs.row, snapshot.table, now), self._progress.added)
+        wanted &= ~trailing
         settled = wanted & proofs.hold(positions, logs)
         settled &= still_enough(proofs.low, proofs.high, now, self._tolerance, self._slack)
         limits = Limits(now, self._tolerance, self._slack)
@@ -159,6 +164,7 @@ class TimeLags:
         stalled = np.zeros(len(positions), dtype=np.bool_)
         stalled[here] = behind[there] & (self._before.committed[there] == positions.committed[here])
         self._proofs, outcomes = _concluded(positions, proofs, settled, logs, found)
+        outcomes[trailing] = outcome_code(NoTimeLag.TRAILING)
         self._before = _measured(positions, self._proofs, outcomes, stalled)
         return self._before
 
@@ -317,6 +323,13 @@ class TimeLags:
         self._points = self._points.trimmed(logs.row[places], positions.start[places])
 
 
+def _quiet_for(rows: Rows, table: Table, now: int) -> Floats:
+    """Return for how long nothing was written to each partition, in seconds; NaN where unknown."""
+    last = np.concatenate([np.fmax(table.last_advance, np.where(table.read, table.newest, np.nan)), [np.nan]])
+    quiet: Floats = now / 1000 - last[rows]
+    return quiet
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found(ColumnSet):
     """Results of the searches of n positions, as in ``Searches``."""
@@ -350,7 +363,7 @@ def _measured(positions: Positions, proofs: _Proofs, unknown: Codes, stalled: Fl
     """Return positions with their time lags; those that were not read keep theirs."""
     at = positions.read_at[positions.rows.group]
     least, most = np.maximum(0.0, at - proofs.high / 1000), np.maximum(0.0, at - proofs.low / 1000)
-    found = proofs.known & positions.unread
+    found = proofs.known & positions.unread & (unknown == ANSWERED)
     rules = [~positions.fresh, found, unknown == ANSWERED]
     return positions.changed(
         seconds=np.select(rules, [positions.seconds, (least + most) / 2, 0.0], np.nan),

@@ -16,6 +16,7 @@ from exporter.domain import (
     TopicOverride,
     Verdict,
 )
+from exporter.domain.groups.readers import who_reads
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge, overruled
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
@@ -103,11 +104,9 @@ class ExplainedSubject:
     @property
     def seen(self) -> SubjectNow:
         """What is known of it beside its verdict."""
-        row, reading, readers, left = self.expectation, self.reading, None, None
+        row, reading, readers = self.expectation, self.reading, None
         if self.sweep is not None and self.partition is None:
-            counted = self.sweep.readers([self.topic]).get(self.topic)
-            left = self.sweep.without_members([self.topic]).get(self.topic)
-            readers = None if counted is None or left is None else counted - left
+            readers = who_reads(self.sweep, [self.topic]).readership()[0]
         return SubjectNow(
             topic=self.topic,
             partition=self.partition,
@@ -116,7 +115,6 @@ class ExplainedSubject:
             reason=None if reading is None or reading.reason is None else str(reading.reason),
             partitions=self.partitions,
             readers=readers,
-            without_members=left,
             override=self.override,
             may_be_held=self.may_be_held,
             published=row.evidence if row is not None and self.held_when_published else None,

@@ -20,7 +20,9 @@ from exporter.domain import (
 )
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
-from exporter.domain.groups.consumer_groups import groups_of
+from exporter.domain.groups.readers import GroupThere, groups_in, who_reads
+from exporter.domain.groups.roles import GroupRole
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import JudgedSubject, evidence_now, falling
@@ -49,7 +51,7 @@ def plain(text: str, _colour: str) -> str:
 
 def record(case: ExplainedSubject) -> dict[str, Any]:
     """Return the explanation as JSON has it, as the API of the exporter returns it."""
-    groups = None if case.sweep is None else case.sweep.known_groups
+    sweep = case.sweep
     return SubjectFacts(
         cluster=case.cluster,
         topic=case.topic,
@@ -66,8 +68,9 @@ def record(case: ExplainedSubject) -> dict[str, Any]:
         override=case.override,
         owner=case.owner,
         config=case.config,
-        groups=None if groups is None else groups_of(groups, case.topic, case.partition),
-        all_groups=case.sweep is not None and case.topic in case.sweep.readers([case.topic]),
+        groups=None if sweep is None or sweep.blank else groups_in(sweep, case.topic, case.partition),
+        all_groups=sweep is not None and bool(who_reads(sweep, [case.topic]).known[0]),
+        others={} if sweep is None else sweep.others or {},
         partitions=case.siblings,
         weekly_scores=case.further.get("weekly_scores"),
         incident=case.incident,
@@ -246,44 +249,60 @@ def _readers(case: ExplainedSubject) -> Iterator[str]:
     sweep = case.sweep
     if sweep is None:
         return
-    groups = groups_of(sweep.groups, case.topic, case.partition)
-    places = {
-        name: [at for key, at in group.partitions.items() if case.partition in (None, key.partition)]
-        for name, group in groups.items()
-    }
-    lags = {name: [place.lag for place in several] for name, several in places.items()}
-    behind = {name: None if None in lag else sum(filter(None, lag)) for name, lag in lags.items()}
-    with_members, without = list[str](), list[str]()
-    for name in sorted(groups, key=lambda name: -(behind[name] or 0)):
-        members = groups[name].members
-        details = [] if members == 0 else ["members unknown" if members is None else plural(members, "member")]
-        if lags[name]:
-            details.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
-        elif case.partition is not None:
-            details.append("nothing committed here")
-        if oldest := max((place.time_lag.seconds for place in places[name] if place.time_lag is not None), default=0.0):
-            details.append(f"the oldest {duration(oldest)} old")
-        # A client may choose any name for its group.
-        which = f" ({', '.join(details)})" if details else ""
-        (without if members == 0 else with_members).append(f"{name if name.isprintable() else ascii(name)}{which}")
-    counted = sweep.readers([case.topic]).get(case.topic)
-    if counted is not None and not with_members:
+    groups = sorted(groups_in(sweep, case.topic, case.partition), key=lambda one: -(one.lag or 0))
+    by_role = {role: [_group(one, case.partition) for one in groups if one.role is role] for role in GroupRole}
+    reading = by_role[GroupRole.ASSIGNED] + by_role[GroupRole.UNKNOWN]
+    known = bool(who_reads(sweep, [case.topic]).known[0])
+    if known and not reading:
         yield _line("read by", "no consumer group")
-    yield from _named("read by", plural(len(with_members), "consumer group"), with_members)
+    yield from _named("read by", plural(len(reading), "consumer group"), reading)
+    left, gone = by_role[GroupRole.COMMITTED], by_role[GroupRole.GONE]
+    yield from _named("left by", f"{plural(len(left), 'group')} with members elsewhere", left)
     # Any of these may have committed once, and never again.
-    yield from _named("committed", f"{plural(len(without), 'group')} without a member now", without)
-    shown = with_members + without
-    if counted == 0:
-        return
+    yield from _named("committed", f"{plural(len(gone), 'group')} without a member now", gone)
+    if not known:
+        yield from _unknown_readers(sweep, shown=bool(groups))
+
+
+def _group(there: GroupThere, partition: int | None) -> str:
+    """Return the name of a group, and how it stands."""
+    details = []
+    if there.role is not GroupRole.GONE:
+        details.append("members unknown" if there.members is None else plural(there.members, "member"))
+    if there.role is GroupRole.UNKNOWN:
+        details.append("assignment unknown")
+    if there.past_end:
+        details.append(f"committed {there.past_end:,} past the end of the log, and skips records up to there")
+    elif there.committed:
+        details.append("lag unknown" if there.lag is None else f"lag {there.lag:,}")
+    elif partition is not None:
+        details.append("nothing committed here")
+    if there.lag_seconds:
+        details.append(f"the oldest {duration(there.lag_seconds)} old")
+    # A client may choose any name for its group.
+    name = there.group if there.group.isprintable() else ascii(there.group)
+    return f"{name} ({', '.join(details)})" if details else name
+
+
+def _unknown_readers(sweep: GroupSweep, *, shown: bool) -> Iterator[str]:
+    """Yield why more groups may read the topic."""
+    label = "" if shown else "read by"
     if not sweep.complete:
         reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
         why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-        which = "" if sweep.known_groups is None else " for some consumer groups"
-        yield _line("" if shown else "read by", f"unknown{which}: {why}")
+        yield _line(label, f"unknown{'' if sweep.blank else ' for some consumer groups'}: {why}")
+    elif not sweep.all_visible:
+        yield _line(label, "perhaps hidden consumer groups: grant DESCRIBE on groups to see all")
+    elif sweep.others is None:
+        yield _line(label, "perhaps share or streams groups, which could not be listed")
+    elif sweep.others:
+        others = [
+            f"{name if name.isprintable() else ascii(name)} ({one.type or 'unknown'} group, {one.state or 'unknown'})"
+            for name, one in sorted(sweep.others.items())
+        ]
+        yield from _named(label, "perhaps groups that do not say what they read", others)
     elif sweep.narrowed and not shown:
         yield _line("read by", "no consumer group that `groups.include` and `groups.exclude` select")
-    elif not sweep.all_visible:
-        yield _line("" if shown else "read by", "perhaps hidden consumer groups: grant DESCRIBE on groups to see all")
 
 
 def _named(label: str, count: str, groups: Sequence[str]) -> Iterator[str]:

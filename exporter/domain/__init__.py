@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from exporter.domain.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from exporter.domain.groups.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, NoTimeLag, TimeLag
+    from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag
+    from exporter.domain.groups.sweep import GroupSweep
     from exporter.domain.history.rows import (
         AHEAD_SECONDS,
         FILE_BYTES,
@@ -84,8 +85,6 @@ __all__ = [
     "Coverage",
     "Expectation",
     "Fault",
-    "Group",
-    "GroupPartition",
     "GroupState",
     "GroupSweep",
     "Inspected",
@@ -107,7 +106,6 @@ __all__ = [
     "Snapshot",
     "Source",
     "State",
-    "TimeLag",
     "TopicConfig",
     "TopicInfo",
     "TopicOverride",
@@ -121,7 +119,8 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_names(
         __name__,
         {
-            "groups.consumer_groups": ["Group", "GroupPartition", "GroupState", "GroupSweep", "NoTimeLag", "TimeLag"],
+            "groups.consumer_groups": ["GroupState", "NoTimeLag"],
+            "groups.sweep": ["GroupSweep"],
             "history.rows": [
                 "AHEAD_SECONDS",
                 "FILE_BYTES",

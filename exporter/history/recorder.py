@@ -20,6 +20,7 @@ from exporter.domain import (
     Window,
 )
 from exporter.domain.arrays import Floats
+from exporter.domain.groups.readers import who_reads
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.history.cluster_states import LastState, Progress
@@ -103,8 +104,7 @@ class History:
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take the consumer groups of each topic, as far as known."""
         with self._lock:
-            self._relations.readers = sweep.reader_names(self._topics)
-            self._relations.without_members = sweep.without_members(self._topics)
+            self._relations.readers = who_reads(sweep, list(self._topics))
 
     def take_comparison(self, comparison: Comparison) -> None:
         """Take which topics are replicas of topics of another cluster, and their state."""
@@ -114,7 +114,7 @@ class History:
     def forget_readers(self) -> None:
         """Write no consumer groups that nothing reads any more: the next daily rows have none."""
         with self._lock:
-            self._relations.readers, self._relations.without_members = {}, {}
+            self._relations.readers = None
 
     def keep_copies(self, sources: Collection[str]) -> None:
         """Write replicas of topics of these clusters only: nothing compares others any more."""

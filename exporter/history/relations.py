@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from exporter.domain import Comparison, NotCompared, Relation, ReplicaState, Source, TopicInfo
 from exporter.domain.arrays import Codes, Counts, Flags, Floats, Rows
+from exporter.domain.groups.readers import TopicReaders
+from exporter.domain.groups.roles import GroupRole
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATES
 from exporter.history.columns import Column, Columns, Masked, Named
@@ -77,8 +79,15 @@ _FACTS = (
     "producers",
     "readers",
     "groups_without_members",
+    "groups_committed_only",
 )
 _PLACES = {name: place for place, name in enumerate(_FACTS)}
+_COUNTED = {
+    "consumer_groups": None,
+    "groups_without_members": GroupRole.GONE,
+    "groups_committed_only": GroupRole.COMMITTED,
+}
+"""Numbers of groups: all that have it assigned or committed in it, and those of one role."""
 _IS_NEWS = np.array([[name not in ("disk_bytes", "producers", "groups_without_members")] for name in _FACTS])
 """False where values change all the time: a change alone writes no row."""
 
@@ -124,10 +133,8 @@ class Relations:
 
     def __init__(self, cluster: str, exporter: str) -> None:
         self._cluster, self._exporter = cluster, exporter
-        self.readers: Mapping[str, Sequence[str]] = {}
-        """Names of consumer groups by topic; a missing topic is unknown. Replaced, never changed."""
-        self.without_members: Mapping[str, int] = {}
-        """How many of them have no member. Replaced, never changed."""
+        self.readers: TopicReaders | None = None
+        """The consumer groups of each topic, as of the last sweep."""
         self.copies: dict[str, Copies] = {}
         """By source cluster: the topics of this cluster that are replicas."""
         self.inspected = NO_INSPECTIONS
@@ -150,7 +157,7 @@ class Relations:
         """Return the rows that changed at ``at`` (Unix seconds), and remember them as written; None where none did."""
         if topics is not self._topics:
             self._number(topics)
-        if self._is_new("readers", self.readers, self.without_members):
+        if self._is_new("readers", self.readers):
             self._take_readers()
         if self._is_new("copies", *self.copies.values()):
             self._take_copies()
@@ -191,10 +198,20 @@ class Relations:
         return there, numbers[there]
 
     def _take_readers(self) -> None:
-        readers = [self.readers.get(name) for name in self._names]
-        self._put_counts("consumer_groups", [None if names is None else len(names) for names in readers])
-        self._put_counts("groups_without_members", list(map(self.without_members.get, self._names)))
-        lists = [None if names is None else tuple(names[:NAMED_READERS]) for names in readers]
+        count = len(self._names)
+        lists: list[tuple[str, ...] | None] = [None] * count
+        counts = {name: Counts.unknown(count) for name in _COUNTED}
+        if (readers := self.readers) is not None:
+            there, numbers = self._numbers_of(readers.topics)
+            there, numbers = there[readers.known[there]], numbers[readers.known[there]]
+            every = np.bincount(readers.topic, minlength=len(readers.topics))
+            for name, role in _COUNTED.items():
+                counts[name].value[numbers] = (every if role is None else readers.count(role))[there]
+                counts[name].known[numbers] = True
+            for place, number in zip(there.tolist(), numbers.tolist(), strict=True):
+                lists[number] = tuple(group for group, _ in readers.named(place)[:NAMED_READERS])
+        for name, found in counts.items():
+            self._now.put(name, *found)
         self._put_texts("readers", self._reader_lists, lists)
 
     def _take_copies(self) -> None:
@@ -220,10 +237,6 @@ class Relations:
             value[numbers], known[numbers] = counts.value[there], counts.known[there]
             self._now.put(name, value, known)
 
-    def _put_counts(self, name: str, counts: Sequence[int | None]) -> None:
-        values = np.array([0 if count is None else count for count in counts], dtype=np.int64)
-        self._now.put(name, values, np.array([count is not None for count in counts], dtype=np.bool_))
-
     def _put_texts(self, name: str, numbers: Numbering[_T], values: Sequence[_T | None]) -> None:
         written = self._written.value[_PLACES[name]][self._written.known[_PLACES[name]]]
         found = numbers.of(values, written.tolist())
@@ -244,7 +257,7 @@ class Relations:
             "replica_state": self._texts("replica_state", rows, BEST_FIRST.__getitem__),
             "readers": self._texts("readers", rows, lambda number: json.dumps(self._reader_lists[number])),
         }
-        for name in ("consumer_groups", "disk_bytes", "producers", "groups_without_members"):
+        for name in (*_COUNTED, "disk_bytes", "producers"):
             place = _PLACES[name]
             columns[name] = Masked(self._now.value[place, rows], ~self._now.known[place, rows])
         return Columns(Relation, len(rows), columns)

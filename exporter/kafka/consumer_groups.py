@@ -19,7 +19,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka.admin import ListConsumerGroupsResult, MemberDescription
 from confluent_kafka.admin._metadata import ClusterMetadata
 
-from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState
+from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState, OtherGroup
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
@@ -44,6 +44,10 @@ _STATES: Mapping[ConsumerGroupState, GroupState] = {
 }
 
 
+_ASSIGNED = (GroupState.STABLE, GroupState.EMPTY, GroupState.REBALANCING)
+"""States in which the assignment of members is known."""
+
+
 class _ClientDescription(Protocol):
     """A ``ConsumerGroupDescription``, with attributes that the type stubs lack."""
 
@@ -64,7 +68,14 @@ class GroupReader:
     client.
     """
 
-    def __init__(self, client: Client, *, calls_in_flight: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        calls_in_flight: int,
+        list_types: Callable[[], Mapping[str, OtherGroup]] = dict,
+    ) -> None:
+        """``list_types`` returns type and state of groups that are no consumer groups, as far as they can be known."""
         self._client = client
         self._calls_in_flight = calls_in_flight
         self.counts: Counter[str] = Counter()
@@ -73,6 +84,11 @@ class GroupReader:
         self._has_offsets_topic = False
         """Whether brokers list OFFSETS_TOPIC."""
         self._visible_at: float | None = None
+        self._list_types = list_types
+        self._types: Mapping[str, OtherGroup] = {}
+        self._typed = frozenset[str]()
+        """The groups of other types when ``_types`` were read."""
+        self._typed_at = 0.0
 
     def list_groups(self) -> GroupList:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
@@ -88,7 +104,7 @@ class GroupReader:
         try:
             result: ListConsumerGroupsResult = future.result(timeout=self._client.patience)
         except (KafkaException, TimeoutError) as error:
-            return GroupList(frozenset(), {self._reason(LIST, error): brokers}, None)
+            return GroupList(frozenset(), {self._reason(LIST, error): brokers}, None, None)
         finally:
             self._client.serve()
         failed = Counter(self._reason(LIST, error) for error in result.errors or ())
@@ -99,7 +115,29 @@ class GroupReader:
         names = frozenset(listing.group_id for listing in result.valid or ())
         # A request for a coordinator makes a broker create the topic where it is missing.
         visible = self._all_visible() if names or offsets is not None else None
-        return GroupList(names, failed, visible)
+        others = None
+        if not failed:
+            self.counts[LIST] += brokers
+            others = self._others(names)
+        return GroupList(names, failed, visible, others)
+
+    def _others(self, names: frozenset[str]) -> Mapping[str, OtherGroup] | None:
+        """Return the groups of other types than ``names``; None where they cannot be listed.
+
+        ``list_consumer_groups`` of librdkafka (2.16) leaves them out without a word. Its older ``list_groups`` lists
+        all, without their types: a share or streams group looks like a dead one there. Groups of Kafka Connect's
+        workers have a protocol of their own, and read no topic by it.
+        """
+        try:
+            listed: Any = self._client.admin.list_groups(timeout=self._client.request_timeout)
+        except KafkaException as error:
+            self._reason(LIST, error)
+            return None
+        others = frozenset(group.id for group in listed if group.state == "Dead") - names
+        now = time.monotonic()
+        if others and (others != self._typed or now - self._typed_at >= _VISIBLE_SECONDS):
+            self._types, self._typed, self._typed_at = self._list_types(), others, now
+        return {name: self._types.get(name, OtherGroup()) for name in others}
 
     def _coordinators(self) -> ClusterMetadata:
         """Return brokers, and the leaders of OFFSETS_TOPIC. Raises SourceError when no broker answers.
@@ -223,10 +261,15 @@ def _description(description: _ClientDescription) -> Description | None:
     state = _STATES.get(description.state)
     if state is None and description.type.name == "CONSUMER":
         state = GroupState.REBALANCING
-    assigned = frozenset(
-        partition.topic for member in description.members for partition in member.assignment.topic_partitions
-    )
-    return Description(state, len(description.members), assigned)
+    # A KIP-848 member takes over its target step by step. A classic group has no assignment while it rebalances.
+    given = [
+        each
+        for member in description.members
+        for each in (member.assignment, cast("Any", member).target_assignment)  # the type stubs lack it
+        if each is not None
+    ]
+    assigned = frozenset(partition.topic for each in given for partition in each.topic_partitions)
+    return Description(state, len(description.members), assigned if state in _ASSIGNED else None)
 
 
 def _committed(group: ConsumerGroupTopicPartitions) -> list[tuple[str, int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from exporter.domain.ports import Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
+from exporter.kafka.group_types import list_types
 from exporter.kafka.list_offsets import Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
@@ -72,7 +74,8 @@ class KafkaSource:
         """
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
         self._client = client
-        self.groups = GroupReader(client, calls_in_flight=calls_in_flight)
+        types = partial(list_types, properties, aws_iam=aws_iam, request_timeout=request_timeout)
+        self.groups = GroupReader(client, calls_in_flight=calls_in_flight, list_types=types)
         """Reads the consumer groups of the same cluster."""
         limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, clock)
         self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, limiter=limiter)

@@ -81,6 +81,20 @@ GROUP_METRICS = (
         "unknown." + SWEPT,
         GROUP_TOPIC,
     ),
+    Metric(
+        "kafka_consumergroup_past_end_records_sum",
+        "gauge",
+        "Offsets by which the commits of a group lie past the ends of a topic's logs, as after an unclean election or "
+        "a restored cluster: as many records are skipped. No series where there are none." + SWEPT,
+        GROUP_TOPIC,
+    ),
+    Metric(
+        "kafka_consumergroup_assigned",
+        "gauge",
+        "1 where a member of the group has a partition of the topic assigned; 0 where none has: the group committed "
+        "in it and does not read it now. Absent where the assignment is unknown, as in a rebalance." + SWEPT,
+        GROUP_TOPIC,
+    ),
     Metric("kafka_consumergroup_members", "gauge", "Number of members of the group." + SWEPT, GROUP),
     Metric(
         "kafka_consumergroup_state", "gauge", "1 for the present state of the group only." + SWEPT, (*GROUP, "state")
@@ -88,16 +102,31 @@ GROUP_METRICS = (
     Metric(
         "kafka_topic_consumergroups",
         "gauge",
-        "Number of consumer groups that have committed an offset in the topic, or have it assigned to a member; 0: "
-        "no group reads it. Absent while a group could not be read, or groups may be hidden." + SWEPT,
+        "Number of consumer groups that read the topic: a member has a partition of it assigned; 0: no group reads it. "
+        "Absent while readers are unknown: a group could not be read or may be hidden, or there are groups of types "
+        "that do not say what they read (kafka_othergroup_state) and no group is known to read the topic." + SWEPT,
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_consumergroups_committed_only",
+        "gauge",
+        "Groups with members that have committed an offset in the topic and have none of its partitions assigned: they "
+        "left it. Absent while kafka_topic_consumergroups is absent." + SWEPT,
         TOPIC,
     ),
     Metric(
         "kafka_topic_consumergroups_without_members",
         "gauge",
-        "Groups in kafka_topic_consumergroups that have no member: clients that commit without being one, and groups "
-        "that committed once and never again. Absent while kafka_topic_consumergroups is absent." + SWEPT,
+        "Groups without a member that have committed an offset in the topic: jobs between two runs, clients that are "
+        "never members, and groups that are over. Absent while kafka_topic_consumergroups is absent." + SWEPT,
         TOPIC,
+    ),
+    Metric(
+        "kafka_othergroup_state",
+        "gauge",
+        "1 for each group that is no consumer group: a share group (KIP-932) or a streams group (KIP-1071), with its "
+        "type and state as far as brokers say. Which topics it reads is unknown." + SWEPT,
+        ("kafka_cluster", "group", "type", "state"),
     ),
 )
 
@@ -127,7 +156,7 @@ SWEEP_METRICS = (
     Metric(
         "topic_liveness_group_partitions",
         "gauge",
-        "Committed offsets of the last sweep by outcome: ok, or the reason why the end of the log is unknown.",
+        "Committed offsets of the last sweep by outcome: ok, past-end, or why the end of the log is unknown.",
         (*CLUSTER, "outcome"),
     ),
     Metric(
@@ -140,7 +169,7 @@ SWEEP_METRICS = (
         "topic_liveness_group_time_lags",
         "gauge",
         "Committed offsets of the last sweep by outcome of their time lag: ok, or the reason why there is none: "
-        "future-timestamp, no-timestamp, unfinished, or the error of the broker.",
+        "future-timestamp, no-timestamp, past-end, trailing, unfinished, or the error of the broker.",
         (*CLUSTER, "outcome"),
     ),
     Metric(

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import GroupState, GroupSweep, TopicPartition
+from exporter.domain import TopicPartition
 from exporter.domain.arrays import Floats, Rows
-from exporter.domain.groups.positions import NO_ROWS, GroupRows, Positions
+from exporter.domain.groups.positions import GROUP_STATES, NO_ROWS, GroupRows, Positions
+from exporter.domain.groups.readers import who_reads
+from exporter.domain.groups.roles import ROLE_CODES, GroupRole, roles_of
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.layout import Layout
 from exporter.metrics.blocks import Block
 from exporter.metrics.lines import Ages, Lines, Texts, escape
 from exporter.metrics.samples import NOTHING, Column, Samples, known_of
 
-_READERS, _WITHOUT_MEMBERS = "kafka_topic_consumergroups", "kafka_topic_consumergroups_without_members"
+_READERS = {
+    "kafka_topic_consumergroups": GroupRole.ASSIGNED,
+    "kafka_topic_consumergroups_committed_only": GroupRole.COMMITTED,
+    "kafka_topic_consumergroups_without_members": GroupRole.GONE,
+}
 _MEMBERS, _STATE = "kafka_consumergroup_members", "kafka_consumergroup_state"
-_STATES = tuple(GroupState)
-_STATE_CODES = {state: code for code, state in enumerate(_STATES)}
-_STATE_TAILS = [f',state="{state}"}} 1\n' for state in _STATES]
+_OTHERS = "kafka_othergroup_state"
+_STATE_TAILS = [f',state="{state}"}} 1\n' for state in GROUP_STATES]
 _LAG_SECONDS, _LARGEST = "kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max"
 
 
@@ -45,13 +51,15 @@ class GroupSeries:
         self._whole_groups = _Rendered(
             lambda name, _: f'{self._cluster},consumergroup="{escape(name)}"', {_STATE: _STATE_TAILS.__getitem__}
         )
+        self._assigned = _Rendered(lambda name, key: self._of_topic(name, key.topic))
         self._read_topics = _Rendered(lambda _, key: f'{self._cluster},topic="{escape(key.topic)}"')
         self._partitions = partitions
+        self._others = Block(b"")
         self._shown = NOTHING
 
     def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
         """Take a sweep; the series of deleted groups end. ``topics`` are all watched topics."""
-        positions = Positions.of(sweep.groups)
+        positions = sweep.positions
         fixed: dict[str, tuple[Block, ...]] = {}
         ages: dict[str, Ages] = {}
         if self._partitions:
@@ -64,7 +72,12 @@ class GroupSeries:
         shown = self._of_topics.update(rows, _sums(positions, starts), {_LARGEST: _largest(positions, starts)})
         fixed |= shown.fixed
         ages |= shown.ages
-        fixed |= self._whole_groups.update(*_groups(sweep)).fixed
+        fixed |= self._whole_groups.update(*_groups(positions)).fixed
+        others = "".join(self._of_others(sweep)).encode()
+        if others != self._others.text:
+            self._others = Block(others)
+        fixed[_OTHERS] = (self._others,) if others else ()
+        fixed |= self._assigned.update(*_assigned(positions)).fixed
         fixed |= self._read_topics.update(*_readers(sweep, topics)).fixed
         self._shown = Samples(fixed, ages)
 
@@ -75,6 +88,11 @@ class GroupSeries:
     def blocks(self, name: str, now: float) -> list[Block]:
         """Return the samples of one metric, without its header."""
         return self._shown.blocks(name, now)
+
+    def _of_others(self, sweep: GroupSweep) -> Iterator[str]:
+        for name, other in sorted((sweep.others or {}).items()):
+            kind = f'type="{escape(other.type or "unknown")}",state="{escape(other.state or "unknown")}"'
+            yield f'{_OTHERS}{self._cluster},group="{escape(name)}",{kind}}} 1\n'
 
     def _of_topic(self, group: str, topic: str) -> str:
         return f'{self._cluster},consumergroup="{escape(group)}",topic="{escape(topic)}"'
@@ -152,31 +170,34 @@ def _still(lags: _TimeLags) -> Column:
     return lags.seconds, ~np.isnan(lags.seconds) & np.isnan(lags.since)
 
 
-def _groups(sweep: GroupSweep) -> tuple[GroupRows, dict[str, Column]]:
+def _groups(positions: Positions) -> tuple[GroupRows, dict[str, Column]]:
     """Return a row for each group, and its columns."""
-    names = tuple(sorted(sweep.groups))
-    groups = [sweep.groups[name] for name in names]
+    names = positions.rows.names
     count = len(names)
     rows = GroupRows(names, _ONE_TOPIC, np.arange(count, dtype=np.intp), np.zeros(count, dtype=np.intp))
-    members = [-1 if group.members is None else group.members for group in groups]
-    states = [-1 if group.state is None else _STATE_CODES[group.state] for group in groups]
-    return rows, {_MEMBERS: _from_0(members), _STATE: _from_0(states)}
+    return rows, {_MEMBERS: _from_0(positions.members), _STATE: _from_0(positions.state)}
+
+
+def _assigned(positions: Positions) -> tuple[GroupRows, dict[str, Column]]:
+    """Return a row for each group and topic, and whether a member has a partition of it assigned."""
+    rows, role = roles_of(positions)
+    assigned = (role == ROLE_CODES[GroupRole.ASSIGNED]).astype(np.int64)
+    return rows, {"kafka_consumergroup_assigned": (assigned, role != ROLE_CODES[GroupRole.UNKNOWN])}
 
 
 def _readers(sweep: GroupSweep, topics: Collection[str]) -> tuple[GroupRows, dict[str, Column]]:
-    """Return a row for each watched topic, and how many groups read it."""
+    """Return a row for each watched topic, and how many groups have which role there."""
     names = sorted(topics)
     count = len(names)
     layout = Layout(names, [1] * count, np.zeros(count, dtype=np.int32))
     rows = GroupRows(("",), layout, np.zeros(count, dtype=np.intp), np.arange(count, dtype=np.intp))
-    counted = {_READERS: sweep.readers(names), _WITHOUT_MEMBERS: sweep.without_members(names)}
-    return rows, {name: _from_0([counts.get(topic, -1) for topic in names]) for name, counts in counted.items()}
+    found = who_reads(sweep, names)
+    return rows, {metric: (found.count(role), found.known) for metric, role in _READERS.items()}
 
 
-def _from_0(numbers: Sequence[int]) -> Column:
-    """Return numbers as a column, known where they are not negative."""
-    values = np.array(numbers, dtype=np.int64)
-    return values, values >= 0
+def _from_0(values: NDArray[Any]) -> Column:
+    """Return a column, known where it is not negative."""
+    return values.astype(np.int64), values >= 0
 
 
 def _columns(positions: Positions) -> dict[str, Column]:
@@ -203,8 +224,9 @@ def _sums(positions: Positions, starts: Rows) -> dict[str, Column]:
     """
     known, every = positions.reason == ANSWERED, np.ones(len(starts), dtype=np.bool_)
     lost = np.where(known & positions.lost_known & (positions.lost > 1), positions.lost, 0)
-    lost_sum = _reduced(np.add, lost, starts)
+    lost_sum, past_end = _reduced(np.add, lost, starts), _reduced(np.add, positions.past_end, starts)
     return {
+        "kafka_consumergroup_past_end_records_sum": (past_end, past_end > 0),
         "kafka_consumergroup_lost_records_sum": (lost_sum, lost_sum > 0),
         "kafka_consumergroup_current_offset_sum": (_reduced(np.add, positions.committed, starts), every),
         "kafka_consumergroup_lag_sum": (

@@ -17,9 +17,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from exporter.domain import Verdict
+from exporter.domain.groups.listing import groups_of
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, partitions, subject_facts, topics
-from exporter.domain.judging.subject_facts import of_group
 from exporter.domain.polls.readings import State
 from exporter.web.status import ClusterStatus, Status
 
@@ -78,11 +78,12 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
         check(request.query_params, ("cluster", "topic", "search", "limit", "offset"))
         query, status, known = _query(request), source.status(), source.cluster_facts()
         found = [
-            {"cluster": one.cluster, "group": name, **of_group(group), "topics": sorted(group.topics)}
+            {"cluster": one.cluster, **group}
             for one in known
             if one.sweep is not None and (not query.clusters or one.cluster in query.clusters)
-            for name, group in sorted(one.sweep.groups.items())
-            if query.search.lower() in name.lower() and (not query.topics or not group.topics.isdisjoint(query.topics))
+            for group in groups_of(one.sweep)
+            if query.search.lower() in group["group"].lower()
+            and (not query.topics or not set(query.topics).isdisjoint(group["topics"]))
         ]
         page = Page(len(found), found[query.offset : query.offset + query.limit])
         return _envelope(status, {**not_read(status, known, query), **_without_groups(known, query)}, query, page)

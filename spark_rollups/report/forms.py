@@ -116,15 +116,16 @@ def _of_topics(topics: Iterable[ListedTopic], more: Sequence[str] = ()) -> Itera
     yield from _csv(
         (
             *("cluster", "topic", "owner", "verdict", "partitions", "partitions_live", "last_advance"),
-            *("silence_seconds", "dead_since", "records_7d", "consumer_groups", "groups_without_members"),
-            *("readers", "producers"),
+            *("silence_seconds", "dead_since", "records_7d", "consumer_groups"),
+            *("groups_committed_only", "groups_without_members", "readers", "producers"),
             *("disk_bytes", "replica_of", "replica_state", "mirrored_to", "evidence", *more),
         ),
         (
             (
                 *(topic.cluster, topic.topic, topic.owner, topic.verdict, topic.partitions, topic.partitions_live),
                 *(_moment(topic.last_advance), topic.silence_seconds, _moment(topic.dead_since), topic.records_7d),
-                *(topic.relations.consumer_groups, topic.relations.groups_without_members),
+                *(topic.relations.consumer_groups, topic.relations.groups_committed_only),
+                topic.relations.groups_without_members,
                 *(_names(topic.relations), topic.relations.producers),
                 *(
                     topic.relations.disk_bytes,
@@ -146,14 +147,15 @@ def action_csv(report: Report) -> Iterator[str]:
         (
             *("section", "cluster", "topic", "partition", "owner", "verdict", "last_advance", "silence_seconds"),
             *("overdue_since", "silence_score", "dead_score", "consumer_groups"),
-            *("groups_without_members", "readers", "disk_bytes", "evidence"),
+            *("groups_committed_only", "groups_without_members", "readers", "disk_bytes", "evidence"),
         ),
         (
             (
                 *(key, entry.cluster, entry.topic, finding.partition, entry.owner, finding.verdict),
                 *(_moment(finding.last_advance), finding.silence_seconds, _moment(finding.overdue_since)),
                 *(finding.silence_score, finding.dead_score, entry.relations.consumer_groups),
-                *(entry.relations.groups_without_members, _names(entry.relations)),
+                *(entry.relations.groups_committed_only, entry.relations.groups_without_members),
+                _names(entry.relations),
                 *(entry.relations.disk_bytes, finding.evidence),
             )
             for key in ACTION

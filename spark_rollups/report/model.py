@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
+from exporter.domain.groups.readers import Readership
 from exporter.domain.links import Links
 from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.rules import Promise, RuleInForce
@@ -140,10 +141,16 @@ class Relations:
     groups_without_members: int | None = None
     """Those of the consumer groups that had no member: they may have committed once. None in older history."""
 
+    groups_committed_only: int | None = None
+    """Those of the consumer groups that had members, none of which had it assigned: they had left it."""
+
     @property
-    def reading_groups(self) -> int | None:
-        """How many consumer groups read it: those with a member."""
-        return None if self.consumer_groups is None else self.consumer_groups - (self.groups_without_members or 0)
+    def readership(self) -> Readership | None:
+        """How many groups read it, left it and have no member; None where its readers are unknown."""
+        if self.consumer_groups is None:
+            return None
+        left, gone = self.groups_committed_only or 0, self.groups_without_members or 0
+        return Readership(self.consumer_groups - left - gone, left, gone)
 
 
 @dataclass(frozen=True, slots=True)

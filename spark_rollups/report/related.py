@@ -32,6 +32,7 @@ def newest_relations(relations: DataFrame, weekly: Sequence[datetime], as_of: da
         "producers",
         "readers",
         "groups_without_members",
+        "groups_committed_only",
     )
     newest = F.max(F.struct(at, F.col("exporter"), *columns)).alias("newest")
     sizes = [
@@ -64,6 +65,7 @@ def relations_of(related: Sequence[Mapping[str, Any]], as_of: datetime) -> dict[
             newest["producers"],
             None if newest["readers"] is None else tuple(map(str, json.loads(newest["readers"]))),
             newest["groups_without_members"],
+            newest["groups_committed_only"],
         )
 
     return {

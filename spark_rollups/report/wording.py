@@ -166,14 +166,14 @@ def taken_for(revival: Revival) -> str:
 
 
 def readers(relations: Relations) -> str:
-    """Return who reads a topic: how many consumer groups, how many have no member, and the names of the first."""
-    reading, left = relations.reading_groups, relations.groups_without_members or 0
-    if reading is None:
+    """Return who reads a topic: how many consumer groups, how many only committed in it, and names of the first."""
+    of = relations.readership
+    if of is None:
         return "readers not known"
-    found = readers_line(reading, left, silent=True)
+    found = readers_line(of, silent=True)
     if not relations.readers:
         return found
-    return f"{found}{'; all groups' if reading and left else ''}: {reader_names(relations)}"
+    return f"{found}{'; all groups' if sum(map(bool, of)) > 1 else ''}: {reader_names(relations)}"
 
 
 def reader_names(relations: Relations) -> str:

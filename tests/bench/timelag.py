@@ -18,6 +18,7 @@ from pathlib import Path
 
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import GroupSweep, TopicPartition
+from tests.groups import groups_of
 from tests.integration.lagging import Exporter, commit, read
 from tests.timelog import Log
 from tests.workbench import Workbench
@@ -63,7 +64,7 @@ def first_sweep(workbench: Workbench, partitions: int, records: int) -> None:
     cpu = time.process_time()
     sweep = exporter.sweep()
     cpu = time.process_time() - cpu
-    lags = [each.time_lag for each in sweep.groups["cold"].partitions.values()]
+    lags = [each.time_lag for each in groups_of(sweep)["cold"].partitions.values()]
     assert all(lags)
     bounds = [lag.error_bound for lag in lags if lag]
     shares = [100 * lag.error_bound / max(lag.seconds, 5.0) for lag in lags if lag]
@@ -165,7 +166,7 @@ def errors(workbench: Workbench, offsets: int) -> None:
         exporter.close()
         off, bounds, guessed, lags, outside = [], [], [], [], 0
         for name, offset in groups.items():
-            found = sweep.groups[name]
+            found = groups_of(sweep)[name]
             lag, truth = found.partitions[TopicPartition(topic, 0)].time_lag, log.truth(offset)
             assert lag is not None and truth is not None
             lags.append(found.read_at - truth / 1000)

@@ -29,12 +29,13 @@ from playwright.sync_api import Browser, sync_playwright
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import Group, GroupState, GroupSweep, TopicPartition
+from exporter.domain import GroupState, TopicPartition
 from exporter.domain.expectations.columns import table_of
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebConfigFile, WebServer
 from tests.bench.process_tree import usage
+from tests.groups import Group, sweep_of
 from tests.unit.expectations import by_clock
 from tests.unit.readings import TableSource
 
@@ -70,7 +71,7 @@ def serve(partitions: int, config: Path | None) -> None:
     )
     monitor.take_expectations(Published(now - HOUR, now - HOUR, {}, {}, table_of(rows)), None)
     Poller("prod", source, [monitor], SystemClock()).poll()
-    monitor.take_sweep(GroupSweep("prod", now, 1.0, groups(sorted(source.owners), chance), all_visible=True))
+    monitor.take_sweep(sweep_of("prod", groups(sorted(source.owners), chance), taken_at=now))
     server = WebServer("127.0.0.1:0", monitor, WebConfigFile(config))
     server.start()
     print(server.port, flush=True)
@@ -84,7 +85,8 @@ def groups(topics: Sequence[str], chance: random.Random) -> dict[str, Group]:
     for number in range(len(topics) // TOPICS_PER_GROUP):
         members = 0 if number % 10 == 0 else 3
         chosen = frozenset(chance.choices(topics, k=TOPICS_OF_GROUP))
-        found[f"group-{number:05}"] = Group(GroupState.STABLE if members else GroupState.EMPTY, members, topics=chosen)
+        state = GroupState.STABLE if members else GroupState.EMPTY
+        found[f"group-{number:05}"] = Group(state, members, assigned=chosen if members else frozenset())
     return found
 
 

@@ -21,6 +21,7 @@ from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebServer
 from tests.browser.contrast import contrasts_of
+from tests.groups import groups_of, positions_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP
@@ -84,7 +85,8 @@ def fleet() -> Monitor:
 
 
 def _sweep(sweep: GroupSweep) -> GroupSweep:
-    return replace(sweep, groups={**sweep.groups, "<b>reports</b>": sweep.groups["billing"]})
+    groups = groups_of(sweep)
+    return replace(sweep, positions=positions_of({**groups, "<b>reports</b>": groups["billing"]}))
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ from confluent_kafka import TopicPartition as Named
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import GroupPartition, GroupSweep, TimeLag, TopicPartition
+from exporter.domain import GroupSweep, TopicPartition
 from exporter.kafka.source import KafkaSource
+from tests.groups import GroupPartition, TimeLag, groups_of
 from tests.integration.watch import Watch
 from tests.timelog import Log
 from tests.workbench import QUIET, Workbench
@@ -47,7 +48,7 @@ class Exporter:
 
     def position(self, group: str, topic: str | None = None) -> GroupPartition:
         """Sweep, and return where a group stands in the only partition of the topic of its name."""
-        return self.sweep().groups[group].partitions[TopicPartition(topic or group, 0)]
+        return groups_of(self.sweep())[group].partitions[TopicPartition(topic or group, 0)]
 
     def lag(self, group: str, topic: str | None = None) -> TimeLag:
         """Sweep, and insist that there is a time lag."""

@@ -10,12 +10,13 @@ from confluent_kafka import Consumer, TopicPartition
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.domain import GroupPartition, GroupSweep, PollFailure, Snapshot
+from exporter.domain import GroupSweep, PollFailure, Snapshot
 from exporter.domain import TopicPartition as Partition
 from exporter.kafka.source import KafkaSource
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed
+from tests.groups import GroupPartition, groups_of
 from tests.integration.watch import Watch
 from tests.workbench import QUIET, Workbench
 
@@ -66,7 +67,7 @@ class Swept:
 
     def positions(self) -> Mapping[str, Mapping[Partition, GroupPartition]]:
         """Sweep, and return where each group stands."""
-        return {name: group.partitions for name, group in self.sweep().groups.items()}
+        return {name: group.partitions for name, group in groups_of(self.sweep()).items()}
 
     def shown(self) -> str:
         """What a scrape gets of the last sweep."""

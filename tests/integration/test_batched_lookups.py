@@ -26,6 +26,7 @@ from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.settings import Settings
+from tests.groups import groups_of
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.lagging import commit as commit_at
 from tests.integration.mirroring import PairTest
@@ -240,7 +241,7 @@ def test_comparisons_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
         groups.accept(pair.poll()["east"])
         compared, sweep = pair.watch.compare(), groups.sweep()
         assert compared is not None
-        positions = sweep.groups["traveller"].partitions.values() if sweep.complete else []
+        positions = groups_of(sweep)["traveller"].partitions.values() if sweep.complete else []
         known = [reading for reading in compared.readings.values() if reading.reason is None]
         at_end = all(position.committed + (position.lag or 0) == records for position in positions)
         lags = [position.time_lag for position in positions if position.time_lag is not None]

@@ -8,14 +8,15 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.clock import SystemClock
-from exporter.domain import GroupPartition, GroupSweep, Reason, TopicPartition
+from exporter.domain import GroupSweep, Reason, TopicPartition
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from tests.groups import GroupPartition, groups_of
 from tests.integration.secured import Secured, documented_group_rights, documented_rights
 from tests.integration.sweeping import Swept, commit
 
 TOPIC = TopicPartition("orders", 0)
 GROUPS = ("allowed", "forbidden")
-COUNT = 'kafka_topic_consumergroups{kafka_cluster="test",topic="orders"}'
+COUNT = 'kafka_topic_consumergroups_without_members{kafka_cluster="test",topic="orders"}'
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +61,7 @@ def test_the_documented_right_shows_every_group(secured: Secured, logged_warning
     secured.grant("sees-all", documented_group_rights(), ResourceType.GROUP)
     secured.bench.until(lambda: watched.swept.attempt().all_visible is True)
     sweep = watched.sweep()
-    assert {name: dict(group.partitions) for name, group in sweep.groups.items()} == {
+    assert {name: dict(group.partitions) for name, group in groups_of(sweep).items()} == {
         name: {TOPIC: GroupPartition(0, lag=1, lost=0)} for name in GROUPS
     }
     assert sweep.complete
@@ -76,7 +77,7 @@ def test_groups_without_the_right_are_absent_and_that_is_logged(
     """The one allowed is shown; others may be hidden, so nobody knows how many read a topic. One line says so."""
     watched = Watched(secured, "sees-one")
     secured.grant("sees-one", [(AclOperation.DESCRIBE, "allowed")], ResourceType.GROUP)
-    secured.bench.until(lambda: set(watched.sweep().groups) == {"allowed"})
+    secured.bench.until(lambda: set(groups_of(watched.sweep())) == {"allowed"})
     sweep = watched.sweep()
     assert (sweep.all_visible, sweep.complete) == (False, True)
     assert watched.counted(COUNT) is None
@@ -94,7 +95,7 @@ def test_a_group_that_is_listed_and_may_not_be_described_is_counted(secured: Sec
     secured.bench.until(lambda: bool(watched.sweep().failures))
     sweep = watched.sweep()
     assert sweep.failures == {Reason.UNAUTHORIZED: 1}
-    assert set(sweep.groups) == {"allowed"}
+    assert set(groups_of(sweep)) == {"allowed"}
     assert watched.counted('topic_liveness_groups{kafka_cluster="test",outcome="unauthorized"}') == "1.0"
     assert watched.counted('topic_liveness_groups{kafka_cluster="test",outcome="ok"}') == "1.0"
     watched.swept.close()

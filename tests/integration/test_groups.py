@@ -18,9 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.demo.broker import Broker
-from exporter.domain import Group, GroupPartition, GroupState, Reason, TopicPartition
+from exporter.domain import GroupState, Reason, TopicPartition
 from exporter.service import Service
 from exporter.settings import Settings
+from tests.groups import Group, GroupPartition, groups_of
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
 from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
@@ -42,7 +43,7 @@ def swept(workbench: Workbench, name: str) -> Iterator[Swept]:
     """The topics and groups of this test, which leaves none of them on the shared broker."""
     with sweeping(workbench.bootstrap, f"{name}.*") as swept:
         yield swept
-        if groups := swept.attempt().groups:
+        if groups := groups_of(swept.attempt()):
             forget(workbench, *groups)
     for topic in workbench.admin.list_topics(timeout=10).topics:
         if topic.startswith(name):
@@ -57,8 +58,8 @@ def test_a_group_is_known_by_either_protocol(workbench: Workbench, swept: Swept,
     workbench.write([(topic, 0, DAY_AGO)] * 5)
     position = {TopicPartition(topic, 0): GroupPartition(3, lag=2, lost=0)}
     with member(workbench.bootstrap, topic, topic, 3, protocol):
-        assert swept.sweep().groups == {topic: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
-    assert swept.sweep().groups == {topic: Group(GroupState.EMPTY, 0, position, frozenset({topic}))}
+        assert groups_of(swept.sweep()) == {topic: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
+    assert groups_of(swept.sweep()) == {topic: Group(GroupState.EMPTY, 0, position)}
 
 
 def test_a_topic_without_traffic_has_lag_0(workbench: Workbench, swept: Swept, name: str) -> None:
@@ -116,7 +117,7 @@ def test_the_log_start_is_read_at_every_poll_where_a_group_is_near_it(
             workbench.delete_records(*key, 5)
         starts = {key: reading.earliest for key, reading in polls.poll().readings.items()}
         assert starts == {near: 5, far: 0}
-        lost = {key: at.lost for key, at in swept.watch.sweep().groups[name].partitions.items()}
+        lost = {key: at.lost for key, at in groups_of(swept.watch.sweep())[name].partitions.items()}
         assert lost == {near: 4, far: 0}
     finally:
         polls.source.close()
@@ -181,7 +182,7 @@ def test_topics_and_groups_that_are_gone_leave_no_series(workbench: Workbench, s
     for group in (first, second):
         commit(workbench.bootstrap, group, offsets)
     assert {group: len(at) for group, at in swept.positions().items()} == {first: 2, second: 2}
-    assert f'kafka_topic_consumergroups{{kafka_cluster="test",topic="{gone_topic}"}} 2' in swept.shown()
+    assert f'consumergroup="{second}",topic="{gone_topic}"}}' in swept.shown()
     workbench.delete(gone_topic)
     assert set(swept.positions()[first]) == {TopicPartition(kept_topic, 0)}
     assert f'"{gone_topic}"' not in swept.shown()
@@ -210,7 +211,7 @@ def test_a_group_without_a_name_costs_only_itself(workbench: Workbench, name: st
         with sweeping(workbench.bootstrap, name, groups=f"|{name}") as swept:
             sweep = swept.attempt()
             assert sweep.failures == {Reason.INVALID_REQUEST: 1}
-            assert {group: each.partitions for group, each in sweep.groups.items()} == {
+            assert {group: each.partitions for group, each in groups_of(sweep).items()} == {
                 name: {key: GroupPartition(1, lag=3, lost=0)}
             }
     finally:
@@ -279,7 +280,7 @@ def test_groups_are_reported_by_every_version(kafka: Kafka) -> None:
     kafka.write([(topic, 0, DAY_AGO)] * 3)
     with sweeping(kafka.bootstrap, topic) as swept, member(kafka.bootstrap, group, topic, 2):
         position = {TopicPartition(topic, 0): GroupPartition(2, lag=1, lost=0)}
-        assert swept.sweep().groups == {group: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
+        assert groups_of(swept.sweep()) == {group: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
     forget(kafka, group)
     kafka.delete(topic)
 
@@ -319,20 +320,20 @@ def test_kafkas_own_tool_prints_the_same(
         sweep = swept.sweep()
         offsets, states = (each.result() for each in printed)
     producer.abort_transaction(30)
-    assert set(sweep.groups) == {*groups, classic, new}
+    assert set(groups_of(sweep)) == {*groups, classic, new}
     by_tool = {
         (group, TopicPartition(topic, int(number))): (int(offset), int(end), int(lag))
         for group, topic, number, offset, end, lag, *_ in (line for line in offsets if len(line) == 9)
-        if group in sweep.groups and offset != "-"
+        if group in groups_of(sweep) and offset != "-"
     }
     assert by_tool == {
         (group, key): (at.committed, at.committed + (at.lag or 0), at.lag)
-        for group, known in sweep.groups.items()
+        for group, known in groups_of(sweep).items()
         for key, at in known.partitions.items()
     }
     assert len(by_tool) >= 4 * len(groups) + 2
-    assert {line[0]: (STATES[line[-2]], int(line[-1])) for line in states if line and line[0] in sweep.groups} == {
-        group: (known.state, known.members) for group, known in sweep.groups.items()
+    assert {line[0]: (STATES[line[-2]], int(line[-1])) for line in states if line and line[0] in groups_of(sweep)} == {
+        group: (known.state, known.members) for group, known in groups_of(sweep).items()
     }
 
 

@@ -23,6 +23,8 @@ from tests.plain_http import get
 from tests.programs import program, running
 from tests.workbench import Workbench
 
+GROUPS = "kafka_topic_consumergroups_without_members"
+
 
 @pytest.fixture
 def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
@@ -59,7 +61,7 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     assert exporter.value("kafka_topic_partition_last_advance_timestamp_seconds", **orders) is not None
     assert exporter.value("kafka_topic_verdict", topic="orders", verdict="learning") == 1
     commit(own_broker.bootstrap, "billing", {TopicPartition("orders", 0): 1})
-    until(lambda: exporter.value("kafka_topic_consumergroups", topic="orders") == 1.0, "the group that reads it")
+    until(lambda: exporter.value(GROUPS, topic="orders") == 1.0, "the group")
     serving, clients = exporter.process.pid, exporter.clients()
     assert len(clients) == 2
     assert loaded(serving, "pyarrow", "pandas", "confluent_kafka") == []
@@ -83,7 +85,10 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
 
     own_broker.restart()
     until(lambda: exporter.value("kafka_topic_partition_current_offset", **orders) == 4.0, "the series back")
-    until(lambda: exporter.value("kafka_topic_consumergroups", topic="orders") == 1.0, "a whole sweep again")
+    until(
+        lambda: exporter.value(GROUPS, topic="orders") == 1.0,
+        "a whole sweep again",
+    )
     counted = exporter.value("kafka_topic_records_total", topic="orders")
     assert counted in {3, 4}, "the first record too, where a poll came before it"
     assert exporter.end() == 0, exporter.log.read_text()
@@ -111,11 +116,11 @@ def test_the_exposition_passes_promtool(broker: Broker, workbench: Workbench, tm
     with Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_GROUPS__INTERVAL="5s") as exporter:
         until(lambda: exporter.value("kafka_consumergroup_lag_sum", consumergroup=group, topic=topic) == 1, "the lag")
         until(lambda: exporter.value("kafka_topic_partition_staleness_seconds", topic=topic) is not None, "a reading")
-        assert exporter.value("kafka_topic_consumergroups", topic=topic) == 1
+        assert exporter.value(GROUPS, topic=topic) == 1
         assert exporter.value("kafka_consumergroup_members", consumergroup=group) == 0
         assert objections(exporter.metrics()) == []
         forget(workbench, group)
-        until(lambda: exporter.value("kafka_topic_consumergroups", topic=topic) == 0, "the group is gone")
+        until(lambda: exporter.value(GROUPS, topic=topic) == 0, "the group is gone")
         assert exporter.value("kafka_consumergroup_members", consumergroup=group) is None
     workbench.delete(topic)
 

@@ -20,7 +20,6 @@ from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.domain import (
     Answer,
-    GroupPartition,
     Inspected,
     PollFailure,
     Reason,
@@ -37,6 +36,7 @@ from exporter.history import History, Spool
 from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from tests.groups import GroupPartition, groups_of
 from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that
 from tests.integration.sweeping import Swept, commit
@@ -274,7 +274,7 @@ BEHIND = {TopicPartition("spread", 0): GroupPartition(1, lag=1, lost=0)}
 def sweeps_whole(swept: Swept, *groups: str) -> bool:
     """Sweep; return whether these groups were read, all of them: a busy machine may need longer than ``TIMEOUT``."""
     sweep = swept.attempt()
-    return sweep.complete and {*sweep.groups} == {*groups}
+    return sweep.complete and {*groups_of(sweep)} == {*groups}
 
 
 def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(lately: Trio, coordinated: Mapping[int, str]) -> None:
@@ -284,8 +284,8 @@ def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(lately: Trio, co
     lately.workbench.until(lambda: sweeps_whole(swept, near, far))
     with lately.cut_off():
         sweeps = [swept.attempt() for _ in range(2)]
-        assert [set(sweep.groups) for sweep in sweeps] == [{near, far}, {near}]
-        assert all(sweep.groups[near].partitions == BEHIND for sweep in sweeps)
+        assert [set(groups_of(sweep)) for sweep in sweeps] == [{near, far}, {near}]
+        assert all(groups_of(sweep)[near].partitions == BEHIND for sweep in sweeps)
         assert all(not sweep.complete and {*sweep.unlisted} <= UNREACHED for sweep in sweeps), sweeps
     lately.workbench.until(lambda: sweeps_whole(swept, near, far))
     swept.close()
@@ -299,7 +299,7 @@ def test_a_group_whose_coordinator_moves_is_never_lost(lately: Trio, coordinated
         deadline = time.monotonic() + 90
         while True:
             sweep = swept.attempt()
-            assert {name: group.partitions for name, group in sweep.groups.items()} == dict.fromkeys(
+            assert {name: group.partitions for name, group in groups_of(sweep).items()} == dict.fromkeys(
                 coordinated.values(), BEHIND
             )
             if sweep.complete:

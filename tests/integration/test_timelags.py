@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from exporter.demo.broker import Broker
-from exporter.domain import GroupPartition, NoTimeLag, TimeLag, TopicPartition
+from exporter.domain import NoTimeLag, TopicPartition
+from tests.groups import GroupPartition, TimeLag, groups_of
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import TOLERANCE, Exporter, commit, read
 from tests.timelog import Log
@@ -105,7 +106,7 @@ def test_every_kind_of_log(workbench: Workbench, exporter: Exporter, name: str) 
     assert sweep.time_lags == {"ok": 6 * len(logs)}
     for kind in logs:
         log = read(workbench, f"{name}-{kind}")
-        for group in sweep.groups.values():
+        for group in groups_of(sweep).values():
             holds(log, group.partitions[TopicPartition(f"{name}-{kind}", 0)], group.read_at)
     again = exporter.sweep()
     assert "by-time" not in again.lookups, "what has not moved is asked for again"
@@ -119,7 +120,7 @@ def test_stamped_by_the_broker(workbench: Workbench, exporter: Exporter, name: s
     for offset in (0, 50, 150, 299):
         commit(workbench, f"{name}-{offset}", {name: offset})
     log, sweep = read(workbench, name), exporter.sweep()
-    for group in sweep.groups.values():
+    for group in groups_of(sweep).values():
         holds(log, group.partitions[TopicPartition(name, 0)], group.read_at)
 
 
@@ -140,7 +141,7 @@ def test_compacted(workbench: Workbench, exporter: Exporter, name: str) -> None:
         commit(workbench, f"{name}-{offset}", {name: offset})
     log, sweep = read(workbench, name), exporter.sweep()
     assert log.records[0][0] > 40
-    for group in sweep.groups.values():
+    for group in groups_of(sweep).values():
         holds(log, group.partitions[TopicPartition(name, 0)], group.read_at, compacted=True)
 
 
@@ -157,7 +158,7 @@ def test_a_group_stops_and_goes_on(workbench: Workbench, exporter: Exporter, nam
     assert first.seconds == pytest.approx(45 * 60, abs=60) and not first.stalled
     exporter.ahead = 600.0
     sweep = exporter.sweep()
-    second = sweep.groups[name].partitions[TopicPartition(name, 0)].time_lag
+    second = groups_of(sweep)[name].partitions[TopicPartition(name, 0)].time_lag
     assert second is not None and second.stalled and "by-time" not in sweep.lookups
     assert second.seconds - first.seconds == pytest.approx(600, abs=60)
     exporter.ahead = 0.0
@@ -183,7 +184,7 @@ def test_a_group_that_keeps_up(workbench: Workbench, exporter: Exporter, name: s
         end += len(times)
         commit(workbench, name, {name: end - 3})
         sweep = exporter.sweep()
-        group = sweep.groups[name]
+        group = groups_of(sweep)[name]
         holds(read(workbench, name), group.partitions[TopicPartition(name, 0)], group.read_at)
         lookups.append(sweep.lookups.get("by-time", 0))
     assert sum(lookups[1:]) <= 16, lookups
@@ -197,7 +198,7 @@ def test_the_future(workbench: Workbench, exporter: Exporter, name: str) -> None
     for offset in range(5):
         commit(workbench, f"{name}-{offset}", {name: offset})
     sweep = exporter.sweep()
-    positions = [group.partitions[TopicPartition(name, 0)] for _, group in sorted(sweep.groups.items())]
+    positions = [group.partitions[TopicPartition(name, 0)] for _, group in sorted(groups_of(sweep).items())]
     assert [position.no_time_lag for position in positions] == [None, None] + [NoTimeLag.FUTURE] * 3
     assert [position.time_lag is None for position in positions] == [False, False, True, True, True]
     assert sweep.time_lags == {"ok": 2, NoTimeLag.FUTURE: 3}
@@ -210,7 +211,7 @@ def test_the_log_start(workbench: Workbench, exporter: Exporter, name: str) -> N
     write(workbench, name, [now - DAY + index * 60 for index in range(100)])
     commit(workbench, name, {name: 10})
     workbench.delete_records(name, 0, 40)
-    group = exporter.sweep().groups[name]
+    group = groups_of(exporter.sweep())[name]
     position = group.partitions[TopicPartition(name, 0)]
     assert position.lost == 30
     holds(read(workbench, name), position, group.read_at)
@@ -254,12 +255,12 @@ def test_every_version_of_brokers(kafka: Kafka) -> None:
     exporter = Exporter(kafka.bootstrap, f"{topic}.*")
     sweep, log = exporter.sweep(), read(kafka, topic)
     exporter.close()
-    for name, group in sweep.groups.items():
+    for name, group in groups_of(sweep).items():
         position = group.partitions[TopicPartition(topic, 0)]
         if name == f"{topic}-100":
             assert position.time_lag == TimeLag(0.0, 0.0)
         else:
             holds(log, position, group.read_at)
-    for future in kafka.admin.delete_consumer_groups(list(sweep.groups)).values():
+    for future in kafka.admin.delete_consumer_groups(list(groups_of(sweep))).values():
         future.result(30)
     kafka.delete(topic)

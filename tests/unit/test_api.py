@@ -18,7 +18,9 @@ from starlette.routing import Route
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition
 from exporter.domain.expectations.columns import table_of
-from exporter.domain.groups.consumer_groups import Group, GroupSweep
+from exporter.domain.groups.positions import Positions
+from exporter.domain.groups.roles import RolesByTopic
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import ClusterFacts, Query, topics
 from exporter.domain.learning.drops import OngoingDrop
@@ -27,6 +29,7 @@ from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import Status, WebConfigFile, WebServer
 from exporter.web.api import document, routes
+from tests.groups import Group, GroupPartition, sweep_of
 from tests.plain_http import NO_TLS, get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
@@ -264,13 +267,13 @@ def test_consumer_groups_that_could_not_be_read_are_not_none() -> None:
 
     try:
         assert asked() == ([], {"prod": "its consumer groups are not read, or were not lately"}, None)
-        refused = GroupSweep("prod", 1e9, 0.1, {}, problem="not allowed", reason=Reason.UNAUTHORIZED)
+        refused = GroupSweep(cluster="prod", problem="not allowed", reason=Reason.UNAUTHORIZED)
         why = {"prod": "its consumer groups could not be read: unauthorized: not allowed"}
         monitor.take_sweep(refused)
         assert asked() == ([], why, None)
         of_another = get(f"http://{running.address}/api/v1/groups?cluster=test", timeout=20).json()
         assert of_another["not_read"] == {"test": "no cluster of this name is configured"}
-        monitor.take_sweep(replace(refused, groups=SWEEP.groups))
+        monitor.take_sweep(replace(refused, positions=SWEEP.positions))
         assert asked() == (["billing"], why, ["billing"])
         monitor.take_sweep(SWEEP)
         assert asked() == (["billing"], {}, ["billing"])
@@ -284,39 +287,38 @@ def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
     poller.poll()
     [known] = monitor.cluster_facts()
     groups = {
-        "billing": Group(members=2, topics=frozenset({"orders"})),
-        "once": Group(members=0, topics=frozenset({"orders"})),
+        "billing": Group(members=2, assigned=frozenset({"orders"})),
+        "left": Group(members=1, partitions={TopicPartition("orders", 0): GroupPartition(1, 1)}),
+        "once": Group(members=0, partitions={TopicPartition("orders", 0): GroupPartition(1, 1)}),
     }
-    sweep = GroupSweep("prod", 1e9, 0.1, groups, all_visible=True)
+    sweep = sweep_of("prod", groups)
 
-    def counts(sweep: GroupSweep | None) -> tuple[int | None, int | None]:
+    def counts(sweep: GroupSweep | None) -> tuple[int | None, ...]:
         page = topics([replace(known, sweep=sweep)], Query(topics=["orders"]))
-        return page.items[0]["readers"], page.items[0]["groups_without_members"]
+        row = page.items[0]
+        return row["readers"], row["groups_committed_only"], row["groups_without_members"]
 
-    assert counts(sweep) == (1, 1)
-    assert counts(replace(sweep, failures={Reason.TIMED_OUT: 1})) == counts(None) == (None, None)
+    assert counts(sweep) == (1, 1, 1)
+    assert counts(replace(sweep, failures={Reason.TIMED_OUT: 1})) == counts(None) == (None, None, None)
 
 
-def test_groups_are_counted_once_for_all_rows_of_all_pages() -> None:
+def test_groups_are_counted_once_for_all_rows_of_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for each row: with thousands of groups a page took seconds, and other requests waited for it."""
     monitor, poller, _, _ = scene()
     poller.poll()
     [known] = monitor.cluster_facts()
+    counted, count = list[Positions](), RolesByTopic.of
 
-    class Counted(dict[str, Group]):
-        """Groups that tell how often they were gone through."""
+    def counting(positions: Positions) -> RolesByTopic:
+        counted.append(positions)
+        return count(positions)
 
-        times = 0
-
-        def values(self) -> Any:
-            self.times += 1
-            return super().values()
-
-    groups = Counted({"billing": Group(members=2, topics=frozenset(known.assessment.layout.topics))})
-    shown = [replace(known, sweep=GroupSweep("prod", 1e9, 0.1, groups, all_visible=True))]
+    monkeypatch.setattr(RolesByTopic, "of", counting)
+    names = known.assessment.layout.topics
+    shown = [replace(known, sweep=sweep_of("prod", {"billing": Group(members=2, assigned=frozenset(names))}))]
     pages = [topics(shown, Query()) for _ in range(3)]
-    assert [row["readers"] for page in pages for row in page.items] == [1] * 3 * len(known.assessment.layout.topics)
-    assert groups.times == 2  # those with and those without members
+    assert [row["readers"] for page in pages for row in page.items] == [1] * 3 * len(names)
+    assert len(counted) == 1
 
 
 def test_incidents_come_in_pages() -> None:

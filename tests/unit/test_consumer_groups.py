@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
-from exporter.domain.groups.consumer_groups import Committed, Description, GroupList
+from exporter.domain import Answer, GroupState, GroupSweep, NoTimeLag, Reason, TopicPartition
+from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, OtherGroup
+from exporter.domain.groups.readers import who_reads
+from exporter.domain.groups.roles import GroupRole
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import SourceError
+from tests.groups import Group, GroupPartition, groups_of, readers
 from tests.unit.readings import ManualClock, TableSource
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+READ = {"g": GroupRole.ASSIGNED}
 INTERVAL = 60.0
 
 
@@ -35,6 +39,7 @@ class Cluster:
     gone: set[str] = field(default_factory=set)
     unlisted: Counter[Reason] = field(default_factory=Counter)
     all_visible: bool | None = True
+    others: dict[str, OtherGroup] | None = field(default_factory=dict)
     error: SourceError | None = None
     seconds: float = 0.0
     requests: list[str] = field(default_factory=list)
@@ -49,10 +54,10 @@ class Cluster:
         if self.error is not None:
             raise self.error
         self.counts["list"] += 1
-        return GroupList(frozenset(self.offsets) - self.hidden, self.unlisted, self.all_visible)
+        return GroupList(frozenset(self.offsets) - self.hidden, self.unlisted, self.all_visible, self.others)
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
-        known = {name: self.described.get(name, Description(GroupState.STABLE, 1, frozenset())) for name in names}
+        known = {name: self.described.get(name, Description(GroupState.STABLE, 1, frozenset("a"))) for name in names}
         return {name: each for name, each in known.items() if name not in self.gone}
 
     def committed(self, names: Iterable[str]) -> Committed:
@@ -101,14 +106,16 @@ def cluster() -> Cluster:
 
 def lags(sweep: GroupSweep) -> dict[str, dict[TopicPartition, int | None]]:
     """The lag of every group in every partition."""
-    return {name: {key: at.lag for key, at in group.partitions.items()} for name, group in sweep.groups.items()}
+    return {name: {key: at.lag for key, at in group.partitions.items()} for name, group in groups_of(sweep).items()}
 
 
 def test_committed_offsets_come_before_the_ends_of_logs(cluster: Cluster) -> None:
     """So lag is the distance to an end seen later, and what a sweep asked for is counted."""
     sweep = watch_of(cluster).sweep()
     assert cluster.requests == ["g", "latest"]
-    assert sweep.groups == {"g": Group(GroupState.STABLE, 1, {A: GroupPartition(60, lag=40, lost=0)}, frozenset("a"))}
+    assert groups_of(sweep) == {
+        "g": Group(GroupState.STABLE, 1, {A: GroupPartition(60, lag=40, lost=0)}, frozenset("a"))
+    }
     assert (sweep.read, sweep.complete, sweep.requests) == (1, True, {"list": 1, "offsets": 1})
     assert (sweep.partitions, sweep.lookups) == ({"ok": 1}, {"latest": 1})
 
@@ -122,10 +129,13 @@ def test_ends_are_asked_for_soon_after_the_offsets_they_are_held_against(cluster
     assert places[0] == GROUPS_AT_A_TIME
 
 
-def test_lag_is_never_negative(cluster: Cluster) -> None:
-    """A group ahead of the end that is known, as after an unclean election, has no lag."""
-    cluster.offsets["g"] = {A: 130}
-    assert lags(watch_of(cluster).sweep()) == {"g": {A: 0}}
+def test_an_offset_past_the_end_of_the_log_is_no_lag_of_0(cluster: Cluster) -> None:
+    """As after an unclean election: the group will skip what is written up to there."""
+    cluster.offsets["g"] = {A: 130, B: 100}
+    sweep = watch_of(cluster).sweep()
+    past_end = GroupPartition(130, reason=NoTimeLag.PAST_END, past_end=30)
+    assert groups_of(sweep)["g"].partitions == {A: past_end, B: GroupPartition(100, 0, 0)}
+    assert sweep.partitions == {"ok": 1, NoTimeLag.PAST_END: 1}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +154,7 @@ def test_lost_records_are_proved_by_a_log_start_on_both_sides_of_the_commit(
     cluster.log_starts[A] = Answer(now)
     sweep = watch_of(cluster, TableSource({A: (polled, 100, None)})).sweep()
     assert ("earliest" in cluster.requests) == (polled > 60), "nobody is asked where nothing can be lost"
-    assert sweep.groups["g"].partitions[A] == GroupPartition(60, lag=40, lost=lost)
+    assert groups_of(sweep)["g"].partitions[A] == GroupPartition(60, lag=40, lost=lost)
 
 
 def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +168,7 @@ def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monk
         return committed(names)
 
     monkeypatch.setattr(cluster, "committed", meanwhile)
-    assert [watch.sweep().groups["g"].partitions[A].lost for _ in range(2)] == [0, 20]
+    assert [groups_of(watch.sweep())["g"].partitions[A].lost for _ in range(2)] == [0, 20]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +206,7 @@ def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster
     cluster.offsets["g"] = {A: 60, B: 7, TopicPartition("deleted", 0): 5}
     cluster.log_ends[B] = Answer(reason=Reason.NOT_LEADER)
     sweep = watch_of(cluster).sweep()
-    assert sweep.groups["g"].partitions == {
+    assert groups_of(sweep)["g"].partitions == {
         A: GroupPartition(60, lag=40, lost=0),
         B: GroupPartition(7, reason=Reason.NOT_LEADER),
     }
@@ -238,7 +248,7 @@ def test_a_group_that_is_gone_leaves_at_once(cluster: Cluster) -> None:
     within = watch.sweep()
     cluster.hidden.add("other")
     after = watch.sweep()
-    assert (list(within.groups), list(after.groups)) == (["other"], [])
+    assert (list(groups_of(within)), list(groups_of(after))) == (["other"], [])
     assert within.complete and after.complete
 
 
@@ -249,7 +259,7 @@ def test_groups_of_a_broker_that_gave_no_list_are_kept_for_a_while(cluster: Clus
     cluster.hidden.add("g")
     cluster.unlisted[Reason.LEADER_UNREACHABLE] = 1
     sweeps = [watch.sweep() for _ in range(2)]
-    assert [list(sweep.groups) for sweep in sweeps] == [["g"], []]
+    assert [list(groups_of(sweep)) for sweep in sweeps] == [["g"], []]
     assert not any(sweep.complete for sweep in sweeps)
 
 
@@ -259,7 +269,7 @@ def test_a_sweep_of_a_cluster_that_is_down_says_why(cluster: Cluster) -> None:
     watch.sweep()
     cluster.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
     sweeps = [watch.sweep() for _ in range(2)]
-    assert [list(sweep.groups) for sweep in sweeps] == [["g"], []]
+    assert [list(groups_of(sweep)) for sweep in sweeps] == [["g"], []]
     assert (sweeps[0].reason, sweeps[0].problem) == (Reason.CLUSTER_UNREACHABLE, "no broker")
     assert not sweeps[0].complete
 
@@ -267,7 +277,7 @@ def test_a_sweep_of_a_cluster_that_is_down_says_why(cluster: Cluster) -> None:
 def test_members_that_cannot_be_learnt_leave_lag_known(cluster: Cluster) -> None:
     """State and members stay unknown with a reason, committed offsets and lag are shown."""
     cluster.described["g"] = Reason.UNAUTHORIZED
-    group = watch_of(cluster).sweep().groups["g"]
+    group = groups_of(watch_of(cluster).sweep())["g"]
     assert (group.state, group.members, group.reason) == (None, None, Reason.UNAUTHORIZED)
     assert group.partitions[A].lag == 40
 
@@ -284,16 +294,39 @@ def test_a_silent_coordinator_is_not_waited_for_twice(cluster: Cluster) -> None:
 
 
 def test_a_topic_that_a_member_has_is_read_though_nothing_is_committed(cluster: Cluster) -> None:
-    """The topics of a group are those of its offsets and those assigned."""
+    """One that it only committed in is left, as long as the group has a member."""
     cluster.described["g"] = Description(GroupState.STABLE, 2, frozenset("b"))
-    assert watch_of(cluster).sweep().groups["g"].topics == {"a", "b"}
+    sweep = watch_of(cluster).sweep()
+    assert readers(sweep, "a", "b") == {"a": {"g": GroupRole.COMMITTED}, "b": {"g": GroupRole.ASSIGNED}}
+
+
+def test_a_group_that_rebalances_keeps_what_it_had_assigned(cluster: Cluster) -> None:
+    """Nobody says what its members read then; of a topic that it had not, it is unknown whether it reads it."""
+    watch = watch_of(cluster)
+    watch.sweep()
+    cluster.offsets["g"] = {A: 60, B: 1}
+    cluster.described["g"] = Description(GroupState.PREPARING_REBALANCE, 1, None)
+    for _ in range(2):
+        sweep = watch.sweep()
+        assert dict(who_reads(sweep, "ab").named(0)) == {"g": GroupRole.ASSIGNED}
+        assert readers(sweep, "a", "b") == {"a": READ, "b": None}
+
+
+@pytest.mark.parametrize("others", [{"s": OtherGroup("share", "stable")}, {"s": OtherGroup()}, None])
+def test_groups_of_other_types_leave_open_who_reads_a_topic(
+    cluster: Cluster, others: dict[str, OtherGroup] | None
+) -> None:
+    """They do not say what they read: that nobody reads a topic is not known, that a group reads one is."""
+    cluster.others = others
+    sweep = watch_of(cluster).sweep()
+    assert (readers(sweep, "a", "b"), sweep.others) == ({"a": READ, "b": None}, others)
 
 
 def test_patterns_say_which_groups_are_asked_for() -> None:
     """Both match whole names, also those with line breaks; what is excluded is not asked for."""
     names = ["orders", "orders-test", "re\nport"]
     cluster = Cluster(ManualClock(), {name: {A: 1} for name in names})
-    assert list(watch_of(cluster, include=["orders.*", "re.*"], exclude=[".*-test"]).sweep().groups) == [
+    assert list(groups_of(watch_of(cluster, include=["orders.*", "re.*"], exclude=[".*-test"]).sweep())) == [
         "orders",
         "re\nport",
     ]
@@ -310,7 +343,7 @@ def test_a_sweep_takes_no_longer_than_its_interval_and_the_next_makes_up_for_it(
     cluster.requests.clear()
     cut = watch.sweep()
     assert cut.failures == {Reason.TIMED_OUT: GROUPS_AT_A_TIME}
-    assert len(cut.groups) == len(names)
+    assert len(groups_of(cut)) == len(names)
     first = cluster.requests[0]
     cluster.requests.clear()
     watch.sweep()
@@ -323,7 +356,7 @@ def test_a_topic_that_could_not_be_described_is_not_one_that_nobody_reads(cluste
     watch = watch_of(cluster, table)
     poller = Poller("prod", table, [watch], cluster.clock)
     poller.poll()
-    assert watch.sweep().readers("ab") == {"a": 1}
+    assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": None}
     read = cluster.committed
 
     def polled_meanwhile(names: Iterable[str]) -> Committed:
@@ -332,10 +365,10 @@ def test_a_topic_that_could_not_be_described_is_not_one_that_nobody_reads(cluste
 
     table.topic_errors = {}
     cluster.committed = polled_meanwhile  # type: ignore[method-assign]
-    assert watch.sweep().readers("ab") == {"a": 1}, "it was not described before"
-    assert watch.sweep().readers("ab") == {"a": 1, "b": 0}
+    assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": None}, "it was not described before"
+    assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": {}}
     table.topic_errors = {"b": Reason.UNAUTHORIZED}
-    assert watch.sweep().readers("ab") == {"a": 1}, "it is not described any more"
+    assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": None}, "it is not described any more"
 
 
 def test_a_partition_without_an_answer_costs_none_of_others_of_its_leader(cluster: Cluster) -> None:
@@ -349,19 +382,15 @@ def test_a_partition_without_an_answer_costs_none_of_others_of_its_leader(cluste
 def test_that_nobody_reads_a_topic_is_shown_only_where_no_group_can_be_hidden(cluster: Cluster) -> None:
     """Brokers leave out groups without a word; a sweep that missed one proves nothing either."""
     watch = watch_of(cluster)
-    assert watch.sweep().readers("ab") == {"a": 1, "b": 0}
-    assert watch.sweep().reader_names("ab") == {"a": ["g"], "b": []}
-    members = replace(watch.sweep(), groups={"g": Group(members=0, topics=frozenset("ab")), "h": Group(members=1)})
-    assert members.without_members("ab") == {"a": 1, "b": 1}
+    assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": {}}
     cluster.all_visible = False
-    assert watch.sweep().readers("ab") == {}
-    assert watch.sweep().reader_names("ab") == {}
+    assert readers(watch.sweep(), "a", "b") == {"a": None, "b": None}
     cluster.all_visible, cluster.offsets["g"] = True, Reason.NO_COORDINATOR
-    assert watch.sweep().readers("ab") == {}
+    assert readers(watch.sweep(), "a", "b") == {"a": None, "b": None}
 
 
 def test_that_nobody_reads_a_topic_is_not_shown_where_patterns_leave_groups_out(cluster: Cluster) -> None:
     """Those left out may read it; a pattern that leaves out nobody takes nothing away."""
-    assert watch_of(cluster, exclude=["h"]).sweep().readers("ab") == {"a": 1, "b": 0}
+    assert readers(watch_of(cluster, exclude=["h"]).sweep(), "a", "b") == {"a": READ, "b": {}}
     cluster.offsets["h"] = {}
-    assert watch_of(cluster, exclude=["h"]).sweep().readers("ab") == {"a": 1}
+    assert readers(watch_of(cluster, exclude=["h"]).sweep(), "a", "b") == {"a": READ, "b": None}

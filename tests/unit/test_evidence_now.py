@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.domain import Expectation, State, TopicOverride, Verdict
+from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now, evidence_of_all
@@ -35,7 +36,7 @@ def line(row: Expectation | None, silence: Silence, now: float, seen: SubjectNow
 
 def test_a_death_between_rollups_is_explained_with_all_that_it_rests_on() -> None:
     """The longest silence, the missed hours, the limit and the siblings, as a rollup would show them."""
-    seen = SubjectNow(topic="orders", partitions=(3, 1, 0), readers=2)
+    seen = SubjectNow(topic="orders", partitions=(3, 1, 0), readers=Readership(2))
     assert line(BUSY, Silence(LAST, LAST + 9 * HOUR, known=True), LAST + 9 * HOUR, seen) == (
         f"silent 9 h (since Tue 2026-03-03 10:00 UTC); {BASELINE}, missed 8.0 active hours, before at most 1.5; "
         "dead since 18:23 UTC; 1 of 3 partitions of orders live; 2 consumer groups still read it"
@@ -43,17 +44,18 @@ def test_a_death_between_rollups_is_explained_with_all_that_it_rests_on() -> Non
 
 
 @pytest.mark.parametrize(
-    ("readers", "without_members", "read"),
+    ("readers", "read"),
     [
-        (None, 1, "live"),
-        (0, 0, "no consumer group reads it"),
-        (0, 2, "no consumer group reads it; 2 groups without a member committed in it"),
-        (1, 1, "1 consumer group still reads it; 1 group without a member committed in it"),
+        (None, "live"),
+        (Readership(0), "no consumer group reads it"),
+        (Readership(0, 0, 2), "no consumer group reads it; 2 groups without a member committed in it"),
+        (Readership(1, 0, 1), "1 consumer group still reads it; 1 group without a member committed in it"),
+        (Readership(0, 3), "no consumer group reads it; 3 groups committed in it and left it"),
     ],
 )
-def test_groups_without_a_member_are_no_readers(readers: int | None, without_members: int, read: str) -> None:
+def test_groups_that_only_committed_are_no_readers(readers: Readership | None, read: str) -> None:
     """They are named apart, as a rollup does; nothing is said where readers are unknown."""
-    seen = SubjectNow(topic="orders", partitions=(3, 1, 0), readers=readers, without_members=without_members)
+    seen = SubjectNow(topic="orders", partitions=(3, 1, 0), readers=readers)
     assert line(BUSY, Silence(LAST, LAST + 9 * HOUR, known=True), LAST + 9 * HOUR, seen).endswith(read)
 
 

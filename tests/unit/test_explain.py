@@ -21,10 +21,7 @@ from exporter.commands.explanation import explain, record
 from exporter.domain import (
     Answer,
     Expectation,
-    Group,
-    GroupPartition,
     GroupState,
-    GroupSweep,
     Inspected,
     Metadata,
     NotCompared,
@@ -33,7 +30,6 @@ from exporter.domain import (
     Reason,
     ReplicaReading,
     ReplicaState,
-    TimeLag,
     TopicConfig,
     TopicOverride,
     TopicPartition,
@@ -47,6 +43,7 @@ from exporter.domain.polls.silence import Silence
 from exporter.domain.ports import SourceError
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.settings import ClusterSettings, Settings
+from tests.groups import Group, GroupPartition, TimeLag, sweep_of
 from tests.pointer import point_to
 from tests.snapshots import inspections_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish
@@ -445,10 +442,15 @@ def test_producers_and_size_are_shown() -> None:
 def group(members: int | None, *lags: int | None) -> Group:
     """A group with so many members and lags in the partitions of ``orders``."""
     partitions = {TopicPartition("orders", number): GroupPartition(1, lag) for number, lag in enumerate(lags)}
-    return Group(GroupState.STABLE, members, partitions, frozenset(["orders"]))
+    return Group(GroupState.STABLE, members, partitions, frozenset(["orders"] if members else []))
 
 
-SEEN = {"etl": group(1, 7, 5), "billing": group(0, 1000, 234), "odd": group(None, None), "new": group(2)}
+SEEN = {
+    "etl": group(1, 7, 5),
+    "billing": group(0, 1000, 234),
+    "odd": Group(reason=Reason.UNAUTHORIZED, partitions={TopicPartition("orders", 0): GroupPartition(1)}),
+    "new": group(2),
+}
 
 
 @pytest.mark.parametrize(
@@ -459,8 +461,8 @@ SEEN = {"etl": group(1, 7, 5), "billing": group(0, 1000, 234), "odd": group(None
             {"all_visible": True},
             [
                 "read by       3 consumer groups: etl (1 member, lag 12)",
-                "              odd (members unknown, lag unknown)",
                 "              new (2 members)",
+                "              odd (members unknown, assignment unknown, lag unknown)",
                 "committed     1 group without a member now: billing (lag 1,234)",
             ],
         ),
@@ -505,7 +507,8 @@ def test_the_consumer_groups_of_a_topic_are_named(
     groups: dict[str, Group], further: dict[str, Any], expected: list[str]
 ) -> None:
     """Those furthest behind come first; "no consumer group" is shown only where none can be missing."""
-    sweep = GroupSweep("prod", NOW, 1.0, {**groups, "elsewhere": replace(SEEN["etl"], topics=frozenset())}, **further)
+    elsewhere = {"elsewhere": Group(GroupState.STABLE, 1)}
+    sweep = sweep_of("prod", groups | elsewhere, ["orders"], **{"all_visible": None, **further})
     lines = list(explain(ExplainedSubject("prod", "orders", None, NOW, sweep=sweep)))
     begin = next(number for number, line in enumerate(lines) if line.startswith("read by"))
     assert lines[begin : begin + len(expected)] == expected
@@ -519,7 +522,7 @@ def test_consumer_groups_that_could_not_be_read_are_unknown() -> None:
         "orders",
         None,
         NOW,
-        sweep=GroupSweep("prod", NOW, 1.0, {}, problem="not allowed", reason=Reason.UNAUTHORIZED),
+        sweep=sweep_of("prod", {}, problem="not allowed", reason=Reason.UNAUTHORIZED),
     )
     assert "read by       unknown: not allowed" in list(explain(case))
     assert record(case)["groups"] is None
@@ -527,7 +530,7 @@ def test_consumer_groups_that_could_not_be_read_are_unknown() -> None:
 
 def test_the_lag_of_a_partition_is_its_own() -> None:
     """For one partition the other partitions do not count."""
-    sweep = GroupSweep("prod", NOW, 1.0, {"etl": SEEN["etl"]}, all_visible=True)
+    sweep = sweep_of("prod", {"etl": SEEN["etl"]})
     assert "read by       1 consumer group: etl (1 member, lag 5)" in list(
         explain(ExplainedSubject("prod", "orders", 1, NOW, sweep=sweep))
     )
@@ -536,7 +539,7 @@ def test_the_lag_of_a_partition_is_its_own() -> None:
 def test_a_group_that_left_is_of_the_partitions_in_which_it_committed() -> None:
     """One with members may read any partition of the topic: where it committed nothing the line says so."""
     groups = {"left": group(0, 7), "reads": group(1, 7)}
-    case = ExplainedSubject("prod", "orders", 1, NOW, sweep=GroupSweep("prod", NOW, 1.0, groups, all_visible=True))
+    case = ExplainedSubject("prod", "orders", 1, NOW, sweep=sweep_of("prod", groups))
     lines = list(explain(case))
     assert "read by       1 consumer group: reads (1 member, nothing committed here)" in lines
     assert not any("left" in line for line in lines)
@@ -550,7 +553,7 @@ def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
         TopicPartition("orders", 1): GroupPartition(1, 7, no_time_lag=NoTimeLag.UNFINISHED),
         TopicPartition("orders", 2): GroupPartition(9, 0, time_lag=TimeLag(0.0, 0.0)),
     }
-    sweep = GroupSweep("prod", NOW, 1.0, {"etl": Group(GroupState.STABLE, 1, places, frozenset({"orders"}))})
+    sweep = sweep_of("prod", {"etl": Group(GroupState.STABLE, 1, places, frozenset({"orders"}))})
 
     def group_line(partition: int | None) -> str:
         lines = explain(ExplainedSubject("prod", "orders", partition, NOW, sweep=sweep))

@@ -8,29 +8,26 @@ from dataclasses import replace
 import pytest
 
 from exporter.doctor.groups import judge
-from exporter.domain import Group, GroupPartition, GroupState, GroupSweep, Reason, TimeLag, TopicPartition
+from exporter.domain import GroupState, GroupSweep, Reason, TopicPartition
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.exposed import exposed
+from tests.groups import Group, GroupPartition, TimeLag, sweep_of
 from tests.unit.readings import ManualClock
 from tests.unit.test_series import samples
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
-SWEEP = GroupSweep(
+BILLING = Group(GroupState.STABLE, 2, {A: GroupPartition(40, 5, 0), B: GroupPartition(7, 3, 2)}, frozenset({"orders"}))
+SWEEP = sweep_of(
     "prod",
+    {"billing": BILLING},
     taken_at=1_000_000.0,
     duration_seconds=0.5,
-    groups={
-        "billing": Group(
-            GroupState.STABLE, 2, {A: GroupPartition(40, 5, 0), B: GroupPartition(7, 3, 2)}, frozenset({"orders"})
-        )
-    },
     partitions={"ok": 2},
     requests={"list": 1},
     lookups={"latest": 2},
     read=1,
-    all_visible=True,
 )
 
 
@@ -67,7 +64,10 @@ def test_a_group_is_shown_by_partition_by_topic_and_as_a_whole() -> None:
         ("consumergroup_lag_sum", (GROUP, TOPIC)): 8,
         ("consumergroup_members", (GROUP,)): 2,
         ("consumergroup_state", (GROUP, ("state", "stable"))): 1,
+        ("consumergroup_assigned", (GROUP, TOPIC)): 1,
         ("topic_consumergroups", (TOPIC,)): 1,
+        ("topic_consumergroups_committed_only", (TOPIC,)): 0,
+        ("topic_consumergroups_committed_only", (("topic", "unread"),)): 0,
         ("topic_consumergroups", (("topic", "unread"),)): 0,
         ("topic_consumergroups_without_members", (TOPIC,)): 0,
         ("topic_consumergroups_without_members", (("topic", "unread"),)): 0,
@@ -80,9 +80,11 @@ def test_by_topic_no_series_has_a_partition() -> None:
         "consumergroup_current_offset_sum",
         "consumergroup_lag_sum",
         "consumergroup_lost_records_sum",
+        "consumergroup_assigned",
         "consumergroup_members",
         "consumergroup_state",
         "topic_consumergroups",
+        "topic_consumergroups_committed_only",
         "topic_consumergroups_without_members",
     }
 
@@ -90,14 +92,14 @@ def test_by_topic_no_series_has_a_partition() -> None:
 def test_a_single_lost_record_is_not_in_the_sum() -> None:
     """A group that stands behind a transaction's marker in a log that retention emptied has lost nothing."""
     positions = {A: GroupPartition(40, 5, 1), B: GroupPartition(7, 3, 1)}
-    sweep = replace(SWEEP, groups={"billing": replace(SWEEP.groups["billing"], partitions=positions)})
+    sweep = sweep_of("prod", {"billing": replace(BILLING, partitions=positions)})
     assert "lost_records" in names(sweep) and "lost_records_sum" not in names(sweep)
 
 
 def test_a_sum_of_lags_of_which_one_is_not_known_is_not_known() -> None:
     """The partition's offset stays, and so do the lags of the others."""
     positions = {A: GroupPartition(40, 5, 0), B: GroupPartition(7, reason=Reason.NOT_LEADER)}
-    sweep = replace(SWEEP, groups={"billing": replace(SWEEP.groups["billing"], partitions=positions)})
+    sweep = sweep_of("prod", {"billing": replace(BILLING, partitions=positions)})
     found = shown(sweep)
     assert ("consumergroup_lag", (GROUP, ("partition", "0"), TOPIC)) in found
     assert ("consumergroup_current_offset", (GROUP, ("partition", "1"), TOPIC)) in found
@@ -107,8 +109,7 @@ def test_a_sum_of_lags_of_which_one_is_not_known_is_not_known() -> None:
 
 def test_members_and_state_that_are_not_known_have_no_sample() -> None:
     """A group that could not be described has its offsets and lag all the same."""
-    group = replace(SWEEP.groups["billing"], state=None, members=None, reason=Reason.UNAUTHORIZED)
-    found = names(replace(SWEEP, groups={"billing": group}))
+    found = names(sweep_of("prod", {"billing": replace(BILLING, state=None, members=None, reason=Reason.UNAUTHORIZED)}))
     assert "lag" in found
     assert not found & {"members", "state"}
 
@@ -132,7 +133,6 @@ def test_how_many_groups_read_a_topic_is_known_of_whole_sweeps_only(changes: dic
 
 
 STALLED = GroupPartition(7, 3, 0, time_lag=TimeLag(20.0, 0.5, stalled=True))
-BILLING = SWEEP.groups["billing"]
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_what_is_kept_from_earlier_sweeps_is_never_seen(groups: dict[str, Group]
     stalled = replace(BILLING, partitions={A: STALLED}, read_at=1_000_000.0)
     for earlier in ({"billing": BILLING}, {"billing": stalled}, {"billing": BILLING, "gone": BILLING}):
         reused, fresh = GroupSeries("prod"), GroupSeries("prod")
-        reused.update(replace(SWEEP, groups=earlier), ["orders"])
-        reused.update(replace(SWEEP, groups=groups), ["orders", "unread"])
-        fresh.update(replace(SWEEP, groups=groups), ["orders", "unread"])
+        reused.update(sweep_of("prod", earlier), ["orders"])
+        reused.update(sweep_of("prod", groups), ["orders", "unread"])
+        fresh.update(sweep_of("prod", groups), ["orders", "unread"])
         shown_, wanted = (exposed({"prod": one}, 1_000_090.0, GROUP_METRICS) for one in (reused, fresh))
         assert shown_ == wanted
 
@@ -166,7 +166,7 @@ def test_a_sweep_that_finds_no_change_formats_nothing() -> None:
     before = [block for metric in GROUP_METRICS for block in series.blocks(metric.name, 0.0)]
     series.update(replace(SWEEP, taken_at=1_000_060.0), ["unread", "orders"])
     after = [block for metric in GROUP_METRICS for block in series.blocks(metric.name, 0.0)]
-    assert len(before) == 10
+    assert len(before) == 12
     assert all(one is other for one, other in zip(before, after, strict=True))
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka import TopicPartition as Raw
 
 from exporter.domain import GroupState, Reason, TopicPartition
-from exporter.domain.groups.consumer_groups import Description
+from exporter.domain.groups.consumer_groups import Description, OtherGroup
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import NOBODYS, OFFSETS_TOPIC, GroupReader
@@ -23,7 +23,8 @@ CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSU
 
 def described(state: ConsumerGroupState, kind: object = CLASSIC, *assigned: str) -> object:
     """A group as librdkafka describes it; each topic is assigned to a member of its own."""
-    members = [SimpleNamespace(assignment=SimpleNamespace(topic_partitions=[Raw(topic, 0)])) for topic in assigned]
+    given = [SimpleNamespace(topic_partitions=[Raw(topic, 0)]) for topic in assigned]
+    members = [SimpleNamespace(assignment=each, target_assignment=None) for each in given]
     return SimpleNamespace(state=state, type=kind, members=members)
 
 
@@ -41,6 +42,8 @@ class Connection:
     left_out: set[str] = field(default_factory=set)
     """Groups without a future in the answer to a request."""
     listing: object = None
+    older: dict[str, str] | Exception = field(default_factory=dict)
+    """What the older request lists: names and states."""
     leaders: tuple[int, ...] = (1, 2)
     """Of the partitions of __consumer_offsets."""
     topics_requested: list[str | None] = field(default_factory=list)
@@ -76,6 +79,11 @@ class Connection:
     def list_consumer_groups(self, **_: object) -> Future[Any]:
         return self._answer(self.listing)
 
+    def list_groups(self, **_: object) -> list[Any]:
+        if isinstance(self.older, Exception):
+            raise self.older
+        return [SimpleNamespace(id=name, state=state) for name, state in self.older.items()]
+
     def describe_consumer_groups(self, names: list[str], **_: object) -> dict[str, Future[Any]]:
         return {name: self._future(name) for name in names if name not in self.left_out}
 
@@ -109,9 +117,10 @@ def reader_of(connection: Connection) -> GroupReader:
     ("answer", "expected"),
     [
         (described(ConsumerGroupState.STABLE, CLASSIC, "a", "b"), Description(GroupState.STABLE, 2, frozenset("ab"))),
+        (described(ConsumerGroupState.PREPARING_REBALANCING), Description(GroupState.PREPARING_REBALANCE, 0, None)),
         (described(ConsumerGroupState.EMPTY), Description(GroupState.EMPTY, 0, frozenset())),
         (described(ConsumerGroupState.UNKNOWN, CONSUMER), Description(GroupState.REBALANCING, 0, frozenset())),
-        (described(ConsumerGroupState.UNKNOWN, CLASSIC), Description(None, 0, frozenset())),
+        (described(ConsumerGroupState.UNKNOWN, CLASSIC), Description(None, 0, None)),
         (described(ConsumerGroupState.DEAD), None),
         (failed(KafkaError.GROUP_ID_NOT_FOUND), None),
         (failed(KafkaError.GROUP_AUTHORIZATION_FAILED), Reason.UNAUTHORIZED),
@@ -269,3 +278,30 @@ def test_the_offsets_topic_is_asked_for_by_name_where_it_was_listed(
     reader = reader_of(connection)
     assert [reader.list_groups().unlisted for _ in range(2)] == [{}, {}]
     assert connection.topics_requested == topics_requested
+
+
+@pytest.mark.parametrize(
+    ("older", "others"),
+    [
+        ({"orders": "Stable", "connect-a": "Stable"}, {}),
+        ({"orders": "Dead", "s": "Dead", "t": "Dead"}, {"s": OtherGroup("share", "stable"), "t": OtherGroup()}),
+        (failed(KafkaError._TIMED_OUT), None),  # noqa: SLF001 - its name
+    ],
+    ids=["none", "two, one of a known type", "no answer"],
+)
+def test_groups_that_the_list_leaves_out_are_listed_apart(
+    older: dict[str, str] | Exception, others: dict[str, OtherGroup] | None
+) -> None:
+    """A KIP-848 group looks as dead to the older request as a share group, but is in the list. Types are read once."""
+    asked = list[int]()
+
+    def types() -> dict[str, OtherGroup]:
+        asked.append(1)
+        return {"s": OtherGroup("share", "stable"), "orders": OtherGroup("consumer", "stable")}
+
+    listing = SimpleNamespace(valid=[SimpleNamespace(group_id="orders")], errors=[])
+    connection = Connection(listing=listing, older=older)
+    reader = GroupReader(cast("Client", connection), calls_in_flight=2, list_types=types)
+    assert reader.list_groups().others == others
+    assert reader.list_groups().others == others
+    assert len(asked) == bool(others)

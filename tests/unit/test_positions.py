@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.domain import Group, GroupPartition, NoTimeLag, Reason, TimeLag, TopicPartition
+from exporter.domain import NoTimeLag, Reason, TopicPartition
 from exporter.domain.groups.positions import GroupRows, Positions, outcomes
 from exporter.domain.polls.layout import Layout
+from tests.groups import Group, GroupPartition, TimeLag, groups_of, positions_of
 
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 7)
 PLACES = {
@@ -20,12 +21,12 @@ PLACES = {
 
 def table(**groups: Mapping[TopicPartition, GroupPartition]) -> Positions:
     """The positions of these groups."""
-    return Positions.of({name: Group(partitions=places) for name, places in groups.items()})
+    return positions_of({name: Group(partitions=places) for name, places in groups.items()})
 
 
 def as_dicts(positions: Positions) -> dict[str, dict[TopicPartition, GroupPartition]]:
     """The same as objects."""
-    return {name: dict(places) for name, places in zip(positions.rows.names, positions.by_group(), strict=True)}
+    return {name: dict(group.partitions) for name, group in groups_of(positions).items()}
 
 
 def test_a_row_as_an_object_is_what_it_was_made_from() -> None:
@@ -33,20 +34,6 @@ def test_a_row_as_an_object_is_what_it_was_made_from() -> None:
     positions = table(h=PLACES, g={C: PLACES[C]}, empty={})
     assert as_dicts(positions) == {"empty": {}, "g": {C: PLACES[C]}, "h": PLACES}
     assert outcomes(positions.no_time_lag) == {"ok": 1, Reason.NOT_LEADER: 1, NoTimeLag.FUTURE: 2}
-    with pytest.raises(KeyError):
-        positions.by_group()[1][A]
-
-
-def test_groups_that_are_views_of_one_table_are_that_table() -> None:
-    """Nothing is built again; where one of them is another, the table is a new one."""
-    positions = table(g=PLACES, h={A: PLACES[A]})
-    groups = {name: Group(partitions=places) for name, places in zip("gh", positions.by_group(), strict=True)}
-    assert Positions.of(groups) is positions
-    assert as_dicts(Positions.of({"h": groups["h"]})) == {"h": {A: PLACES[A]}}
-    assert as_dicts(Positions.of({**groups, "i": Group(partitions={B: PLACES[B]})})) == {
-        **as_dicts(positions),
-        "i": {B: PLACES[B]},
-    }
 
 
 def test_rows_keep_their_columns_when_others_come_and_go() -> None:

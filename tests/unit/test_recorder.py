@@ -24,9 +24,7 @@ from exporter.backfill.first_polls import FirstPolls
 from exporter.collectors.poller import Poller
 from exporter.domain import (
     Answer,
-    Group,
     GroupState,
-    GroupSweep,
     Inspected,
     Metadata,
     Producers,
@@ -42,6 +40,7 @@ from exporter.history import History, HistoryError, Spool, finished_files
 from exporter.history.cluster_states import read_state
 from exporter.storage import storage_thread
 from tests.backfill_rows import Stream, starts_by_stream
+from tests.groups import Group, sweep_of
 from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 
@@ -528,8 +527,8 @@ def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path
     def poll(bench: Bench, count: int) -> None:
         for number in range(count):
             bench.poll(gained=1)
-            groups = {f"group-{each}": Group(GroupState.EMPTY, 0, {}, frozenset({"orders"})) for each in range(number)}
-            bench.history.take_sweep(GroupSweep("c", 1.0, 0.1, groups, all_visible=True))
+            groups = {f"group-{each}": Group(GroupState.STABLE, 1, {}, frozenset({"orders"})) for each in range(number)}
+            bench.history.take_sweep(sweep_of("c", groups, ["orders", "idle"]))
         bench.history.flush(bench.clock.now())
 
     poll(Bench(tmp_path, start=1_003_630.0), 40)
@@ -600,8 +599,8 @@ def test_who_reads_a_topic_is_kept_by_name(tmp_path: Path) -> None:
     """As the last whole sweep saw it; a topic that nobody reads has no names."""
     bench = Bench(tmp_path)
     bench.poll()
-    group = Group(GroupState.EMPTY, 0, {}, frozenset({"orders"}))
-    bench.history.take_sweep(GroupSweep("c", 1.0, 0.1, {"billing": group, "audit": group}, all_visible=True))
+    group = Group(GroupState.STABLE, 1, {}, frozenset({"orders"}))
+    bench.history.take_sweep(sweep_of("c", {"billing": group, "audit": group}, ["orders", "idle"]))
     bench.history.flush(bench.clock.now())
     relations = {row["topic"]: (row["consumer_groups"], row["readers"]) for row in bench.rows("relations")}
     assert relations == {"orders": (2, '["audit", "billing"]'), "idle": (0, "[]")}
@@ -610,8 +609,8 @@ def test_who_reads_a_topic_is_kept_by_name(tmp_path: Path) -> None:
 def test_readers_that_nothing_observes_any_more_are_unknown_with_the_next_daily_row(bench: Bench) -> None:
     """Else Spark would take what a last sweep saw for the present, for ever."""
     bench.poll()
-    group = Group(GroupState.EMPTY, 0, {}, frozenset({"orders"}))
-    bench.history.take_sweep(GroupSweep("c", 1.0, 0.1, {"billing": group}, all_visible=True))
+    group = Group(GroupState.STABLE, 1, {}, frozenset({"orders"}))
+    bench.history.take_sweep(sweep_of("c", {"billing": group}, ["orders", "idle"]))
     bench.poll(after=300.0)
     bench.history.forget_readers()
     bench.poll(after=86_400.0)

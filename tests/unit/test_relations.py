@@ -26,6 +26,7 @@ from exporter.domain import (
 from exporter.domain.polls.layout import Layout
 from exporter.history.columns import table_of
 from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
+from tests.groups import topic_readers
 from tests.snapshots import inspections_of
 from tests.unit.readings import replica_table
 
@@ -54,20 +55,20 @@ def copies(source: str, state: ReplicaState, *topics: str) -> Copies:
 def test_rows_are_written_for_news_and_once_a_day(first: Mapping[str, str]) -> None:
     """What is not known any more is no news, and nothing is written where nothing was ever known."""
     known = Relations("prod", "exporter-a")
-    known.readers = first
+    known.readers = topic_readers(first)
     expected = [] if not first else [("orders", 3, None), ("audit", 0, None)]
     assert due(known, 5 * DAY, orders="1", audit="2") == expected
-    known.readers = {"orders": "abc", "audit": ""}
+    known.readers = topic_readers({"orders": "abc", "audit": ""})
     assert due(known, 5 * DAY - 300, orders="1", audit="2") == (
         [] if first else [("orders", 3, None), ("audit", 0, None)]
     )
-    known.readers = {"orders": "", "audit": "a"}
+    known.readers = topic_readers({"orders": "", "audit": "a"})
     known.copies["east"] = copies("east", ReplicaState.STOPPED, "orders")
     assert due(known, 5 * DAY - 600, orders="1", audit="2") == [("orders", 0, "stopped"), ("audit", 1, None)]
-    known.readers, known.copies["east"] = {}, copies("east", ReplicaState.UNKNOWN, "orders")
+    known.readers, known.copies["east"] = None, copies("east", ReplicaState.UNKNOWN, "orders")
     assert due(known, 5 * DAY - 900, orders="1", audit="2") == []
     assert due(known, 4 * DAY - 900, orders="1", audit="2") == [("orders", None, None), ("audit", None, None)]
-    known.readers = {"orders": ""}
+    known.readers = topic_readers({"orders": ""})
     assert due(known, 4 * DAY - 1200, orders="made-again") == [("orders", 0, None)]
 
 
@@ -76,15 +77,13 @@ class Seen:
     """What is known of one topic."""
 
     readers: tuple[str, ...] | None = ("audit",)
-    without_members: int | None = 0
     copy: tuple[str, str, ReplicaState] | None = ("east", "orders", ReplicaState.IN_STEP)
     disk_bytes: int | None = 10
     producers: int | None = 1
 
     def into(self, known: Relations) -> None:
         """Have a cluster know this of ``orders``."""
-        known.readers = {} if self.readers is None else {"orders": self.readers}
-        known.without_members = {} if self.without_members is None else {"orders": self.without_members}
+        known.readers = topic_readers({} if self.readers is None else {"orders": self.readers})
         known.copies.clear()
         if self.copy is not None:
             source, topic, state = self.copy
@@ -95,7 +94,7 @@ class Seen:
 
 
 ALL = Seen()
-NONE = Seen(None, None, None, None, None)
+NONE = Seen(None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +124,6 @@ NONE = Seen(None, None, None, None, None)
         (replace(ALL, disk_bytes=None), ALL, 300, True),
         (ALL, replace(ALL, producers=0), 300, False),
         (replace(ALL, producers=None), ALL, 300, True),
-        (ALL, replace(ALL, without_members=1), 300, False),
-        (replace(ALL, without_members=None), ALL, 300, True),
     ],
 )
 def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *, expected: bool) -> None:
@@ -164,6 +161,7 @@ def test_a_row_has_all_that_is_known() -> None:
         "producers": 1,
         "readers": '["audit"]',
         "groups_without_members": 0,
+        "groups_committed_only": 0,
         "schema_version": 1,
     }
 
@@ -171,7 +169,7 @@ def test_a_row_has_all_that_is_known() -> None:
 def test_topics_that_come_and_go_keep_what_was_written_of_the_others() -> None:
     """Their place in the columns changes, and a topic that was away for one close begins again."""
     known = Relations("prod", "exporter-a")
-    known.readers = {"audit": "a", "orders": "o", "payments": "p"}
+    known.readers = topic_readers({"audit": "a", "orders": "o", "payments": "p"})
     assert [topic for topic, _, _ in due(known, 900, audit="1", orders="2")] == ["audit", "orders"]
     assert [topic for topic, _, _ in due(known, 600, payments="3", orders="2")] == ["payments"]
     assert [topic for topic, _, _ in due(known, 300, audit="1", orders="2", payments="3")] == ["audit"]
@@ -182,11 +180,11 @@ def test_the_first_readers_are_named_and_all_are_counted() -> None:
     known = Relations("prod", "exporter-a")
 
     def due_rows(ago: float, *names: str) -> list[tuple[int | None, str | None]]:
-        known.readers = {"orders": names}
+        known.readers = topic_readers({"orders": names})
         rows = rows_due(known, ago, {"orders": TopicInfo("1", {})})
         return [(row["consumer_groups"], row["readers"]) for row in rows]
 
-    assert due_rows(900, "audit", 'a "group"') == [(2, '["audit", "a \\"group\\""]')]
+    assert due_rows(900, "audit", 'a "group"') == [(2, '["a \\"group\\"", "audit"]')]
     assert due_rows(600, "audit", "billing") == [(2, '["audit", "billing"]')]
     assert due_rows(300, "audit", "billing") == []
     [(count, names)] = due_rows(0, *(f"group-{number:02}" for number in range(30)))
@@ -208,7 +206,7 @@ def test_a_size_is_written_where_it_was_not_known_and_then_once_a_day() -> None:
     assert due_rows(2 * DAY - 600, Inspected(None, 20, 60)) == []
     assert due_rows(2 * DAY - 900, Inspected(Producers(frozenset({7})), 20, 60)) == [(60, 1, None)]
     assert due_rows(2 * DAY - 1200, Inspected()) == []
-    known.readers = {"orders": "ab"}
+    known.readers = topic_readers({"orders": "ab"})
     assert due_rows(2 * DAY - 1500, Inspected(Producers(), 0, 0)) == [(0, 0, 2)]
     assert due_rows(DAY - 1500, Inspected(Producers(), 5, 15)) == [(15, 0, 2)]
 

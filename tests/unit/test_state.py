@@ -15,10 +15,7 @@ from exporter.collectors.poller import Poller
 from exporter.domain import (
     Answer,
     Expectation,
-    Group,
-    GroupPartition,
     GroupState,
-    GroupSweep,
     Metadata,
     Reason,
     TopicConfig,
@@ -33,6 +30,7 @@ from exporter.history.published import Published
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.series import ClusterSeries
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from tests.groups import Group, GroupPartition, sweep_of
 from tests.unit.expectations import MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
 
@@ -40,11 +38,9 @@ NOW = 1_772_539_200.0
 HOUR = 3600.0
 
 
-SWEEP = GroupSweep(
+SWEEP = sweep_of(
     "prod",
-    taken_at=NOW + 31,
-    duration_seconds=0.25,
-    groups={
+    {
         "billing": Group(
             GroupState.STABLE,
             2,
@@ -55,11 +51,12 @@ SWEEP = GroupSweep(
             frozenset({"orders"}),
         )
     },
+    taken_at=NOW + 31,
+    duration_seconds=0.25,
     partitions={"ok": 2},
     requests={"list": 1, "describe": 2, "offsets": 1},
     lookups={"earliest": 2, "latest": 2},
     read=1,
-    all_visible=True,
 )
 
 

@@ -13,22 +13,20 @@ from exporter.collectors.poller import Poller
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain import (
     Answer,
-    Group,
-    GroupPartition,
     GroupSweep,
     NoTimeLag,
     Reason,
     Snapshot,
-    TimeLag,
     TopicPartition,
 )
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.groups.positions import Positions, outcomes
+from exporter.domain.groups.positions import outcomes
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed
+from tests.groups import Group, GroupPartition, TimeLag, groups_of, positions_of, sweep_of
 from tests.timelog import Log
 from tests.times import answered
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -93,14 +91,10 @@ class Bench:
 
     def measure_groups(self, groups: Mapping[str, Group], *, missed: int = 0) -> GroupSweep:
         """Sweep over these groups, which so many sweeps could not read."""
-        positions = Positions.of(groups)
+        positions = positions_of(groups)
         positions = positions.changed(missed=np.full(len(groups), missed, dtype=np.int32))
         measured = self.lags.measure(positions, self.snapshot(), lambda: len(self.times.calls) >= self.most_calls)
-        shown = {
-            name: replace(groups[name], partitions=partitions)
-            for name, partitions in zip(measured.rows.names, measured.by_group(), strict=True)
-        }
-        return GroupSweep("prod", self.clock.now(), 0.1, shown, time_lags=outcomes(measured.no_time_lag))
+        return GroupSweep(cluster="prod", positions=measured, time_lags=outcomes(measured.no_time_lag))
 
 
 @pytest.fixture
@@ -111,7 +105,7 @@ def bench() -> Bench:
 
 def lag(sweep: GroupSweep, key: TopicPartition = A, group: str = "g") -> TimeLag:
     """The time lag of one group, where there is one."""
-    found = sweep.groups[group].partitions[key].time_lag
+    found = groups_of(sweep)[group].partitions[key].time_lag
     assert found is not None
     return found
 
@@ -170,7 +164,7 @@ def test_a_group_that_could_not_be_read_is_shown_as_it_was(bench: Bench) -> None
     first = bench.measure_groups(groups)
     calls = len(bench.times.calls)
     bench.clock.time += 60
-    assert bench.measure_groups(first.groups, missed=1).groups == first.groups
+    assert groups_of(bench.measure_groups(groups_of(first), missed=1)) == groups_of(first)
     assert len(bench.times.calls) == calls
 
 
@@ -178,7 +172,7 @@ def test_what_is_unfinished_has_no_value_and_is_gone_on_with(bench: Bench) -> No
     """A search that was cut short has a reason, never a number; the next look finds it with what was proved."""
     bench.most_calls = 0
     sweep = bench.measure(g={A: 60})
-    assert sweep.groups["g"].partitions[A].no_time_lag is NoTimeLag.UNFINISHED
+    assert groups_of(sweep)["g"].partitions[A].no_time_lag is NoTimeLag.UNFINISHED
     assert sweep.time_lags == {NoTimeLag.UNFINISHED: 1}
     bench.most_calls = math.inf
     assert bench.measure(g={A: 60}).time_lags == {"ok": 1}
@@ -210,7 +204,7 @@ def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
     """It is asked once, its reason is shown, and the others are found."""
     bench.times.failing[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
     sweep = bench.measure(g={A: 60, B: 60})
-    assert sweep.groups["g"].partitions[A].no_time_lag is Reason.LEADER_UNREACHABLE
+    assert groups_of(sweep)["g"].partitions[A].no_time_lag is Reason.LEADER_UNREACHABLE
     assert sweep.time_lags == {Reason.LEADER_UNREACHABLE: 1, "ok": 1}
     assert bench.times.calls == [2, *[1] * (len(bench.times.calls) - 1)]
 
@@ -374,17 +368,17 @@ def series(sweep: GroupSweep, now: float, *, partitions: bool = True) -> dict[st
     return {name.removeprefix("kafka_consumergroup_lag_"): float(value) for name, value in samples}
 
 
-def sweep_of(*lags: TimeLag | None) -> GroupSweep:
+def sweep_with(*lags: TimeLag | None) -> GroupSweep:
     """A group read at NOW, with these time lags in the partitions of one topic."""
     positions = {
         TopicPartition("a", number): GroupPartition(1, lag=1, time_lag=each) for number, each in enumerate(lags)
     }
-    return GroupSweep("prod", NOW, 0.1, {"g": Group(partitions=positions, read_at=NOW)})
+    return sweep_of("prod", {"g": Group(partitions=positions, read_at=NOW)})
 
 
 def test_a_scrape_sees_a_group_that_moves_as_it_was_and_one_that_stands_grow() -> None:
     """So a group that keeps up shows no saw-tooth, and one that has stopped is later with every scrape."""
-    sweep = sweep_of(TimeLag(3.0, 0.5), TimeLag(100.0, 2.5, stalled=True), None)
+    sweep = sweep_with(TimeLag(3.0, 0.5), TimeLag(100.0, 2.5, stalled=True), None)
     assert series(sweep, NOW + 45) == {
         'seconds{topic="a",partition="0"}': 3.0,
         'seconds{topic="a",partition="1"}': 145.0,
@@ -397,7 +391,7 @@ def test_a_scrape_sees_a_group_that_moves_as_it_was_and_one_that_stands_grow() -
 
 def test_the_largest_of_a_topic_is_the_largest_at_every_moment() -> None:
     """One that grows overtakes one that does not; with topics alone there are the largest and its bound."""
-    sweep = sweep_of(TimeLag(200.0, 0.5), TimeLag(100.0, 2.5, stalled=True))
+    sweep = sweep_with(TimeLag(200.0, 0.5), TimeLag(100.0, 2.5, stalled=True))
     bound = {'seconds_max_error_bound{topic="a"}': 2.5}
     assert series(sweep, NOW + 45, partitions=False) == {'seconds_max{topic="a"}': 200.0, **bound}
     assert series(sweep, NOW + 145, partitions=False) == {'seconds_max{topic="a"}': 245.0, **bound}
@@ -405,9 +399,10 @@ def test_the_largest_of_a_topic_is_the_largest_at_every_moment() -> None:
 
 def test_a_clock_that_was_set_back_takes_nothing_from_a_lag() -> None:
     """It is then shown as it was seen."""
-    assert series(sweep_of(TimeLag(100.0, 2.5, stalled=True)), NOW - 3600)['seconds{topic="a",partition="0"}'] == 100.0
+    samples = series(sweep_with(TimeLag(100.0, 2.5, stalled=True)), NOW - 3600)
+    assert samples['seconds{topic="a",partition="0"}'] == 100.0
 
 
 def test_where_no_time_lag_is_known_there_is_no_series() -> None:
     """Neither of a partition nor of its topic."""
-    assert series(sweep_of(None), NOW) == {}
+    assert series(sweep_with(None), NOW) == {}

@@ -6,10 +6,11 @@ import re
 from dataclasses import replace
 
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, PollFailure, Reason, TopicPartition
+from exporter.domain import Answer, GroupState, GroupSweep, PollFailure, Reason, TopicPartition
 from exporter.domain.judging.queries import Query, subject_facts
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web.html import overview, topic, topic_list
+from tests.groups import Group, GroupPartition, positions_of, sweep_of
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import HOUR, NOW, promise, publish
 
@@ -111,7 +112,7 @@ def readers(monitor: Monitor, sweep: GroupSweep) -> tuple[str, list[str]]:
     monitor.take_sweep(sweep)
     page = topic(monitor.status(), monitor.cluster_facts(), "prod", "gone")
     assert page is not None
-    section = page.partition('<h2 id="groups">Readers</h2>')[2].partition("</section>")[0]
+    section = page.partition('<h2 id="groups">Consumer groups</h2>')[2].partition("</section>")[0]
     return re.sub("<.*?>", "", section).strip(), re.findall("<t[hd] (?:scope=.row.|data-label=.*?)>(.*?)</t", section)
 
 
@@ -122,14 +123,14 @@ def test_the_lag_of_a_group_that_committed_nothing_is_not_known() -> None:
     topics, place = frozenset({"gone"}), TopicPartition("gone", 0)
     groups = {
         "behind": Group(GroupState.STABLE, 1, {place: GroupPartition(30, 10)}, topics),
-        "new": Group(GroupState.STABLE, 2, topics=topics),
-        "unread": Group(topics=topics, reason=Reason.UNAUTHORIZED),
+        "new": Group(GroupState.STABLE, 2, assigned=topics),
+        "unread": Group(reason=Reason.UNAUTHORIZED, partitions={place: GroupPartition(30)}),
     }
-    _, cells = readers(monitor, GroupSweep("prod", NOW, 0.1, groups, all_visible=True))
+    _, cells = readers(monitor, sweep_of("prod", groups))
     assert cells == [
-        *("behind", "stable", "1", "10"),
-        *("new", "stable", "2", "not known"),
-        *("unread", "unauthorized", "not known", "not known"),
+        *("behind", "yes", "stable", "1", "10"),
+        *("new", "yes", "stable", "2", "not known"),
+        *("unread", "not known", "unauthorized", "not known", "not known"),
     ]
     for partition in (None, 0):
         explained = subject_facts(monitor.cluster_facts()[0], "gone", partition)
@@ -141,8 +142,9 @@ def test_readers_are_not_known_where_consumer_groups_could_not_be_read() -> None
     """Nobody may say that no group reads a topic; where some were read before, or all are known, the page says it."""
     monitor, prod, _, _ = two_clusters()
     prod.poll()
-    refused = GroupSweep("prod", NOW, 0.1, {}, problem="not allowed", reason=Reason.UNAUTHORIZED)
+    refused = sweep_of("prod", {}, problem="not allowed", reason=Reason.UNAUTHORIZED)
     assert readers(monitor, refused)[0] == "Consumer groups are not known now."
-    other = replace(refused, groups={"etl": Group(GroupState.STABLE, 1, topics=frozenset({"orders"}))})
+    elsewhere = positions_of({"etl": Group(GroupState.STABLE, 1, assigned=frozenset({"orders"}))})
+    other = replace(refused, positions=elsewhere)
     assert readers(monitor, other)[0] == "No consumer group reads it, as far as groups are known."
-    assert readers(monitor, GroupSweep("prod", NOW, 0.1, {}, all_visible=True))[0] == "No consumer group reads it."
+    assert readers(monitor, sweep_of("prod", {}))[0] == "No consumer group reads it."

@@ -1,21 +1,23 @@
-"""The positions of all consumer groups of a cluster: one row for each committed offset, one column for each fact."""
+"""The consumer groups of a cluster as columns: a row for each group, and one for each of their committed offsets."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, runs
-from exporter.domain.groups.consumer_groups import Group, GroupPartition, NoTimeLag, TimeLag
-from exporter.domain.polls.answers import ANSWERED, REASONS, reason_code, reason_of_code
+from exporter.domain.groups.consumer_groups import Description, GroupState, NoTimeLag
+from exporter.domain.polls.answers import ANSWERED, REASONS, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason, TopicPartition
+
+GROUP_STATES = tuple(GroupState)
+"""The states of groups, by code."""
 
 OUTCOMES: tuple[Reason | NoTimeLag, ...] = (*REASONS, *NoTimeLag)
 """Why there is no time lag, by code: 0 is none of them, and reasons have the same codes as elsewhere."""
@@ -83,7 +85,7 @@ class GroupRows:
         group = np.array([numbers.get(name, -1) for name in self.names], dtype=np.intp)[self.group]
         partition = self.partitions_in(before.layout)
         here = np.flatnonzero((group >= 0) & (partition >= 0))
-        wanted, known = _keys(group[here], partition[here]), _keys(before.group, before.partition)
+        wanted, known = keys_of(group[here], partition[here]), keys_of(before.group, before.partition)
         at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         shared = known[at] == wanted
         return here[shared], at[shared].astype(np.intp)
@@ -102,7 +104,8 @@ class GroupRows:
         return self.layout.key(int(self.partition[row]))
 
 
-def _keys(group: Rows, partition: Rows) -> NDArray[np.int64]:
+def keys_of(group: Rows, partition: Rows) -> NDArray[np.int64]:
+    """Return a number for each pair, in their order."""
     keys: NDArray[np.int64] = (group.astype(np.int64) << 40) | partition
     return keys
 
@@ -112,18 +115,33 @@ NO_ROWS = GroupRows((), Layout.of({}), np.zeros(0, dtype=np.intp), np.zeros(0, d
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Positions:
-    """The committed offsets of all groups, each a column [n] by ``rows``; no column is ever written to."""
+    """All groups, each a row of the columns [groups], and their committed offsets, each a row of the columns [n].
+
+    No column is ever written to.
+    """
 
     rows: GroupRows
     read_at: Floats
     """[groups]: when a group's offsets were compared with the ends of the logs, Unix seconds."""
     missed: NDArray[np.int32]
     """[groups]: number of sweeps since the group was last read. Its rows are from that sweep."""
+    state: Codes
+    """[groups]: the index of its state in GROUP_STATES, -1 where that is unknown."""
+    members: NDArray[np.int32]
+    """[groups]: number of members, -1 where that is unknown."""
+    undescribed: Codes
+    """[groups]: why state and members are unknown, as a reason code; ANSWERED where they are known."""
+    assigned: NDArray[np.object_]
+    """[groups]: a frozenset of the topics that its members have assigned, as far as known."""
+    settled: Flags
+    """[groups]: whether ``assigned`` is all; otherwise the group rebalances, or could not be described."""
     committed: Offsets
     reason: Codes
-    """Why the end of the log is unknown, as a reason code; ANSWERED where it is known."""
+    """Why the lag is unknown, as a code of OUTCOMES: PAST_END, or an error at the end of the log; else ANSWERED."""
     lag: Offsets
     """Offsets up to the end of the log, where that is known."""
+    past_end: Offsets
+    """How far the committed offset lies past the end of the log; 0 where it does not, or where that is unknown."""
     lost: Offsets
     """The part of ``lag`` that lies before the log start, where that is known."""
     lost_known: Flags
@@ -137,104 +155,76 @@ class Positions:
 
     @classmethod
     def read(
-        cls, rows: GroupRows, at: float, committed: Offsets, reason: Codes, lag: Offsets, lost: Offsets, known: Flags
+        cls,
+        rows: GroupRows,
+        at: float,
+        described: Mapping[str, Description | Reason],
+        before: Mapping[str, frozenset[str]],
+        **columns: Any,
     ) -> Positions:
-        """Return positions as read at a moment, without time lags; ``known`` flags where ``lost`` is known."""
-        groups, count = len(rows.names), len(rows)
+        """Return groups as read at a moment, without time lags.
+
+        ``described`` has all of them. Where that leaves open what a group has assigned, its assignment ``before``
+        counts as well. ``columns`` are those from ``committed`` to ``lost_known``.
+        """
+        given = [described[name] for name in rows.names]
+        known = [None if isinstance(one, Reason) else one for one in given]
+        settled = [one is not None and one.assigned is not None for one in known]
+        assigned = np.empty(len(given), dtype=np.object_)
+        assigned[:] = [
+            before.get(name, frozenset()) if one is None or one.assigned is None else one.assigned
+            for name, one in zip(rows.names, known, strict=True)
+        ]
+        states = [-1 if one is None or one.state is None else GROUP_STATES.index(one.state) for one in known]
+        count = len(rows)
         return cls(
             rows,
-            np.full(groups, at),
-            np.zeros(groups, dtype=np.int32),
-            committed,
-            reason,
-            lag,
-            lost,
-            known,
-            np.full(count, np.nan),
-            np.full(count, np.nan),
-            np.zeros(count, dtype=np.bool_),
-            np.zeros(count, dtype=np.int8),
-        )
-
-    @classmethod
-    def of(cls, groups: Mapping[str, Group]) -> Positions:
-        """Return the positions of groups; those of one table, where their partitions are views of it."""
-        views = [group.partitions for group in groups.values()]
-        if views and isinstance(views[0], PartitionsOf) and views[0].table.rows.names == tuple(groups):
-            table = views[0].table
-            if all(
-                isinstance(one, PartitionsOf) and one.table is table and one.number == at
-                for at, one in enumerate(views)
-            ):
-                return table
-        names = tuple(sorted(groups))
-        partitions: dict[str, set[int]] = {}
-        for group in groups.values():
-            for key in group.partitions:
-                partitions.setdefault(key.topic, set()).add(key.partition)
-        layout = Layout.of(partitions)
-        found = [
-            (number, row, groups[name].partitions[key])
-            for number, name in enumerate(names)
-            for row, key in sorted((layout.row(key) or 0, key) for key in groups[name].partitions)
-        ]
-        places, lags = [place for _, _, place in found], [place.time_lag for _, _, place in found]
-        column = partial(np.array, dtype=np.int64)
-        return cls(
-            GroupRows(
-                names,
-                layout,
-                np.array([number for number, _, _ in found], dtype=np.intp),
-                np.array([row for _, row, _ in found], dtype=np.intp),
+            read_at=np.full(len(given), at),
+            missed=np.zeros(len(given), dtype=np.int32),
+            state=np.array(states, dtype=np.int8),
+            members=np.array([-1 if one is None else one.members for one in known], dtype=np.int32),
+            undescribed=np.array(
+                [reason_code(one if isinstance(one, Reason) else None) for one in given], dtype=np.int8
             ),
-            np.array([groups[name].read_at for name in names], dtype=np.float64),
-            np.zeros(len(names), dtype=np.int32),
-            column([place.committed for place in places]),
-            np.array([_lag_unknown(place) for place in places], dtype=np.int8),
-            column([place.lag or 0 for place in places]),
-            column([place.lost or 0 for place in places]),
-            np.array([place.lost is not None for place in places], dtype=np.bool_),
-            np.array([np.nan if lag is None else lag.seconds for lag in lags], dtype=np.float64),
-            np.array([np.nan if lag is None else lag.error_bound for lag in lags], dtype=np.float64),
-            np.array([lag is not None and lag.stalled for lag in lags], dtype=np.bool_),
-            np.array([outcome_code(place.no_time_lag) for place in places], dtype=np.int8),
+            assigned=assigned,
+            settled=np.array(settled, dtype=np.bool_),
+            **columns,
+            seconds=np.full(count, np.nan),
+            error_bound=np.full(count, np.nan),
+            stalled=np.zeros(count, dtype=np.bool_),
+            no_time_lag=np.zeros(count, dtype=np.int8),
         )
 
     @classmethod
     def joined(cls, tables: Sequence[Positions], layout: Layout) -> Positions:
         """Return the positions of different groups as one table by ``layout``, without partitions that it lacks."""
-        names = tuple(sorted(name for table in tables for name in table.rows.names))
-        numbers = {name: number for number, name in enumerate(names)}
-        group, partition, columns = [_NONE], [_NONE], [_no_positions()]
-        read_at, missed = np.zeros(len(names)), np.zeros(len(names), dtype=np.int32)
-        for table in tables:
-            given = np.array([numbers[name] for name in table.rows.names], dtype=np.intp)
-            read_at[given], missed[given] = table.read_at, table.missed
-            there = table.rows.partitions_in(layout)
-            present = np.flatnonzero(there >= 0)
-            group.append(given[table.rows.group[present]])
-            partition.append(there[present])
-            columns.append({name: getattr(table, name)[present] for name in _COLUMNS})
-        all_groups, all_partitions = np.concatenate(group), np.concatenate(partition)
-        order = np.argsort(_keys(all_groups, all_partitions))
-        rows = GroupRows(names, layout, all_groups[order], all_partitions[order])
-        joined = {name: np.concatenate([each[name] for each in columns])[order] for name in _COLUMNS}
-        return cls(rows, read_at, missed, **joined)
+        tables = [NO_POSITIONS, *tables]
+        names = [name for table in tables for name in table.rows.names]
+        by_name = sorted(range(len(names)), key=names.__getitem__)
+        number = np.empty(len(names), dtype=np.intp)
+        number[by_name] = np.arange(len(names))
+        offsets = np.cumsum([0, *(len(table.rows.names) for table in tables)])
+        there = [table.rows.partitions_in(layout) for table in tables]
+        group = np.concatenate([number[table.rows.group + at] for table, at in zip(tables, offsets, strict=False)])
+        partition = np.concatenate(there)
+        order = np.argsort(keys_of(group, partition), kind="stable")
+        order = order[partition[order] >= 0]
+        rows = GroupRows(tuple(names[at] for at in by_name), layout, group[order], partition[order])
+        of_groups = {name: np.concatenate([getattr(one, name) for one in tables])[by_name] for name in _OF_GROUPS}
+        of_rows = {name: np.concatenate([getattr(one, name) for one in tables])[order] for name in _OF_ROWS}
+        return cls(rows, **of_groups, **of_rows)
 
     def missed_again(self, names: Iterable[str]) -> Positions:
         """Return the positions of some of the groups, which one more sweep could not read."""
         wanted = set(names)
         chosen = np.array([name in wanted for name in self.rows.names], dtype=np.bool_)
-        chosen_rows = np.flatnonzero(chosen[self.rows.group]) if len(chosen) else _NONE
+        at = np.flatnonzero(chosen[self.rows.group]) if len(chosen) else self.rows.group
         numbers = np.cumsum(chosen) - 1
-        rows = GroupRows(
-            tuple(name for name in self.rows.names if name in wanted),
-            self.rows.layout,
-            numbers[self.rows.group[chosen_rows]],
-            self.rows.partition[chosen_rows],
-        )
-        columns = {name: getattr(self, name)[chosen_rows] for name in _COLUMNS}
-        return Positions(rows, self.read_at[chosen], self.missed[chosen] + np.int32(1), **columns)
+        kept = tuple(name for name in self.rows.names if name in wanted)
+        rows = GroupRows(kept, self.rows.layout, numbers[self.rows.group[at]], self.rows.partition[at])
+        of_groups = {name: getattr(self, name)[chosen] for name in _OF_GROUPS}
+        of_groups["missed"] = of_groups["missed"] + np.int32(1)
+        return Positions(rows, **of_groups, **{name: getattr(self, name)[at] for name in _OF_ROWS})
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -260,60 +250,21 @@ class Positions:
         """Return the table with other columns."""
         return replace(self, **columns)
 
-    def position(self, row: int) -> GroupPartition:
-        """Return one row as an object."""
-        known, seconds = self.reason[row] == ANSWERED, float(self.seconds[row])
-        no_time_lag = int(self.no_time_lag[row])
-        return GroupPartition(
-            int(self.committed[row]),
-            int(self.lag[row]) if known else None,
-            int(self.lost[row]) if known and self.lost_known[row] else None,
-            reason_of_code(int(self.reason[row])),
-            None if np.isnan(seconds) else TimeLag(seconds, float(self.error_bound[row]), bool(self.stalled[row])),
-            None if no_time_lag == ANSWERED else OUTCOMES[no_time_lag - 1],
-        )
 
-    def by_group(self) -> Sequence[PartitionsOf]:
-        """Return the rows of each group, as objects for people and tests."""
-        first = self.rows.first.tolist()
-        return [PartitionsOf(self, number, slice(*first[number : number + 2])) for number in range(len(first) - 1)]
+_COLUMNS = tuple(column.name for column in fields(Positions))[1:]
+_OF_GROUPS = _COLUMNS[: _COLUMNS.index("committed")]
+_OF_ROWS = _COLUMNS[_COLUMNS.index("committed") :]
+_NO_NUMBERS = np.zeros(0, dtype=np.int64)
 
-
-class PartitionsOf(Mapping[TopicPartition, GroupPartition]):
-    """The rows of one group as objects, created on access."""
-
-    __slots__ = ("_rows", "number", "table")
-
-    def __init__(self, table: Positions, number: int, rows: slice) -> None:
-        self.table, self.number, self._rows = table, number, rows
-
-    def __getitem__(self, key: TopicPartition) -> GroupPartition:
-        rows = self.table.rows
-        partition = rows.layout.row(key)
-        if partition is not None:
-            at = self._rows.start + int(np.searchsorted(rows.partition[self._rows], partition))
-            if at < self._rows.stop and rows.partition[at] == partition:
-                return self.table.position(at)
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        return map(self.table.rows.key, range(self._rows.start, self._rows.stop))
-
-    def __len__(self) -> int:
-        return int(self._rows.stop - self._rows.start)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-
-def _lag_unknown(place: GroupPartition) -> int:
-    return reason_code(place.reason or (Reason.MISSING_ANSWER if place.lag is None else None))
-
-
-def _no_positions() -> dict[str, Any]:
-    none = Positions.of({})
-    return {name: getattr(none, name) for name in _COLUMNS}
-
-
-_COLUMNS = tuple(column.name for column in fields(Positions))[3:]
-_NONE = np.zeros(0, dtype=np.intp)
+NO_POSITIONS = Positions.read(
+    NO_ROWS,
+    0.0,
+    {},
+    {},
+    committed=_NO_NUMBERS,
+    reason=np.zeros(0, dtype=np.int8),
+    lag=_NO_NUMBERS,
+    past_end=_NO_NUMBERS,
+    lost=_NO_NUMBERS,
+    lost_known=np.zeros(0, dtype=np.bool_),
+)

@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.groups.consumer_groups import NoTimeLag
-from exporter.domain.groups.positions import outcome_code
+from exporter.domain.groups.positions import Positions, outcome_code
 from exporter.domain.groups.time_points import NOWHERE, Points
 from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.readings import Reason
@@ -44,6 +45,48 @@ def still_enough(low: Offsets, high: Offsets, now: int, tolerance: int, slack: i
     allowed = np.maximum(tolerance, np.floor(RELATIVE_TOLERANCE * (now - high)))
     enough: Flags = (high - low <= allowed) & (low <= now + slack)
     return enough
+
+
+MARKERS = 10
+"""The most offsets that are taken for transaction markers: each producer that ended leaves one at the end of a log."""
+
+QUIET_SECONDS = 900.0
+"""How long after its records a marker may follow: ``transaction.max.timeout.ms`` of brokers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress(ColumnSet):
+    """What n committed offsets did from sweep to sweep."""
+
+    moved_at: Floats
+    """When each last moved, or was first seen, Unix seconds."""
+    added: Flags
+    """Whether records came later than QUIET_SECONDS after that."""
+
+    @classmethod
+    def begun(cls, count: int, now: float) -> Progress:
+        """Return n offsets that are seen for the first time."""
+        return cls(np.full(count, now), np.zeros(count, dtype=np.bool_))
+
+    def followed(self, before: Positions, positions: Positions, here: Rows, there: Rows, now: float) -> Progress:
+        """Return the same of other positions: ``here`` are the new rows of ``there``, those of ``before``."""
+        found = Progress.begun(len(positions), now)
+        still = before.committed[there] == positions.committed[here]
+        known = (before.reason[there] == ANSWERED) & (positions.reason[here] == ANSWERED)
+        grown = known & (positions.lag[here] > before.lag[there])
+        found.moved_at[here] = np.where(still, self.moved_at[there], now)
+        found.added[here] = still & (self.added[there] | (grown & (now - self.moved_at[there] > QUIET_SECONDS)))
+        return found
+
+
+def are_trailing(lag: Offsets, quiet_for: Floats, added: Flags) -> Flags:
+    """Return which remainders may be transaction markers alone, which a group that commits by record never passes.
+
+    These are few offsets at the end of a log to which nobody writes; ``quiet_for`` is since when, in seconds, NaN where
+    unknown. A remainder to which records were ``added`` while the group stood still is none.
+    """
+    trailing: Flags = (lag > 0) & (lag <= MARKERS) & (quiet_for > QUIET_SECONDS) & ~added
+    return trailing
 
 
 @dataclass(frozen=True, slots=True, eq=False)

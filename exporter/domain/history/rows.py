@@ -175,9 +175,11 @@ class Relation:
     producers: int | None = None
     """Idempotent producers that the brokers remembered; a change alone writes no row."""
     readers: str | None = None
-    """The names of the first consumer groups, a JSON array; None where ``consumer_groups`` is."""
+    """The names of the first consumer groups, those that read it before others, a JSON array."""
     groups_without_members: int | None = None
     """Those of the groups that had no member at that time; a change alone writes no row."""
+    groups_committed_only: int | None = None
+    """Those of the groups that had members, none of which had it assigned: they had left it."""
 
 
 def _sum(left: int | None, right: int | None) -> int | None:

@@ -11,6 +11,7 @@ import numpy as np
 from exporter.domain.arrays import or_none
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences
 from exporter.domain.formatting import moment, plural
+from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import GOOD_SHARE
 from exporter.domain.judging.evidence import EvidenceFacts, at_least_since, evidence, overridden, silence
@@ -36,10 +37,7 @@ class SubjectNow:
     reason: str | None = None
     partitions: tuple[int, int, int] = (1, 1, 0)
     """Number of partitions of its topic, of these that live, and of these that are learning."""
-    readers: int | None = None
-    """Consumer groups with members."""
-    without_members: int | None = None
-    """Consumer groups without a member that committed an offset in it."""
+    readers: Readership | None = None
     override: TopicOverride | None = None
     may_be_held: str | None = None
     """The reason why it is unknown whether an incident holds it."""
@@ -209,4 +207,4 @@ def _replication(judgement: Judgement, expectation: Expectation | None) -> str |
 def _readers(judgement: Judgement, seen: SubjectNow) -> str | None:
     if seen.readers is None:
         return None
-    return readers_line(seen.readers, seen.without_members or 0, silent=judgement.verdict in SILENT)
+    return readers_line(seen.readers, silent=judgement.verdict in SILENT)

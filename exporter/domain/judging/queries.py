@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, or_none
-from exporter.domain.groups.consumer_groups import GroupSweep, groups_of
+from exporter.domain.groups.readers import Readership, groups_in, who_reads
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import SubjectFacts, of_judged
@@ -119,14 +120,16 @@ def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict
     info, newest = one.snapshot.metadata.topics[name], assessment.newest[row]
     counted = zip(STATES, assessment.states[row].tolist(), strict=True)
     verdicts = zip(VERDICTS, assessment.verdicts[row].tolist(), strict=True)
+    readers = _readers(one, name)
     return {
         "cluster": one.cluster,
         "topic": name,
         **judged,
         "last_record": or_none(newest),
         "owner": info.owner,
-        "readers": _readers(one, name),
-        "groups_without_members": _without_members(one, name),
+        "readers": None if readers is None else readers.assigned,
+        "groups_committed_only": None if readers is None else readers.committed,
+        "groups_without_members": None if readers is None else readers.gone,
         "partitions": int(assessment.layout.first[row + 1] - assessment.layout.first[row]),
         "states": {str(state): count for state, count in counted if count},
         "verdicts": {str(verdict): count for verdict, count in verdicts if count},
@@ -152,15 +155,8 @@ def partition_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> 
     }
 
 
-def _readers(one: ClusterFacts, topic: str) -> int | None:
-    """Return how many groups with members read a topic."""
-    groups = None if one.sweep is None else one.sweep.readers([topic]).get(topic)
-    left = _without_members(one, topic)
-    return None if groups is None or left is None else groups - left
-
-
-def _without_members(one: ClusterFacts, topic: str) -> int | None:
-    return None if one.sweep is None else one.sweep.without_members([topic]).get(topic)
+def _readers(one: ClusterFacts, topic: str) -> Readership | None:
+    return None if one.sweep is None else who_reads(one.sweep, [topic]).readership()[0]
 
 
 def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
@@ -172,7 +168,6 @@ def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
         state=None if state is State.UNREADABLE else state,
         partitions=_partitions(one, row),
         readers=_readers(one, name),
-        without_members=_without_members(one, name),
         override=one.override(name),
     )
 
@@ -295,7 +290,6 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None) -> Subje
     reading = None if partition is None else table.reading(row)
     newest = one.assessment.newest[number]
     info = one.snapshot.metadata.topics[topic]
-    groups = None if one.sweep is None else one.sweep.known_groups
     return SubjectFacts(
         cluster=one.cluster,
         topic=topic,
@@ -312,8 +306,9 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None) -> Subje
         override=one.override(topic),
         owner=info.owner,
         config=info.config,
-        groups=None if groups is None else groups_of(groups, topic, partition),
-        all_groups=one.sweep is not None and topic in one.sweep.readers([topic]),
+        groups=None if one.sweep is None or one.sweep.blank else groups_in(one.sweep, topic, partition),
+        all_groups=_readers(one, topic) is not None,
+        others={} if one.sweep is None else one.sweep.others or {},
         partitions={}
         if partition is not None
         else {int(layout.partition[each]): _partition(one, each) for each in range(rows.start, rows.stop)},

@@ -10,6 +10,7 @@ import numpy as np
 
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.formatting import plural
+from exporter.domain.groups.readers import Readership
 from exporter.domain.replicas.comparison import ReplicaState
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS, Verdict
 
@@ -20,16 +21,13 @@ PAUSE_TIMES = 2.0
 """Multiple of a topic's longest pause. A topic is no candidate for deletion until its silence reaches this multiple."""
 
 
-def readers_line(readers: int, without_members: int, *, silent: bool) -> str:
-    """Return how many consumer groups read a topic, in words.
-
-    Groups without a member are listed separately: they may have committed once, and never again.
-    """
-    still, verb = " still" if silent else "", "reads" if readers == 1 else "read"
-    read = f"{plural(readers, 'consumer group')}{still} {verb} it" if readers else "no consumer group reads it"
-    if not without_members:
-        return read
-    return f"{read}; {plural(without_members, 'group')} without a member committed in it"
+def readers_line(of: Readership, *, silent: bool) -> str:
+    """Return how many consumer groups read a topic, in words; those that only committed in it are listed apart."""
+    still, verb = " still" if silent else "", "reads" if of.assigned == 1 else "read"
+    read = f"{plural(of.assigned, 'consumer group')}{still} {verb} it" if of.assigned else "no consumer group reads it"
+    left = f"{plural(of.committed, 'group')} committed in it and left it" if of.committed else ""
+    gone = f"{plural(of.gone, 'group')} without a member committed in it" if of.gone else ""
+    return "; ".join(filter(None, (read, left, gone)))
 
 
 def replica_line(state: str | None, source: str, *, source_lives: bool, whole: bool, silent: bool) -> str | None:
@@ -57,8 +55,9 @@ def deletion_candidates(
 ) -> Flags:
     """Return which topics may be deleted: silent for 28 days and for twice their longest pause, unread, not mirrored.
 
-    ``silence`` and the ``longest`` before it are seconds, NaN where unknown. ``unread`` is true where no group with a
-    member is known. ``mirrored`` is true where a topic is copied, or is the copy of a topic that is not dead too.
+    ``silence`` and the ``longest`` before it are seconds, NaN where unknown. ``unread`` is true where it is
+    proved that no group reads the topic, and where none without a member committed in it: it may be a job that runs
+    again. ``mirrored`` is true where a topic is copied, or is the copy of a topic that is not dead too.
     """
     long = retired | (dead & (silence >= RETIRED_AFTER_SECONDS))
     paused = silence < PAUSE_TIMES * np.nan_to_num(longest)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from exporter.domain.groups.consumer_groups import Group
+from exporter.domain.groups.consumer_groups import OtherGroup
+from exporter.domain.groups.readers import GroupThere
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_of_all
 from exporter.domain.judging.incidents import Incident
@@ -39,10 +40,12 @@ class SubjectFacts:
     override: TopicOverride | None = None
     owner: str | None = None
     config: TopicConfig | None = None
-    groups: Mapping[str, Group] | None = None
-    """The consumer groups that are known to read it; None where they were not read."""
+    groups: Sequence[GroupThere] | None = None
+    """The consumer groups that are known to read it or committed in it; None where they were not read."""
     all_groups: bool = False
-    """Whether ``groups`` has all consumer groups that read it."""
+    """Whether ``groups`` has all groups that read it."""
+    others: Mapping[str, OtherGroup] = field(default_factory=dict)
+    """Groups of the cluster that are no consumer groups: each may read it."""
     partitions: Mapping[int, JudgedSubject] = field(default_factory=dict)
     """A topic's partitions."""
     weekly_scores: list[float | None] | None = None
@@ -71,7 +74,8 @@ class SubjectFacts:
             "config": None if self.config is None else _of_config(self.config),
             "expectation": None if row is None else self._of_expectation(row),
             "weekly_scores": None if self.weekly_scores is None else list(map(_finite, self.weekly_scores)),
-            "groups": None if self.groups is None else [self._of_group(name) for name in sorted(self.groups)],
+            "groups": None if self.groups is None else [one._asdict() for one in self.groups],
+            "other_groups": [{"group": name, **one._asdict()} for name, one in sorted(self.others.items())],
             "all_groups_known": self.all_groups,
             "past_alarms": None if self.past_alarms is None else asdict(self.past_alarms),
             "partitions": [{"partition": number, **one} for number, one in zip(numbers, of_partitions, strict=True)],
@@ -94,17 +98,6 @@ class SubjectFacts:
             "schedule": None if row.schedule is None else str(row.schedule),
             "profile": None if row.profile is None else [round(float(rate), 3) for rate in row.profile],
         }
-
-    def _of_group(self, name: str) -> dict[str, Any]:
-        assert self.groups is not None
-        group = self.groups[name]
-        places = [
-            place
-            for key, place in group.partitions.items()
-            if key.topic == self.topic and self.partition in (None, key.partition)
-        ]
-        unknown = not places or any(one.lag is None for one in places)
-        return {"group": name, **of_group(group), "lag": None if unknown else sum(one.lag or 0 for one in places)}
 
 
 def of_judged(subjects: Sequence[JudgedSubject], now: float) -> list[dict[str, Any]]:
@@ -129,15 +122,6 @@ def _of_judged(subject: JudgedSubject, now: float, evidence: str) -> dict[str, A
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else value
-
-
-def of_group(group: Group) -> dict[str, Any]:
-    """Return a consumer group without its partitions."""
-    return {
-        "state": None if group.state is None else str(group.state),
-        "members": group.members,
-        "reason": None if group.reason is None else str(group.reason),
-    }
 
 
 def _of_reading(reading: Reading) -> dict[str, Any]:

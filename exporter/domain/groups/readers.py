@@ -1,0 +1,136 @@
+"""Who reads a topic: the groups that have it assigned, those that only committed in it, and what is unknown of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Codes, Flags, Rows, or_none, ranges
+from exporter.domain.groups.consumer_groups import GroupState
+from exporter.domain.groups.positions import GROUP_STATES
+from exporter.domain.groups.roles import ROLE_CODES, ROLES, GroupRole
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.answers import ANSWERED, reason_of_code
+from exporter.domain.polls.readings import Reason, TopicPartition
+
+
+class Readership(NamedTuple):
+    """How many groups read a topic, left it, and committed in it without having a member now."""
+
+    assigned: int
+    committed: int = 0
+    gone: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicReaders:
+    """The groups of n topics, as m pairs sorted by topic: those that read it first."""
+
+    topics: Sequence[str]
+    known: Flags
+    """[n]: whether every group that may read the topic is here, with its role; otherwise its readers are unknown."""
+    names: Sequence[str]
+    """The groups, to which ``group`` [m] are indices."""
+    group: Rows
+    topic: Rows
+    """[m]: indices into ``topics``, ascending."""
+    role: Codes
+    """[m]: indices into ROLES."""
+
+    def count(self, role: GroupRole) -> NDArray[np.int64]:
+        """Return how many groups have this role in each topic, [n]; all of them only where ``known``."""
+        counted = np.bincount(self.topic[self.role == ROLE_CODES[role]], minlength=len(self.topics))
+        return counted.astype(np.int64)
+
+    def readership(self) -> list[Readership | None]:
+        """Return the counts of each topic, None where its readers are unknown."""
+        counts = zip(*(self.count(GroupRole[name.upper()]).tolist() for name in Readership._fields), strict=True)
+        return [Readership(*of) if known else None for of, known in zip(counts, self.known.tolist(), strict=True)]
+
+    def named(self, row: int) -> list[tuple[str, GroupRole]]:
+        """Return the groups of one topic, and the role of each."""
+        low, high = np.searchsorted(self.topic, [row, row + 1])
+        pairs = zip(self.group[low:high].tolist(), self.role[low:high].tolist(), strict=True)
+        return [(self.names[group], ROLES[role]) for group, role in pairs]
+
+
+def who_reads(sweep: GroupSweep, topics: Sequence[str]) -> TopicReaders:
+    """Return the groups that read each of the watched ``topics``, which are different, or committed in it.
+
+    The readers of a topic are unknown where a group could not be read or may be hidden, or where the assignment of one
+    that committed in it is unknown. That nobody reads it needs a proof: it is unknown as well where patterns leave out
+    groups, where there are or may be groups of types that do not say what they read, and where the topic could not be
+    described.
+    """
+    layout, pairs = sweep.positions.rows.layout, sweep.roles
+    numbers = np.array([-1 if (number := layout.number_of(name)) is None else number for name in topics], dtype=np.intp)
+    there = np.flatnonzero(numbers >= 0)
+    start = pairs.first[numbers[there]]
+    count = pairs.first[numbers[there] + 1] - start
+    at = ranges(start, count)
+    topic = np.repeat(there, count)
+    every, names = np.zeros(len(topics), dtype=np.bool_), sweep.positions.rows.names
+    found = TopicReaders(topics, every, names, pairs.group[at], topic, pairs.role[at])
+    if not sweep.complete or not sweep.all_visible:
+        return found
+    described = sweep.described_topics
+    proved = np.array([described is None or name in described for name in topics], dtype=np.bool_)
+    proved &= not sweep.narrowed and sweep.others is not None and not sweep.others
+    known = (found.count(GroupRole.UNKNOWN) == 0) & (proved | (found.count(GroupRole.ASSIGNED) > 0))
+    return replace(found, known=known)
+
+
+class GroupThere(NamedTuple):
+    """Where a group stands in a topic or in one partition of it. None is unknown."""
+
+    group: str
+    role: GroupRole
+    state: GroupState | None
+    members: int | None
+    reason: Reason | None
+    """Why its state and members are unknown."""
+    committed: int
+    """Number of partitions in which it has committed an offset."""
+    lag: int | None
+    past_end: int
+    """Sum of the offsets by which its commits lie past the ends of the logs."""
+    lag_seconds: float | None
+    """The largest known time lag of its partitions."""
+
+
+def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> list[GroupThere]:
+    """Return the groups of a topic, or those that may read or committed in one partition of it, by name."""
+    positions = sweep.positions
+    rows = positions.rows
+    roles = dict(who_reads(sweep, [topic]).named(0))
+    found = []
+    first, numbers = rows.first, {name: number for number, name in enumerate(rows.names)}
+    for name in sorted(roles):
+        number, role = numbers[name], roles[name]
+        mine, there = np.arange(first[number], first[number + 1]), rows.layout.rows_of(topic)
+        mine = mine[(rows.partition[mine] >= there.start) & (rows.partition[mine] < there.stop)]
+        if partition is not None:
+            mine = mine[rows.partition[mine] == rows.layout.row(TopicPartition(topic, partition))]
+            if not len(mine) and role in (GroupRole.GONE, GroupRole.COMMITTED):
+                continue
+        lag_known = len(mine) > 0 and bool((positions.reason[mine] == ANSWERED).all())
+        seconds = positions.seconds[mine]
+        state, members = int(positions.state[number]), int(positions.members[number])
+        found.append(
+            GroupThere(
+                name,
+                role,
+                None if state < 0 else GROUP_STATES[state],
+                None if members < 0 else members,
+                reason_of_code(int(positions.undescribed[number])),
+                len(mine),
+                int(positions.lag[mine].sum()) if lag_known else None,
+                int(positions.past_end[mine].sum()),
+                or_none(float(np.fmax.reduce(seconds, initial=np.nan))),
+            )
+        )
+    return found
