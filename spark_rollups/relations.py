@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import ReplicaState, Verdict
+from exporter.domain import Verdict
 from exporter.domain.groups.readers import Readership
-from exporter.domain.judging.readers_and_copies import SILENT, deletion_candidates, readers_line, replica_line
+from exporter.domain.judging.readers_and_copies import SILENT, readers_line, replica_line
 from spark_rollups.frames import arrow_schema, in_batches
 
 KNOWN_FOR = timedelta(days=2)
@@ -21,29 +20,21 @@ KNOWN_FOR = timedelta(days=2)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)
 _TOPIC = ("cluster", "topic", "topic_id")
 _GROUPS = ("consumer_groups", "committed_only", "without_members")
-_SILENCES = ("silence_seconds", "largest_silence_seconds")
-_THERE = ("replica_of_topic", "copied_topic", "partition")
 
 
-def newest_at(relations: DataFrame, as_of: datetime) -> DataFrame:
-    """Return the newest row of each topic at ``as_of``, of any exporter and of any age."""
-    newest = Window.partitionBy(*_TOPIC).orderBy(F.col("observed_at").desc(), F.col("exporter"))
-    rows = relations.where(F.col("observed_at") <= F.lit(as_of)).withColumn("place", F.row_number().over(newest))
-    return rows.where("place = 1").drop("place", "date")
+def relations_at(relations: DataFrame, as_of: datetime) -> DataFrame:
+    """Return the newest row of each topic that counts at ``as_of``, of any exporter."""
+    at = F.col("observed_at")
+    newest = Window.partitionBy(*_TOPIC).orderBy(at.desc(), F.col("exporter"))
+    known = relations.where((at <= F.lit(as_of)) & (at > F.lit(as_of - KNOWN_FOR)))
+    return known.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place", "date")
 
 
-def relations_at(newest: DataFrame, as_of: datetime) -> DataFrame:
-    """Return those rows of ``newest_at`` that count at ``as_of``."""
-    return newest.where(F.col("observed_at") > F.lit(as_of - KNOWN_FOR))
-
-
-def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> DataFrame:
+def with_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:
     """Return verdict rows whose evidence ends with who reads the topic, and with its replica state.
 
-    ``relations`` are those of ``relations_at``, ``newest`` those of ``newest_at``. The second keeps a topic from
-    becoming a candidate for deletion because its copy could not be read lately. Rows also mark these candidates. Topics
-    and silent partitions have the line. The replica state is that of the worst partition of a topic, so only some
-    partitions have it.
+    ``relations`` are those of ``relations_at``. Topics and silent partitions have the line. The replica state is that
+    of the worst partition of a topic, so only some partitions have it.
     """
     known = relations.select(
         *(F.col(name).alias(f"of_{name}") for name in _TOPIC),
@@ -61,12 +52,8 @@ def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> 
         lives
     )
     known = known.join(sources, ["replica_of_cluster", "replica_of_topic"], "left")
-    copied = newest.select(
-        F.col("replica_of_cluster").alias("copied_cluster"), F.col("replica_of_topic").alias("copied_topic")
-    ).where("copied_topic is not null")
-    here = (F.col("cluster") == F.col("copied_cluster")) & (F.col("topic") == F.col("copied_topic"))
-    found = rows.join(F.broadcast(known), same, "left").join(F.broadcast(copied.distinct()), here, "left")
-    added = (*_GROUPS, "replica_of_cluster", "replica_of_topic", "replica_state", "source_lives", "copied_topic")
+    found = rows.join(F.broadcast(known), same, "left")
+    added = (*_GROUPS, "replica_of_cluster", "replica_of_topic", "replica_state", "source_lives")
     schema = arrow_schema(rows.schema)
     return in_batches(found.select(*rows.columns, *added), lambda batches: _with_lines(batches, schema), rows.schema)
 
@@ -75,7 +62,7 @@ def _with_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
     """Yield verdict rows with what their relations add to them."""
     for batch in batches:
         columns = {name: batch.column(name) for name in schema.names}
-        yield pa.RecordBatch.from_pydict(columns | _lines(batch) | {"deletion_candidate": _candidates(batch)}, schema)
+        yield pa.RecordBatch.from_pydict(columns | _lines(batch), schema)
 
 
 def _lines(batch: pa.RecordBatch) -> dict[str, list[str | None]]:
@@ -94,21 +81,3 @@ def _lines(batch: pa.RecordBatch) -> dict[str, list[str | None]]:
         made["evidence"].append("; ".join(filter(None, (evidence, replication, read))))
         made["replication"].append(replication)
     return made
-
-
-def _candidates(batch: pa.RecordBatch) -> pa.Array:
-    """Return whether each topic is a candidate for deletion; null where its readers are unknown, and of partitions."""
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    groups, left, gone = (columns[name].cast(pa.float64()).to_numpy(zero_copy_only=False) for name in _GROUPS)
-    silence, longest = (columns[name].to_numpy(zero_copy_only=False) for name in _SILENCES)
-    verdict, state = (columns[name].to_numpy(zero_copy_only=False) for name in ("verdict", "replica_state"))
-    copy, copied, part = (columns[name].is_valid().to_numpy(zero_copy_only=False) for name in _THERE)
-    candidates = deletion_candidates(
-        retired=verdict == Verdict.RETIRED.value,
-        dead=verdict == Verdict.DEAD.value,
-        silence=silence.astype(float),
-        longest=longest.astype(float),
-        unread=(groups == left) & (gone == 0),
-        mirrored=copied | (copy & (state != ReplicaState.SOURCE_DEAD_TOO.value)),
-    )
-    return pa.array(candidates, mask=part | np.isnan(groups))

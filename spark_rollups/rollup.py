@@ -31,7 +31,7 @@ from spark_rollups.frames import Where, computed_once, from_rows, merge_parts, s
 from spark_rollups.learning import learned, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
-from spark_rollups.relations import newest_at, relations_at, with_relations
+from spark_rollups.relations import relations_at, with_relations
 from spark_rollups.schemas import CALIBRATION
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention, clock_ahead, is_due, note, run_upkeep, windows_kept_from
@@ -333,8 +333,7 @@ def judge(
     rows = held(computed_once(rows))
     if not tables.exists("relations"):
         return rows
-    newest = newest_at(tables.read("relations"), as_of)
-    return with_relations(rows, relations_at(newest, as_of), newest)
+    return with_relations(rows, relations_at(tables.read("relations"), as_of))
 
 
 def _text(at: datetime) -> str:

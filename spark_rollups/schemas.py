@@ -264,7 +264,6 @@ VERDICTS = StructType(
         required("rule", TEXT),
         nullable("dead_since", TIME),
         nullable("incident", TEXT),
-        nullable("deletion_candidate", FLAG),
         required("evidence", TEXT),
     ]
 )
@@ -273,8 +272,7 @@ VERDICTS = StructType(
 ``partitions`` and ``partitions_live`` speak of the whole topic on every row; a partition counts as
 live when its verdict is ``live`` or ``quiet``. It is silent since ``last_advance``, and
 ``dead_since`` is when the silence passed its limit, null where no advance is known. ``incident`` is the name of the
-incident that holds it; all of its topics have the same, and ``evidence`` lists them. ``deletion_candidate`` is set for
-topics whose readers are known (``spark_rollups.relations``).
+incident that holds it; all of its topics have the same, and ``evidence`` lists them.
 """
 
 EXPECTATIONS = StructType(

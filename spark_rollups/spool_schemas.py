@@ -75,6 +75,7 @@ _INVENTORY_COLUMNS = (
     nullable("retention_seconds", SECONDS),
     nullable("owner", TEXT),
     required("deleted", FLAG),
+    nullable("remote_storage", FLAG),
 )
 
 _RELATION_COLUMNS = (

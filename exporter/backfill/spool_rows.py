@@ -56,6 +56,8 @@ def _windows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns:
 def _inventory(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
     batch, topic = cutoffs.batch, cutoffs.batch.layout.topic[rows]
     configs = [info.config or _NO_CONFIG for info in batch.infos]
+    unread = np.array([info.config is None for info in batch.infos], dtype=np.bool_)
+    tiered = np.array([config.remote_storage for config in configs], dtype=np.bool_)[topic]
     columns: dict[str, Column] = {
         **_named(request, batch, rows),
         "observed_at": cutoffs.end[rows],
@@ -69,6 +71,7 @@ def _inventory(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
         "retention_seconds": np.array([config.retention_seconds for config in configs], dtype=np.float64)[topic],
         "owner": Named([info.owner for info in batch.infos], topic),
         "deleted": False,
+        "remote_storage": Masked(tiered, unread[topic]),
     }
     return Columns(Inventory, len(rows), columns)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from exporter.commands.explained_subject import ExplainedSubject, ReplicaNow
+from exporter.commands.group_lines import group_lines, labelled
 from exporter.commands.profile_drawing import Paint, drawn_profile, drawn_weeks, slots
 from exporter.domain import (
     Expectation,
@@ -20,9 +21,7 @@ from exporter.domain import (
 )
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
-from exporter.domain.groups.readers import GroupThere, groups_in, who_reads
-from exporter.domain.groups.roles import GroupRole
-from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.groups.readers import groups_in, who_reads
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import JudgedSubject, evidence_now, falling
@@ -40,7 +39,6 @@ _COLOURS = {
     Verdict.LATE: "yellow",
     Verdict.DEAD: "red",
 }
-_NAMED = 5
 _BY_THRESHOLD = (TRAFFIC_CLOCK, SCHEDULE)
 
 
@@ -88,16 +86,17 @@ def explain(case: ExplainedSubject, paint: Paint = plain) -> Iterator[str]:
     yield from _verdict(case, verdict, paint)
     if case.incident is not None:
         drop = falling(case.incident, case.expectation)
-        yield _line("held", f"{case.incident}" if drop is None else drop.describe(verdict.expected_by, case.now))
+        yield labelled("held", f"{case.incident}" if drop is None else drop.describe(verdict.expected_by, case.now))
     elif case.may_be_held is not None:
-        yield _line("held", f"perhaps: {case.may_be_held}")
+        yield labelled("held", f"perhaps: {case.may_be_held}")
     yield ""
     yield from _present(case, verdict)
     yield from _of_fleet(case)
     yield from _inspected(case)
-    yield from _readers(case)
+    if case.sweep is not None:
+        yield from group_lines(case.sweep, case.topic, case.partition)
     for copy in case.copies:
-        yield _line("replica of", f"{copy.source}: {_replica(copy, case.silence)}")
+        yield labelled("replica of", f"{copy.source}: {_replica(copy, case.silence)}")
     row = case.expectation
     if row is not None and row.profile is not None and len(row.profile) == HOURS:
         yield ""
@@ -114,28 +113,28 @@ def explain(case: ExplainedSubject, paint: Paint = plain) -> Iterator[str]:
 
 def _verdict(case: ExplainedSubject, verdict: Judgement, paint: Paint) -> Iterator[str]:
     row = case.expectation
-    yield _line("verdict", paint(verdict.verdict, _COLOURS.get(verdict.verdict, "")))
+    yield labelled("verdict", paint(verdict.verdict, _COLOURS.get(verdict.verdict, "")))
     if case.owner is not None:
-        yield _line("owner", case.owner)
+        yield labelled("owner", case.owner)
     if case.override is not None:
-        yield _line("by", f"the configuration (overrides), for {case.override.topics}: {_override(case.override)}")
+        yield labelled("by", f"the configuration (overrides), for {case.override.topics}: {_override(case.override)}")
     if row is None:
-        yield _line("published", "not this topic" if case.published_at is not None else "nothing yet")
-        yield _line("next", case.advice)
+        yield labelled("published", "not this topic" if case.published_at is not None else "nothing yet")
+        yield labelled("next", case.advice)
         return
     age = case.now - row.as_of
-    yield _line("published", f"{row.verdict}, as of {moment(row.as_of)}, {ago(age)}")
+    yield labelled("published", f"{row.verdict}, as of {moment(row.as_of)}, {ago(age)}")
     judged = JudgedSubject(verdict, None if case.stale else row, case.incident, case.seen)
-    yield _line("evidence", evidence_now(judged, case.now))
+    yield labelled("evidence", evidence_now(judged, case.now))
     if case.stale:
         why = "older than expectations.max_age" if row.as_of <= case.now else "from the future (wrong clock)"
-        yield _line("stale", f"{why}, so it is not used: run `topic-liveness rollup`")
+        yield labelled("stale", f"{why}, so it is not used: run `topic-liveness rollup`")
 
 
 def _present(case: ExplainedSubject, verdict: Judgement) -> Iterator[str]:
     row, silence = case.expectation, case.silence
     if case.poll_problem is not None:
-        yield _line("broker", f"not asked: {case.poll_problem}; what follows is as of the rollup")
+        yield labelled("broker", f"not asked: {case.poll_problem}; what follows is as of the rollup")
     elif case.reading is not None:
         end = "unknown" if case.reading.latest is None else str(case.reading.latest)
         since = ""
@@ -146,32 +145,32 @@ def _present(case: ExplainedSubject, verdict: Judgement) -> Iterator[str]:
             )
         why = "" if case.reading.reason is None else f": {case.reading.reason}"
         why += f" at broker {case.reading.leader}" if why and case.reading.leader is not None else ""
-        yield _line("broker", f"{case.reading.state}{why}; end offset {end}{since}")
+        yield labelled("broker", f"{case.reading.state}{why}; end offset {end}{since}")
     if silence is None:
         yield from _newest(case)
-        yield _line("silence", "unknown: no good reading and no published advance")
+        yield labelled("silence", "unknown: no good reading and no published advance")
         return
     length = silence.until - silence.since
     if silence.known:
-        yield _line("last advance", moment(silence.since))
+        yield labelled("last advance", moment(silence.since))
         yield from _newest(case)
-        yield _line("silence", f"{duration(length)}, proved until {moment(silence.until)}")
+        yield labelled("silence", f"{duration(length)}, proved until {moment(silence.until)}")
     else:
-        yield _line("last advance", _unseen(silence))
+        yield labelled("last advance", _unseen(silence))
         yield from _newest(case)
-        yield _line("silence", f"counted from {moment(silence.since)} on, the first poll")
+        yield labelled("silence", f"counted from {moment(silence.since)} on, the first poll")
     if row is None or case.override is not None:
         return
     if row.schedule is not None:
-        yield _line("schedule", str(row.schedule))
+        yield labelled("schedule", str(row.schedule))
     elif verdict.score is not None and row.profile is not None:
         silences = JudgedSilences(np.zeros(1, np.intp), np.array([silence.since]), np.array([silence.until]))
         missed = float(ExpectationSet([row]).foresee(silences)[2][0])
         paused = row.pause_slots or 0.0
         known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""
-        yield _line("missed", f"{missed:.1f} {slots(row)} that its profile expects in that silence{known}")
+        yield labelled("missed", f"{missed:.1f} {slots(row)} that its profile expects in that silence{known}")
     if verdict.score is not None:
-        yield _line(
+        yield labelled(
             "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
         )
 
@@ -190,14 +189,14 @@ def _of_fleet(case: ExplainedSubject) -> Iterator[str]:
     if row is None or row.rule not in _BY_THRESHOLD or case.override is not None or alarms is None:
         return
     if alarms.promised is not None:
-        yield _line("promised", f"false alarms: {of_weeks(alarms.promised, alarms.topics)}")
+        yield labelled("promised", f"false alarms: {of_weeks(alarms.promised, alarms.topics)}")
     dead = "the threshold" if row.dead_score is None else f"a score of {row.dead_score:.1f}"
     if alarms.alarms_a_week is not None:
-        yield _line("alarms", f"about {alarms.alarms_a_week:.2g} a week in the whole fleet past {dead}")
+        yield labelled("alarms", f"about {alarms.alarms_a_week:.2g} a week in the whole fleet past {dead}")
     if alarms.outages and alarms.outages_alarmed is not None:
         seen = "" if alarms.outages_seen is None else f"; {alarms.outages_seen:.0%} would be past {dead}"
         alarmed = f"{alarms.outages_alarmed:,} of {plural(alarms.outages, 'repaired outage')} in the whole fleet"
-        yield _line("outages", f"{alarmed} {'was' if alarms.outages == 1 else 'were'} called dead{seen}")
+        yield labelled("outages", f"{alarmed} {'was' if alarms.outages == 1 else 'were'} called dead{seen}")
 
 
 def _inspected(case: ExplainedSubject) -> Iterator[str]:
@@ -211,12 +210,12 @@ def _inspected(case: ExplainedSubject) -> Iterator[str]:
             details.append(f"last batch {moment(found.last_write)}")
         if found.open_transactions:
             details.append(f"{found.open_transactions} in a transaction")
-        yield _line("producers", ", ".join(details))
+        yield labelled("producers", ", ".join(details))
     if found.log_bytes is not None:
         on_disk = "" if found.disk_bytes is None else f", {size(found.disk_bytes)} with all replicas"
-        yield _line("size", f"{size(found.log_bytes)} in one copy{on_disk}")
+        yield labelled("size", f"{size(found.log_bytes)} in one copy{on_disk}")
     if case.not_inspected:
-        yield _line("inspection", case.not_inspected)
+        yield labelled("inspection", case.not_inspected)
 
 
 def _newest(case: ExplainedSubject) -> Iterator[str]:
@@ -231,7 +230,7 @@ def _newest(case: ExplainedSubject) -> Iterator[str]:
         details.append("in the future, so it proves nothing")
     elif silence is not None and silence.known and case.newest < silence.since - HOUR - PRESERVED_PAST_SECONDS:
         details.append("well before the last advance: mirrored or back-dated")
-    yield _line("newest record", ", ".join(details))
+    yield labelled("newest record", ", ".join(details))
 
 
 def _clock_of(config: TopicConfig) -> str:
@@ -242,75 +241,6 @@ def _clock_of(config: TopicConfig) -> str:
     limits = [f"{duration(limit)} {side}" for limit, side in bounds if limit is not None and math.isfinite(limit)]
     allowed = f"; at most {' and '.join(limits)} the broker's" if limits else ""
     return f"its producer's clock ({config.timestamp_type}{allowed})"
-
-
-def _readers(case: ExplainedSubject) -> Iterator[str]:
-    """Yield the consumer groups of the topic, those furthest behind first, and whether some may be missing."""
-    sweep = case.sweep
-    if sweep is None:
-        return
-    groups = sorted(groups_in(sweep, case.topic, case.partition), key=lambda one: -(one.lag or 0))
-    by_role = {role: [_group(one, case.partition) for one in groups if one.role is role] for role in GroupRole}
-    reading = by_role[GroupRole.ASSIGNED] + by_role[GroupRole.UNKNOWN]
-    known = bool(who_reads(sweep, [case.topic]).known[0])
-    if known and not reading:
-        yield _line("read by", "no consumer group")
-    yield from _named("read by", plural(len(reading), "consumer group"), reading)
-    left, gone = by_role[GroupRole.COMMITTED], by_role[GroupRole.GONE]
-    yield from _named("left by", f"{plural(len(left), 'group')} with members elsewhere", left)
-    # Any of these may have committed once, and never again.
-    yield from _named("committed", f"{plural(len(gone), 'group')} without a member now", gone)
-    if not known:
-        yield from _unknown_readers(sweep, shown=bool(groups))
-
-
-def _group(there: GroupThere, partition: int | None) -> str:
-    """Return the name of a group, and how it stands."""
-    details = []
-    if there.role is not GroupRole.GONE:
-        details.append("members unknown" if there.members is None else plural(there.members, "member"))
-    if there.role is GroupRole.UNKNOWN:
-        details.append("assignment unknown")
-    if there.past_end:
-        details.append(f"committed {there.past_end:,} past the end of the log, and skips records up to there")
-    elif there.committed:
-        details.append("lag unknown" if there.lag is None else f"lag {there.lag:,}")
-    elif partition is not None:
-        details.append("nothing committed here")
-    if there.lag_seconds:
-        details.append(f"the oldest {duration(there.lag_seconds)} old")
-    # A client may choose any name for its group.
-    name = there.group if there.group.isprintable() else ascii(there.group)
-    return f"{name} ({', '.join(details)})" if details else name
-
-
-def _unknown_readers(sweep: GroupSweep, *, shown: bool) -> Iterator[str]:
-    """Yield why more groups may read the topic."""
-    label = "" if shown else "read by"
-    if not sweep.complete:
-        reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
-        why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-        yield _line(label, f"unknown{'' if sweep.blank else ' for some consumer groups'}: {why}")
-    elif not sweep.all_visible:
-        yield _line(label, "perhaps hidden consumer groups: grant DESCRIBE on groups to see all")
-    elif sweep.others is None:
-        yield _line(label, "perhaps share or streams groups, which could not be listed")
-    elif sweep.others:
-        others = [
-            f"{name if name.isprintable() else ascii(name)} ({one.type or 'unknown'} group, {one.state or 'unknown'})"
-            for name, one in sorted(sweep.others.items())
-        ]
-        yield from _named(label, "perhaps groups that do not say what they read", others)
-    elif sweep.narrowed and not shown:
-        yield _line("read by", "no consumer group that `groups.include` and `groups.exclude` select")
-
-
-def _named(label: str, count: str, groups: Sequence[str]) -> Iterator[str]:
-    """Yield the first groups of a list; nothing where it is empty."""
-    for place, each in enumerate(groups[:_NAMED]):
-        yield _line("" if place else label, each if place else f"{count}: {each}")
-    if len(groups) > _NAMED:
-        yield _line("", f"and {len(groups) - _NAMED} more")
 
 
 def _replica(copy: ReplicaNow, silence: Silence | None) -> str:
@@ -336,16 +266,16 @@ def _replica(copy: ReplicaNow, silence: Silence | None) -> str:
 def _siblings(case: ExplainedSubject) -> Iterator[str]:
     counts = Counter(one.judgement.verdict for one in case.siblings.values())
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    yield _line("partitions", verdicts)
+    yield labelled("partitions", verdicts)
     for verdict in (Verdict.DEAD, Verdict.SUSPECT, Verdict.HELD):
         numbers = sorted(number for number, one in case.siblings.items() if one.judgement.verdict is verdict)
         if numbers:
             more = ", ..." if len(numbers) > 10 else ""
-            yield _line(f"  {verdict}", ", ".join(map(str, numbers[:10])) + more)
+            yield labelled(f"  {verdict}", ", ".join(map(str, numbers[:10])) + more)
     for incident in dict.fromkeys(one.incident for one in case.siblings.values()):
         # That of the topic itself was named above.
         if incident is not None and incident != case.incident:
-            yield _line("  held by", str(incident))
+            yield labelled("  held by", str(incident))
 
 
 def _changes(case: ExplainedSubject, row: Expectation | None, verdict: Judgement) -> Iterator[str]:
@@ -404,7 +334,3 @@ def _override(override: TopicOverride) -> str:
     if override.max_silence_seconds is not None:
         return f"dead past {duration(override.max_silence_seconds)}"
     return "retired" if override.muted_until is None else f"muted until {moment(override.muted_until)}"
-
-
-def _line(name: str, text: str) -> str:
-    return f"{name:<13} {text}"

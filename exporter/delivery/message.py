@@ -247,7 +247,12 @@ def _groups(report: Report, mine: Callable[[str | None], bool]) -> Iterator[Grou
         if section is not None and items:
             yield Group(key, section.title, section.advice, items)
     for key, title, advice, topics in (
-        ("candidates", "May be deleted", "Dead, and read by nobody. The report has the commands.", report.candidates),
+        (
+            "candidates",
+            "May be deleted",
+            "Dead for long, and read by nobody. The report has the commands.",
+            report.candidates,
+        ),
         ("cut-off", "Copies cut off from their source", _OF_CUT_OFF, report.cut_off),
     ):
         items = tuple(_topic_item(one, zone) for one in topics if mine(one.owner))

@@ -156,6 +156,7 @@ class InventoryRows:
         used, which = np.unique(last.facts[rows], return_inverse=True)
         facts = [self._facts[number] for number in used.tolist()]
         configs = [one.config or _NO_CONFIG for one in facts]
+        tiered = np.array([one.remote_storage for one in configs], dtype=np.bool_)[which]
         columns: dict[str, Column] = {
             "cluster": self._cluster,
             "topic": Named(self._layout.topics, self._layout.topic[rows]),
@@ -175,5 +176,6 @@ class InventoryRows:
             "retention_seconds": np.array([one.retention_seconds for one in configs], dtype=np.float64)[which],
             "owner": Named([one.owner for one in facts], which),
             "deleted": deleted,
+            "remote_storage": Masked(tiered, np.array([one.config is None for one in facts], dtype=np.bool_)[which]),
         }
         return Columns(Inventory, len(rows), columns)

@@ -129,11 +129,11 @@ class GroupReader:
         workers have a protocol of their own, and read no topic by it.
         """
         try:
-            listed: Any = self._client.admin.list_groups(timeout=self._client.request_timeout)
+            found: Any = self._client.admin.list_groups(timeout=self._client.request_timeout)
         except KafkaException as error:
             self._reason(LIST, error)
             return None
-        others = frozenset(group.id for group in listed if group.state == "Dead") - names
+        others = frozenset(group.id for group in found if group.state == "Dead") - names
         now = time.monotonic()
         if others and (others != self._typed or now - self._typed_at >= _VISIBLE_SECONDS):
             self._types, self._typed, self._typed_at = self._list_types(), others, now

@@ -17,12 +17,12 @@ class _Types(KafkaPythonClient):
 
     def types(self) -> Mapping[str, OtherGroup]:
         try:
-            listed = self._admin.list_groups()
+            found = self._admin.list_groups()
         except self._kafka.errors.KafkaError:
             return {}
         return {
             group["group_id"]: OtherGroup(kind.lower(), (group.get("group_state") or "").lower() or None)
-            for group in listed
+            for group in found
             if (kind := group.get("group_type"))
         }
 

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from exporter.domain import Verdict
-from exporter.domain.groups.listing import groups_of
+from exporter.domain.groups.records import groups_of
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, partitions, subject_facts, topics
 from exporter.domain.polls.readings import State

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, tzinfo
 from exporter.domain import ReplicaState, State, Verdict
 from exporter.domain.links import Links
 from spark_rollups.report import fleet_drop
+from spark_rollups.report.clean_up import candidates_of, why_ask_first
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
 from spark_rollups.report.model import (
     ACTION,
@@ -22,12 +23,12 @@ from spark_rollups.report.model import (
     Finding,
     ListedTopic,
     OwnerPart,
-    Relations,
     Report,
     Section,
     Tally,
 )
 from spark_rollups.report.summary import notes, summary, summary_of_owner, then, warnings
+from spark_rollups.report.topic_facts import Relations, Storage
 from spark_rollups.report.wording import in_plain_words
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
@@ -45,8 +46,9 @@ _HEADINGS = {
     "newly-dead": _Heading(
         "Newly dead",
         "Within the last 7 days their silence passed the limit that their own history sets.",
-        "A dead topic: ask its owner whether the producer should still write; if it is meant to be over, delete the "
-        "topic. A dead partition in a live topic: look for a lost producer, a lost key or a changed partitioner.",
+        "A dead topic: ask its owner whether the producer should still write; if it is meant to be over, retire it in "
+        "the configuration. A dead partition in a live topic: look for a lost producer, a lost key or a changed "
+        "partitioner.",
     ),
     "suspect": _Heading(
         "Suspect",
@@ -56,7 +58,7 @@ _HEADINGS = {
     "still-dead": _Heading(
         "Still dead",
         "Dead for longer than a week, not yet retired.",
-        "Decide: bring the producer back, or delete the topic.",
+        "Decide: bring the producer back, or retire the topic in the configuration.",
     ),
     "revived": _Heading(
         "Came back",
@@ -76,7 +78,7 @@ _HEADINGS = {
     "retired": _Heading(
         "Retired",
         "Silent for 28 days or longer and dead for a week at least, or retired by configuration; no longer alarmed.",
-        "Candidates for deletion, where nobody reads them.",
+        "See the clean-up candidates, and what holds state.",
     ),
     "held": _Heading(
         "Held",
@@ -86,12 +88,12 @@ _HEADINGS = {
     "never-written": _Heading(
         "Never written",
         "No record was ever written.",
-        "Candidates for deletion, or a producer that never started.",
+        "Ask its owner: a producer that never started, or a topic of an application that fills it when it needs to.",
     ),
     "empty": _Heading(
         "Empty",
         "Written once; retention or a deletion has removed every record, and too little history to judge the silence.",
-        "Candidates for deletion.",
+        "Ask its owner: an application may wait for records, or fill it when it needs to.",
     ),
     "learning": _Heading(
         "Too new to judge",
@@ -133,7 +135,8 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -
         tallies=facts.tallies,
         sections=sections,
         owners=(),
-        candidates=_candidates(topics),
+        candidates=candidates_of(topics),
+        ask_first=tuple(topic for topic in topics if topic.ask_first),
         cut_off=tuple(topic for topic in topics if topic.relations.replica_state == ReplicaState.STOPPED),
         incidents=facts.incidents,
         drops=facts.drops,
@@ -164,6 +167,7 @@ def part_of(report: Report, part: OwnerPart) -> Report:
         sections=_sections_of(report, mine),
         owners=(part,),
         candidates=tuple(filter(mine, report.candidates)),
+        ask_first=tuple(filter(mine, report.ask_first)),
         cut_off=tuple(filter(mine, report.cut_off)),
         incidents=(),
         drops=(),
@@ -282,7 +286,7 @@ def _name(key: TopicKey) -> tuple[str, str, str]:
 
 
 def _topics(facts: Facts) -> tuple[ListedTopic, ...]:
-    rows = [row for row in facts.judged if row.finding.partition is None]
+    rows = sorted((row for row in facts.judged if row.finding.partition is None), key=lambda row: _name(row.key))
     return tuple(
         ListedTopic(
             cluster=row.key.cluster,
@@ -298,22 +302,18 @@ def _topics(facts: Facts) -> tuple[ListedTopic, ...]:
             evidence=row.finding.evidence,
             owner=facts.owners.get((row.key.cluster, row.key.topic)),
             relations=facts.relations.get(row.key, Relations()),
-            deletion_candidate=row.finding.deletion_candidate,
+            storage=facts.storage.get((row.key.cluster, row.key.topic), Storage()),
+            ask_first=why,
             dead_since=row.finding.dead_since,
             plain=in_plain_words(row.finding),
         )
-        for row in sorted(rows, key=lambda row: _name(row.key))
+        for row, why in zip(rows, why_ask_first(rows, facts), strict=True)
     )
-
-
-def _candidates(topics: Iterable[ListedTopic]) -> tuple[ListedTopic, ...]:
-    found = [topic for topic in topics if topic.deletion_candidate]
-    return tuple(sorted(found, key=lambda topic: (-(topic.relations.disk_bytes or 0), topic.cluster, topic.topic)))
 
 
 def _counts(sections: Iterable[Section], topics: Sequence[ListedTopic], dead_before: int | None) -> Counts:
     count = {section.key: Count(section.topic_count, section.partition_count) for section in sections}
-    candidates = _candidates(topics)
+    candidates = candidates_of(topics)
     sizes = [size for topic in candidates if (size := topic.relations.disk_bytes) is not None]
     return Counts(
         topics=len(topics),
@@ -326,6 +326,7 @@ def _counts(sections: Iterable[Section], topics: Sequence[ListedTopic], dead_bef
         dead_topics=sum(topic.verdict == Verdict.DEAD for topic in topics),
         dead_topics_week_ago=dead_before,
         candidates=len(candidates),
+        ask_first=sum(bool(topic.ask_first) for topic in topics),
         bytes_to_win_back=sum(sizes) if sizes else None,
     )
 

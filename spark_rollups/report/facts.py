@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from spark_rollups.report.fleet_drop import FleetDrop
-from spark_rollups.report.model import WEEK, ClusterCoverage, Finding, Incident, Point, Relations, Tally
+from spark_rollups.report.model import WEEK, ClusterCoverage, Finding, Incident, Point, Tally
 from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.topic_facts import Relations, Storage
 
 
 class TopicKey(NamedTuple):
@@ -58,6 +59,8 @@ class Facts:
     relations: Mapping[TopicKey, Relations] = field(default_factory=dict)
     owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(cluster, topic) -> owner, where the inventory last knew one."""
+    storage: Mapping[tuple[str, str], Storage] = field(default_factory=dict)
+    """(cluster, topic) -> what it keeps, as the inventory last listed it."""
 
     @property
     def compared_late(self) -> bool:

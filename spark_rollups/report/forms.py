@@ -21,10 +21,10 @@ from spark_rollups.report.model import (
     Finding,
     Gap,
     ListedTopic,
-    Relations,
     Report,
     Section,
 )
+from spark_rollups.report.topic_facts import Relations
 from spark_rollups.report.wording import delete_command, in_plain_words, readers, visible
 
 _NOT_IN_JSON = ("of_owner", "by_cluster", "compared_with")

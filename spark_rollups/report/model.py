@@ -7,13 +7,13 @@ them is laid out is the renderer's concern.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
-from exporter.domain.groups.readers import Readership
 from exporter.domain.links import Links
 from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.topic_facts import Relations, Storage
 
 REPORT_VERSION = 2
 """Version of the JSON form (``schema.json``); raised when a field changes its meaning or goes."""
@@ -107,8 +107,6 @@ class Finding:
     history_start: datetime | None = None
     dead_since: datetime | None = None
     observed_seconds: float | None = None
-    deletion_candidate: bool | None = None
-    """Of a topic; None where its readers are not known."""
     chart: Chart | None = None
     """Of the first findings that need action."""
     revival: Revival | None = None
@@ -117,40 +115,6 @@ class Finding:
     def overdue_since(self) -> datetime | None:
         """When its silence passed, or will pass, its limit."""
         return self.dead_since or self.expected_by
-
-
-@dataclass(frozen=True, slots=True)
-class Relations:
-    """Relations of a topic: who reads it, what it is a copy of, and where its own copies are.
-
-    ``consumer_groups`` committed in it or have it assigned, None where that is not known. ``replica_of`` and
-    ``mirrored_to`` are ``cluster/topic``; ``replica_state`` is one of the exporter's, None where source and copy cannot
-    be compared.
-    """
-
-    consumer_groups: int | None = None
-    replica_of: str | None = None
-    replica_state: str | None = None
-    mirrored_to: tuple[str, ...] = ()
-    disk_bytes: int | None = None
-    """All replicas on the brokers' disks: what deleting the topic wins back."""
-    producers: int | None = None
-    """Idempotent producers that wrote within ``producer.id.expiration.ms``."""
-    readers: tuple[str, ...] | None = None
-    """Names of the first of the consumer groups; None where they are not known."""
-    groups_without_members: int | None = None
-    """Those of the consumer groups that had no member: they may have committed once. None in older history."""
-
-    groups_committed_only: int | None = None
-    """Those of the consumer groups that had members, none of which had it assigned: they had left it."""
-
-    @property
-    def readership(self) -> Readership | None:
-        """How many groups read it, left it and have no member; None where its readers are unknown."""
-        if self.consumer_groups is None:
-            return None
-        left, gone = self.groups_committed_only or 0, self.groups_without_members or 0
-        return Readership(self.consumer_groups - left - gone, left, gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +132,7 @@ class Entry:
     partitions: int
     partitions_live: int
     findings: tuple[Finding, ...]
-    relations: Relations = Relations()
+    relations: Relations = field(default_factory=Relations)
 
     @property
     def is_topic(self) -> bool:
@@ -230,6 +194,7 @@ class Counts:
     dead_topics: int
     dead_topics_week_ago: int | None
     candidates: int
+    ask_first: int
     bytes_to_win_back: int | None
     """None where no size is known."""
 
@@ -333,8 +298,11 @@ class ListedTopic:
     records_7d: int
     evidence: str
     owner: str | None = None
-    relations: Relations = Relations()
-    deletion_candidate: bool | None = None
+    relations: Relations = field(default_factory=Relations)
+    storage: Storage = field(default_factory=Storage)
+    ask_first: str | None = None
+    """Why it may be needed although it is silent for long; "": it may be deleted. None: it is not silent for so long,
+    is read, or has to do with a topic of another cluster."""
     dead_since: datetime | None = None
     plain: str = ""
     """The reasons for its verdict, in plain words."""
@@ -380,7 +348,9 @@ class Report:
     owners: tuple[OwnerPart, ...]
     """Those with most to do first, what nobody owns last."""
     candidates: tuple[ListedTopic, ...]
-    """Dead or retired topics that nobody is known to need; the largest first."""
+    """Dead or retired topics of which it is proved that nobody needs them; the largest first."""
+    ask_first: tuple[ListedTopic, ...]
+    """Others that are silent for as long and that no group reads: they may hold state, or be read in other ways."""
     cut_off: tuple[ListedTopic, ...]
     """Copies that have lost their source."""
     incidents: tuple[Incident, ...]

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from spark_rollups.relations import KNOWN_FOR
 from spark_rollups.report.facts import TopicKey
-from spark_rollups.report.model import Relations
 from spark_rollups.report.moments import literal
+from spark_rollups.report.topic_facts import Relations
 
 TOPIC = ("cluster", "topic", "topic_id")
 
@@ -40,7 +40,8 @@ def newest_relations(relations: DataFrame, weekly: Sequence[datetime], as_of: da
     ]
     # An empty array of columns would have elements of no type.
     of_weeks = F.array(*sizes) if sizes else F.array(F.lit(None).cast("long"))
-    known = relations.where((at <= literal(as_of)) & (at > since))
+    # A topic does not become unneeded because its copy could not be read lately.
+    known = relations.where((at <= literal(as_of)) & ((at > since) | F.col("replica_of_topic").isNotNull()))
     return known.groupBy(*TOPIC).agg(newest, of_weeks.alias("sizes"))
 
 
@@ -48,7 +49,6 @@ def relations_of(related: Sequence[Mapping[str, Any]], as_of: datetime) -> dict[
     """Return the relations of each topic as of a moment, from rows of ``newest_relations``."""
     copies: dict[tuple[str, str], list[str]] = defaultdict(list)
     ordered = sorted(related, key=lambda row: (row["cluster"], row["topic"], row["topic_id"] or ""))
-    # A topic is not taken for unneeded because its copy could not be read of late.
     for row in ordered:
         newest = row["newest"]
         if newest["replica_of_topic"] is not None:

@@ -290,6 +290,8 @@ _FILTERS = {
     "plain": wording.in_plain_words,
     "readers": wording.readers,
     "reader_names": wording.reader_names,
+    "storage": wording.storage,
+    "remains": wording.remains,
     "command": wording.delete_command,
     "searched": _searched,
     "day_bars": drawing.day_bars,

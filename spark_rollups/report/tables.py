@@ -6,6 +6,7 @@ findings that differ from those of their topic; never with all partitions.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,25 +22,17 @@ from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
 from spark_rollups.report.fleet_drops import read_drops
-from spark_rollups.report.model import (
-    REVIVAL_SPAN,
-    TREND_WEEKS,
-    WEEK,
-    Finding,
-    Incident,
-    Point,
-    Revival,
-    Tally,
-)
+from spark_rollups.report.model import REVIVAL_SPAN, TREND_WEEKS, WEEK, Finding, Incident, Point, Revival, Tally
 from spark_rollups.report.moments import literal
 from spark_rollups.report.related import TOPIC, newest_relations, relations_of
 from spark_rollups.report.revivals import taken_for
 from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.topic_facts import Storage
 from spark_rollups.report.wording import in_plain_words
 from spark_rollups.tables import Tables
 
-OWNED_FOR = timedelta(days=14)
-"""How far back owners are read from the inventory: exporters write it daily."""
+INVENTORY_SPAN = timedelta(days=14)
+"""How far back the inventory is read: exporters write it daily."""
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)
@@ -59,7 +52,6 @@ _COLUMNS = (
     "missed_slots",
     "largest_missed",
     "largest_silence_seconds",
-    "deletion_candidate",
     "slot_seconds",
     "rule",
     "history_start",
@@ -105,6 +97,7 @@ def read_facts(
     tallies = _tallies(run_counts, as_of, week_ago)
     seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
     judged = with_history(judged, tables.read("daily"), tables.read("baselines"), seen.days_seen, as_of)
+    topic_rows = _topic_rows(tables.read("inventory"), as_of)
     judged = taken_for(judged, tables.read("maxima"), as_of, outages)
     return Facts(
         as_of=as_of,
@@ -120,7 +113,8 @@ def read_facts(
         promises=_false_alarm_promises(tables.read("calibration"), as_of),
         week_ago=_verdicts_of(run_counts, week_ago),
         relations=relations_of(related, as_of),
-        owners=_owners(tables.read("inventory"), as_of),
+        owners={key: row["owner"] for key, row in topic_rows.items() if row["owner"] is not None},
+        storage={key: _storage(row) for key, row in topic_rows.items()},
         drops=read_drops(tables.read("drops"), as_of) if tables.exists("drops") else (),
     )
 
@@ -365,9 +359,23 @@ def _false_alarm_promises(calibration: DataFrame, as_of: datetime) -> tuple[Prom
     )
 
 
-def _owners(inventory: DataFrame, as_of: datetime) -> dict[tuple[str, str], str]:
-    recent = F.col("date") >= F.lit((as_of - OWNED_FOR).date())
+def _topic_rows(inventory: DataFrame, as_of: datetime) -> dict[tuple[str, str], _Row]:
+    """Return the newest inventory row of each topic; ``records`` is what its partitions hold, None where unknown."""
+    recent = F.col("date") >= F.lit((as_of - INVENTORY_SPAN).date())
     known = inventory.where(recent & (F.col("observed_at") <= literal(as_of)))
-    latest = known.groupBy("cluster", "topic").agg(F.max(F.struct("observed_at", "owner")).alias("latest"))
-    owned = latest.where("latest.owner is not null").select("cluster", "topic", "latest.owner")
-    return {(row["cluster"], row["topic"]): row["owner"] for row in _collected(owned)}
+    records = (F.col("latest_offset") - F.col("earliest_offset")).alias("records")
+    newest = F.max(F.struct("observed_at", *_OF_TOPICS, records, "deleted")).alias("newest")
+    partitions = known.groupBy("cluster", "topic", "partition").agg(newest).where("not newest.deleted")
+    total = F.when(F.count("*") == F.count("newest.records"), F.sum("newest.records")).alias("records")
+    topics = partitions.groupBy("cluster", "topic").agg(F.max("newest").alias("newest"), total)
+    return {(row["cluster"], row["topic"]): {**row["newest"], "records": row["records"]} for row in _collected(topics)}
+
+
+def _storage(row: _Row) -> Storage:
+    retention = row["retention_seconds"]
+    for_ever = retention is not None and math.isinf(retention)
+    seconds = None if for_ever else retention
+    return Storage(row["cleanup_policy"], seconds, for_ever, row["remote_storage"], row["records"])
+
+
+_OF_TOPICS = ("owner", "cleanup_policy", "retention_seconds", "remote_storage")

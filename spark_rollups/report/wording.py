@@ -14,8 +14,9 @@ from exporter.domain.judging.readers_and_copies import SILENT, readers_line
 from exporter.domain.judging.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.scoring.calibration import of_weeks, rate
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Finding, Relations, Revival
+from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Finding, Revival
 from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.topic_facts import Relations, Storage
 
 _HOUR = 3600.0
 _NOT_COME = (*SILENT, Verdict.LATE)
@@ -174,6 +175,18 @@ def readers(relations: Relations) -> str:
     if not relations.readers:
         return found
     return f"{found}{'; all groups' if sum(map(bool, of)) > 1 else ''}: {reader_names(relations)}"
+
+
+def storage(of: Storage) -> str:
+    """Return how a topic keeps its records."""
+    retention = duration(of.retention_seconds) if of.retention_seconds is not None else "not known"
+    policy = f"policy {'not known' if of.cleanup_policy is None else visible(of.cleanup_policy)}"
+    return f"{policy}, retention {'endless' if of.for_ever else retention}"
+
+
+def remains(of: Storage) -> str:
+    """Return how many offsets a topic still holds; fewer records where it is compacted or has transactions."""
+    return "not known" if of.records is None else plural(of.records, "record")
 
 
 def reader_names(relations: Relations) -> str:

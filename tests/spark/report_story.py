@@ -83,7 +83,6 @@ def verdict(
         "missed_slots": None if limit is None else silent / HOUR * 0.75,
         "largest_missed": None if limit is None else 2.5,
         "slot_seconds": 3600.0,
-        "deletion_candidate": verdict_name == "retired" if partition is None else None,
         "rule": "none" if limit is None else "traffic-clock",
         "evidence": evidence,
         **columns,

@@ -10,17 +10,14 @@ from pyspark.sql import Row, SparkSession
 from exporter.domain import Relation, Verdict
 from exporter.history import Spool
 from spark_rollups import ingest, spool_files
-from spark_rollups.relations import newest_at, relations_at, with_relations
+from spark_rollups.relations import relations_at, with_relations
 from spark_rollups.tables import Tables
 from tests.spark.story import CLUSTER, DAY, at, moment
 
 NOW = at(40)
 AS_OF = moment(NOW)
-COLUMNS = (
-    "cluster string, topic string, topic_id string, partition int, verdict string, evidence string, "
-    "silence_seconds double, largest_silence_seconds double, deletion_candidate boolean"
-)
-DEAD, LIVE, RETIRED = Verdict.DEAD.value, Verdict.LIVE.value, Verdict.RETIRED.value
+COLUMNS = "cluster string, topic string, topic_id string, partition int, verdict string, evidence string"
+DEAD, LIVE = Verdict.DEAD.value, Verdict.LIVE.value
 
 
 def relation(
@@ -55,35 +52,9 @@ RELATIONS = [
     relation("old", 0, ago=3 * DAY),
     Relation(CLUSTER, "again", "another-id", "exporter-a", "poll", NOW - 60, 0),
     relation("later", 0, ago=-3600.0),
-    *(relation(name, 0) for name in ("d.retired", "d.month", "d.days", "d.pauses", "d.resting", "d.copied", "d.short")),
-    relation("d.read", 1),
     relation("left", 1, left=1),
     relation("some.left", 4, left=2),
-    relation("d.left", 2, left=2),
-    relation("d.one.left", 2, left=1),
-    relation("d.copy", 0, source="d", state="stopped"),
-    relation("d.copy.of.dead", 0, source="d", state="source-dead-too"),
-    Relation("east", "copy", "id", "exporter-a", "poll", NOW - 9 * DAY, 1, CLUSTER, "d.copied", "in-step"),
 ]
-CANDIDATES = {
-    ("d.retired", RETIRED, 40.0, 1.0): True,
-    ("d.month", DEAD, 28.0, 1.0): True,
-    ("d.days", DEAD, 3.0, 0.2): False,
-    ("d.short", LIVE, 0.1, 0.2): False,
-    ("d.pauses", RETIRED, 40.0, 25.0): False,
-    ("d.resting", RETIRED, 60.0, 25.0): True,
-    ("d.copied", RETIRED, 40.0, 1.0): False,
-    ("d.copy", RETIRED, 40.0, 1.0): False,
-    ("d.copy.of.dead", RETIRED, 40.0, 1.0): True,
-    ("d.read", RETIRED, 40.0, 1.0): False,
-    ("d.left", RETIRED, 40.0, 1.0): True,
-    ("d.one.left", RETIRED, 40.0, 1.0): False,
-    ("d.unseen", RETIRED, 40.0, 1.0): None,
-}
-"""Topic, verdict, days of silence and of its longest pause before -> whether it is a candidate for deletion.
-
-Only what is silent for four weeks, unread, neither mirrored nor a mirror of what lives, and never paused half as long.
-"""
 LINES = {
     ("none", None, DEAD): "E; no consumer group reads it",
     ("one", None, DEAD): "E; 1 consumer group still reads it",
@@ -121,22 +92,17 @@ def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     folder = tmp_path_factory.mktemp("relations")
     Spool(folder, "exporter-a").write(CLUSTER, NOW, RELATIONS)
     tables = Tables(spark, folder)
-    none: tuple[float | None, ...] = (None, None, None)
-    judged = [(CLUSTER, name, f"id-{name}", partition, verdict, "E", *none) for name, partition, verdict in LINES]
-    judged += [("east", name, "id", None, verdict, "E", *none) for name, verdict in (("stopped", LIVE), ("gone", DEAD))]
-    judged += [
-        (CLUSTER, name, f"id-{name}", None, verdict, "E", days * DAY, longest * DAY, None)
-        for name, verdict, days, longest in CANDIDATES
-    ]
+    judged = [(CLUSTER, name, f"id-{name}", partition, verdict, "E") for name, partition, verdict in LINES]
+    judged += [("east", name, "id", None, verdict, "E") for name, verdict in (("stopped", LIVE), ("gone", DEAD))]
     rows = spark.createDataFrame(judged, COLUMNS)
     known = tables.read("relations")
-    before = with_relations(rows, relations_at(newest_at(known, AS_OF), AS_OF), newest_at(known, AS_OF))
+    before = with_relations(rows, relations_at(known, AS_OF))
     assert {row.evidence for row in before.collect()} == {"E"}, "a folder of an earlier release has no such table"
     (table,) = (each for each in spool_files.SPOOL_TABLES if each.name == "relations")
     done = ingest.ingest_table(tables, folder, table)
     assert (done.rows, done.refusals) == (len(RELATIONS), [])
     known = tables.read("relations")
-    found = with_relations(rows, relations_at(newest_at(known, AS_OF), AS_OF), newest_at(known, AS_OF)).collect()
+    found = with_relations(rows, relations_at(known, AS_OF)).collect()
     assert len(found) == len(judged)
     return {(row.topic, row.partition, row.verdict): row for row in found if row.cluster == CLUSTER}
 
@@ -147,12 +113,3 @@ def test_evidence_says_who_reads_a_topic_and_whether_its_source_lives(
 ) -> None:
     """Each kind of knowledge gives its own words, and none gives none."""
     assert lines[row].evidence == LINES[row]
-
-
-@pytest.mark.parametrize("row", CANDIDATES, ids=lambda row: str(row[0]))
-def test_only_what_nobody_needs_any_more_is_a_candidate_for_deletion(
-    lines: dict[tuple[str, int | None, str], Row], row: tuple[str, str, float, float]
-) -> None:
-    """The table of cases; where readers are not known nothing is claimed."""
-    name, verdict, _, _ = row
-    assert lines[name, None, verdict].deletion_candidate is CANDIDATES[row]

@@ -276,6 +276,7 @@ def row_of(snapshot: Snapshot, key: TopicPartition) -> Inventory:
         None if config is None else config.retention_seconds,
         topic.owner,
         deleted=False,
+        remote_storage=None if config is None else config.remote_storage,
     )
 
 

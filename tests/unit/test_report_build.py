@@ -23,20 +23,10 @@ from spark_rollups.report.build import build_report, part_of
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
 from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.forms import LISTS, to_json
-from spark_rollups.report.model import (
-    Chart,
-    ClusterCoverage,
-    Day,
-    Finding,
-    Gap,
-    Incident,
-    Relations,
-    Report,
-    Revival,
-    Tally,
-)
+from spark_rollups.report.model import Chart, ClusterCoverage, Day, Finding, Gap, Incident, Report, Revival, Tally
 from spark_rollups.report.render import to_html, to_markdown
 from spark_rollups.report.rules import RuleInForce
+from spark_rollups.report.topic_facts import Relations, Storage
 from spark_rollups.report.wording import visible
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
@@ -443,16 +433,26 @@ def test_every_topic_is_counted_once_beside_the_change_since_last_week() -> None
 
 
 def test_candidates_tell_what_deleting_wins_back_and_how() -> None:
-    """Only what the rollup says may go; the command names this topic alone, for a dot is any character to it."""
+    """Only what is proved to be unneeded; the command names this topic alone, for a dot is any character to it.
+
+    What is silent for as long and not proved so is listed apart, with the reason, without bytes and a command.
+    """
     keys = [TopicKey("prod", f"gone.{number}", None) for number in range(4)]
-    rows = [
-        row
-        for key, candidate in zip(keys, (True, False, None, False), strict=True)
-        for row in judged(replace(finding(None, "dead"), deletion_candidate=candidate), key=key, partitions=1)
-    ]
+    rows = [row for key in keys for row in judged(finding(None, "retired"), key=key, partitions=1)]
     around = {key: Relations(groups, disk_bytes=2**30) for key, groups in zip(keys, (0, 2, None, 0), strict=True)}
-    report = build_report(facts(rows, relations=around))
+    limited = Storage("delete", 604_800.0, False, False, 0)
+    stored = dict.fromkeys((("prod", key.topic) for key in keys), limited)
+    stored["prod", "gone.3"] = Storage("compact", None, True, False, 1200)
+    report = build_report(facts(rows, relations=around, storage=stored))
     assert [topic.topic for topic in report.candidates] == ["gone.0"]
+    assert {topic.topic: topic.ask_first for topic in report.ask_first} == {
+        "gone.2": "its readers are not known",
+        "gone.3": "it is compacted; it is kept for ever",
+    }
+    for text in (to_html(report), to_markdown(report)):
+        assert "policy compact, retention endless" in text and "1,200 records" in text
+        assert "policy delete, retention 7 d" in text
+    assert to_html(report).count("--delete --topic") == 1
     assert report.counts.bytes_to_win_back == 2**30
     command = r"kafka-topics --bootstrap-server \"$BOOTSTRAP\" --delete --topic 'gone\.0'"
     assert command.replace('\\"', "&#34;").replace('\\"', "&#34;").replace("'", "&#39;") in to_html(report)

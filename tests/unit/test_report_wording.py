@@ -12,8 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from spark_rollups.report.model import Finding, Relations, Revival
+from spark_rollups.report.model import Finding, Revival
 from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.topic_facts import Relations
 from spark_rollups.report.wording import (
     alarms,
     delete_command,

@@ -220,8 +220,8 @@ class Positions:
         chosen = np.array([name in wanted for name in self.rows.names], dtype=np.bool_)
         at = np.flatnonzero(chosen[self.rows.group]) if len(chosen) else self.rows.group
         numbers = np.cumsum(chosen) - 1
-        kept = tuple(name for name in self.rows.names if name in wanted)
-        rows = GroupRows(kept, self.rows.layout, numbers[self.rows.group[at]], self.rows.partition[at])
+        names = tuple(name for name in self.rows.names if name in wanted)
+        rows = GroupRows(names, self.rows.layout, numbers[self.rows.group[at]], self.rows.partition[at])
         of_groups = {name: getattr(self, name)[chosen] for name in _OF_GROUPS}
         of_groups["missed"] = of_groups["missed"] + np.int32(1)
         return Positions(rows, **of_groups, **{name: getattr(self, name)[at] for name in _OF_ROWS})

@@ -147,8 +147,11 @@ class Inventory:
     timestamp_type: str | None
     cleanup_policy: str | None
     retention_seconds: float | None
+    """Infinite where records are kept for ever."""
     owner: str | None
     deleted: bool
+    remote_storage: bool | None = None
+    """Whether the topic has segments in remote storage (KIP-405)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,9 @@ not dead: its replication stopped.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats
@@ -17,8 +20,15 @@ from exporter.domain.verdicts import RETIRED_AFTER_SECONDS, Verdict
 SILENT = (Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)
 """Verdicts on a silence that is longer than usual."""
 
+_INTERNAL = re.compile(
+    r"_.*|.*-(changelog|repartition|subscription-(registration|response).*)|(.*[-._])?(connect|mm2)[-._].*"
+    r"|.*[-._](configs|offsets|status|config|offset|storage)|(.*[-._])?schemas?|.*\.internal|(.*\.)?heartbeats",
+    re.IGNORECASE,
+)
+"""Names as Kafka Streams, Kafka Connect, MirrorMaker and schema registries give them, and those with an underscore."""
+
 PAUSE_TIMES = 2.0
-"""Multiple of a topic's longest pause. A topic is no candidate for deletion until its silence reaches this multiple."""
+"""Multiple of a topic's longest pause. A topic is not over until its silence reaches this multiple."""
 
 
 def readers_line(of: Readership, *, silent: bool) -> str:
@@ -50,15 +60,44 @@ def replica_line(state: str | None, source: str, *, source_lives: bool, whole: b
     return None
 
 
-def deletion_candidates(
-    *, retired: Flags, dead: Flags, silence: Floats, longest: Floats, unread: Flags, mirrored: Flags
-) -> Flags:
-    """Return which topics may be deleted: silent for 28 days and for twice their longest pause, unread, not mirrored.
+def are_over(*, retired: Flags, dead: Flags, silence: Floats, longest: Floats, mirrored: Flags) -> Flags:
+    """Return which topics are silent for 28 days and for twice their longest pause, and neither copied nor a copy.
 
-    ``silence`` and the ``longest`` before it are seconds, NaN where unknown. ``unread`` is true where it is
-    proved that no group reads the topic, and where none without a member committed in it: it may be a job that runs
-    again. ``mirrored`` is true where a topic is copied, or is the copy of a topic that is not dead too.
+    ``silence`` and the ``longest`` before it are seconds, NaN where unknown. ``mirrored`` is true where a topic is
+    copied, or is the copy of a topic that is not dead too.
     """
     long = retired | (dead & (silence >= RETIRED_AFTER_SECONDS))
     paused = silence < PAUSE_TIMES * np.nan_to_num(longest)
-    return long & unread & ~mirrored & ~paused
+    over: Flags = long & ~mirrored & ~paused
+    return over
+
+
+def why_keep(
+    names: Sequence[str],
+    policies: Sequence[str | None],
+    retention: Floats,
+    tiered: Sequence[bool | None],
+    readers: Sequence[Readership | None],
+) -> list[str | None]:
+    """Return for each topic why it may be needed although nobody writes it; "" where it is proved that it is not.
+
+    None: a consumer group reads it. ``retention`` is in seconds, infinite for ever, NaN where unknown; None in other
+    columns is unknown as well. State is read from its beginning, whenever an application starts: a compacted topic, or
+    one that is kept for ever, holds state, and so may one whose name Kafka Streams, Kafka Connect or a schema registry
+    would give.
+    """
+    found: list[str | None] = []
+    for name, policy, seconds, remote, of in zip(names, policies, retention.tolist(), tiered, readers, strict=True):
+        if of is not None and of.assigned:
+            found.append(None)
+            continue
+        reasons = [
+            "its cleanup policy is not known" if policy is None else "it is compacted" if "compact" in policy else "",
+            "its retention is not known" if np.isnan(seconds) else "it is kept for ever" if np.isinf(seconds) else "",
+            "it may be tiered" if remote is None else "it is tiered" if remote else "",
+            "its name is that of an internal topic" if _INTERNAL.fullmatch(name) else "",
+            "its readers are not known" if of is None else "",
+            f"{plural(of.gone, 'group')} without a member committed in it" if of is not None and of.gone else "",
+        ]
+        found.append("; ".join(filter(None, reasons)))
+    return found

@@ -1,0 +1,96 @@
+"""What may be advised to be deleted: what is over, and what is proved to be needed by nobody."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from exporter.domain.groups.readers import Readership
+from exporter.domain.judging.readers_and_copies import are_over, why_keep
+
+DAY = 86_400.0
+NOBODY = Readership(0)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "days", "longest", "mirrored", "over"),
+    [
+        ("retired", 40.0, 1.0, False, True),
+        ("dead", 28.0, 1.0, False, True),
+        ("dead", 3.0, 0.2, False, False),
+        ("live", 0.1, 0.2, False, False),
+        ("retired", 40.0, 25.0, False, False),
+        ("retired", 60.0, 25.0, False, True),
+        ("retired", 40.0, math.nan, False, True),
+        ("retired", 40.0, 1.0, True, False),
+    ],
+)
+def test_what_is_over(verdict: str, days: float, longest: float, *, mirrored: bool, over: bool) -> None:
+    """Silent for four weeks and for twice its longest pause, neither mirrored nor a mirror of what lives."""
+    found = are_over(
+        retired=np.array([verdict == "retired"]),
+        dead=np.array([verdict == "dead"]),
+        silence=np.array([days * DAY]),
+        longest=np.array([longest * DAY]),
+        mirrored=np.array([mirrored]),
+    )
+    assert found.tolist() == [over]
+
+
+@pytest.mark.parametrize(
+    ("policy", "days", "tiered", "readers", "why"),
+    [
+        ("delete", 7.0, False, NOBODY, ""),
+        ("delete", 7.0, False, Readership(0, committed=2), ""),
+        ("delete", 7.0, False, Readership(1, gone=1), None),
+        ("compact", 7.0, False, Readership(1), None),
+        ("delete", 7.0, False, None, "its readers are not known"),
+        ("delete", 7.0, False, Readership(0, gone=1), "1 group without a member committed in it"),
+        ("compact", 7.0, False, NOBODY, "it is compacted"),
+        ("compact,delete", 7.0, False, NOBODY, "it is compacted"),
+        ("delete", math.inf, False, NOBODY, "it is kept for ever"),
+        ("delete", 7.0, True, NOBODY, "it is tiered"),
+        ("delete", 7.0, None, NOBODY, "it may be tiered"),
+        (
+            None,
+            math.nan,
+            None,
+            None,
+            "its cleanup policy is not known; its retention is not known; it may be tiered; its readers are not known",
+        ),
+    ],
+)
+def test_why_a_topic_may_be_needed(
+    policy: str | None, days: float, tiered: bool | None, readers: Readership | None, why: str | None
+) -> None:
+    """Advice to delete needs a proof of each; a topic that a group reads is not asked for."""
+    assert why_keep(["orders"], [policy], np.array([days * DAY]), [tiered], [readers]) == [why]
+
+
+@pytest.mark.parametrize(
+    ("name", "internal"),
+    [
+        ("_schemas", True),
+        ("__consumer_offsets", True),
+        ("prod.schemas", True),
+        ("app-store-changelog", True),
+        ("app-KSTREAM-0000000003-repartition", True),
+        ("connect-configs", True),
+        ("my-connect-offsets", True),
+        ("sinks.status", True),
+        ("mm2-offset-syncs.b.internal", True),
+        ("east.heartbeats", True),
+        ("east.checkpoints.internal", True),
+        ("orders", False),
+        ("orders.v1", False),
+        ("connected-cars", False),
+        ("user_changelogs", False),
+        ("schema-changes", False),
+    ],
+)
+def test_names_that_others_give_to_what_holds_their_state(name: str, *, internal: bool) -> None:
+    """Kafka Streams, Kafka Connect, MirrorMaker and schema registries; whatever begins with an underscore."""
+    [why] = why_keep([name], ["delete"], np.array([DAY]), [False], [NOBODY])
+    assert bool(why) == internal
