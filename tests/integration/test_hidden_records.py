@@ -18,6 +18,7 @@ from exporter.collectors.offsets import Gap, Spec, Time, list_offsets
 from exporter.demo.broker import Broker
 from exporter.domain import NotCompared, Reason, ReplicaState, State, TopicPartition, Window
 from tests.backfill_rows import Run, inventory_of, windows_of
+from tests.groups import groups_of
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import Exporter, commit, read
 from tests.integration.mirroring import PairTest
@@ -133,7 +134,7 @@ def test_time_lags_are_true_or_unknown(lingering: Broker, bench: Workbench) -> N
     exporter.close()
     assert set(sweep.time_lags) <= {"ok", Reason.HIDDEN.value}, sweep.time_lags
     known = 0
-    for group in sweep.groups.values():
+    for group in groups_of(sweep).values():
         position = group.partitions[TopicPartition("lagging", 0)]
         if position.time_lag is not None:
             holds(log, position, group.read_at, compacted=True)

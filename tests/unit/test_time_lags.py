@@ -230,7 +230,7 @@ def test_a_time_without_an_answer_proves_nothing(bench: Bench) -> None:
     groups = {f"g{offset}": {A: offset} for offset in range(0, 100, 5)}
     sweep = bench.measure(**groups)
     for group, [offset] in ((name, offsets.values()) for name, offsets in groups.items()):
-        position = sweep.groups[group].partitions[A]
+        position = groups_of(sweep)[group].partitions[A]
         age = (100 - offset) * 60
         if position.time_lag is None:
             assert position.no_time_lag is Reason.HIDDEN and 1400 < age < 3100
