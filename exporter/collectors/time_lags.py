@@ -145,8 +145,6 @@ class TimeLags:
         # Also those of groups that could not be read: when they are, nothing shows any more that the log fell.
         proofs = replace(proofs, lasting=proofs.lasting & ~fallen)
         self._progress = self._progress.followed(self._before, positions, here, there, now / 1000)
-        trailing = wanted & are_trailing(positions.lag, _quiet_for(logs.row, snapshot.table, now), self._progress.added)
-        wanted &= ~trailing
         settled = wanted & proofs.hold(positions, logs)
         settled &= still_enough(proofs.low, proofs.high, now, self._tolerance, self._slack)
         limits = Limits(now, self._tolerance, self._slack)
@@ -164,7 +162,8 @@ class TimeLags:
         stalled = np.zeros(len(positions), dtype=np.bool_)
         stalled[here] = behind[there] & (self._before.committed[there] == positions.committed[here])
         self._proofs, outcomes = _concluded(positions, proofs, settled, logs, found)
-        outcomes[trailing] = outcome_code(NoTimeLag.TRAILING)
+        trailing = wanted & are_trailing(positions.lag, _quiet_for(logs.row, snapshot.table, now), self._progress.added)
+        positions = positions.changed(trailing=np.where(positions.fresh, trailing, positions.trailing))
         self._before = _measured(positions, self._proofs, outcomes, stalled)
         return self._before
 
@@ -363,7 +362,7 @@ def _measured(positions: Positions, proofs: _Proofs, unknown: Codes, stalled: Fl
     """Return positions with their time lags; those that were not read keep theirs."""
     at = positions.read_at[positions.rows.group]
     least, most = np.maximum(0.0, at - proofs.high / 1000), np.maximum(0.0, at - proofs.low / 1000)
-    found = proofs.known & positions.unread & (unknown == ANSWERED)
+    found = proofs.known & positions.unread
     rules = [~positions.fresh, found, unknown == ANSWERED]
     return positions.changed(
         seconds=np.select(rules, [positions.seconds, (least + most) / 2, 0.0], np.nan),

@@ -51,7 +51,8 @@ GROUP_METRICS = (
         "kafka_consumergroup_lag_seconds_max",
         "gauge",
         "The largest known time lag of a topic's partitions; partitions without one are counted in "
-        "topic_liveness_group_time_lags." + SWEPT,
+        "topic_liveness_group_time_lags. Up to ten offsets at the end of a quiet log do not count: they may be "
+        "transaction markers (docs/time-lag.md)." + SWEPT,
         GROUP_TOPIC,
     ),
     Metric(
@@ -169,7 +170,7 @@ SWEEP_METRICS = (
         "topic_liveness_group_time_lags",
         "gauge",
         "Committed offsets of the last sweep by outcome of their time lag: ok, or the reason why there is none: "
-        "future-timestamp, no-timestamp, past-end, trailing, unfinished, or the error of the broker.",
+        "future-timestamp, no-timestamp, past-end, unfinished, or the error of the broker.",
         (*CLUSTER, "outcome"),
     ),
     Metric(

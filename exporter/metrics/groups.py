@@ -233,13 +233,15 @@ def _sums(positions: Positions, starts: Rows) -> dict[str, Column]:
             _reduced(np.add, positions.lag, starts),
             _reduced(np.logical_and, known, starts),
         ),
-        "kafka_consumergroup_lag_seconds_max_error_bound": known_of(_reduced(np.fmax, positions.error_bound, starts)),
+        "kafka_consumergroup_lag_seconds_max_error_bound": known_of(
+            _reduced(np.fmax, np.where(positions.trailing, np.nan, positions.error_bound), starts)
+        ),
     }
 
 
 def _largest(positions: Positions, starts: Rows) -> _TimeLags:
-    """Return time lags that are never smaller than that of any partition of the topic."""
-    lags = _time_lags(positions)
+    """Return time lags that are never smaller than that of any partition of the topic, apart from trailing offsets."""
+    lags = _TimeLags(*(np.where(positions.trailing, np.nan, one) for one in _time_lags(positions)))
     return _TimeLags(_reduced(np.fmax, lags.seconds, starts), _reduced(np.fmin, lags.since, starts))
 
 

@@ -37,8 +37,6 @@ class NoTimeLag(StrEnum):
     """The sweep ended before the search; the next one continues it."""
     PAST_END = "past-end"
     """The committed offset lies past the end of the log: the group skips all records up to it."""
-    TRAILING = "trailing"
-    """The few offsets that are left may be transaction markers (see ``time_lag.are_trailing``)."""
 
 
 class OtherGroup(NamedTuple):

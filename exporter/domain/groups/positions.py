@@ -152,6 +152,8 @@ class Positions:
     """Whether the group has committed nothing since the sweep before, though there was something to read."""
     no_time_lag: Codes
     """Why there is no time lag, as a code of OUTCOMES; ANSWERED where there is one, or none is measured."""
+    trailing: Flags
+    """Whether what is left may be transaction markers alone (see ``time_lag.are_trailing``)."""
 
     @classmethod
     def read(
@@ -193,6 +195,7 @@ class Positions:
             error_bound=np.full(count, np.nan),
             stalled=np.zeros(count, dtype=np.bool_),
             no_time_lag=np.zeros(count, dtype=np.int8),
+            trailing=np.zeros(count, dtype=np.bool_),
         )
 
     @classmethod
