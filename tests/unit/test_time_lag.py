@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from exporter.domain import NoTimeLag
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.positions import outcome_code
-from exporter.domain.groups.time_lag import Limits, Searches, still_enough
+from exporter.domain.groups.time_lag import Limits, Progress, Searches, are_trailing, still_enough
 from exporter.domain.groups.time_points import NOWHERE, POINTS_PER_PARTITION, Points
 from exporter.domain.polls.answers import ANSWERED
+from exporter.domain.polls.readings import TopicPartition
+from tests.groups import Group, GroupPartition, positions_of
 from tests.timelog import Log
 
 NOW = 1_767_225_600_000
@@ -509,3 +511,31 @@ def test_bursts(compacted: bool) -> None:
         holds(log, search, committed)
     counts = sorted(search.lookups for search in searches.values())
     assert counts[150] <= 8 and counts[-1] <= 40
+
+
+@pytest.mark.parametrize(
+    ("moves", "trailing"),
+    [
+        ([(7, 3, 0)], True),
+        ([(7, 10, 0)], True),
+        ([(7, 11, 0)], False),
+        ([(7, 0, 0)], False),
+        ([(7, 3, 0), (7, 4, 60)], True),
+        ([(7, 3, 0), (7, 4, 901)], False),
+        ([(7, 3, 0), (7, 4, 901), (7, 4, 2000)], False),
+        ([(7, 3, 0), (7, 4, 901), (8, 3, 2000)], True),
+        ([(5, 5, 0), (7, 3, 2000), (7, 3, 9000)], True),
+    ],
+)
+def test_few_offsets_at_the_end_of_a_quiet_log_may_be_markers(
+    moves: list[tuple[int, int, int]], trailing: bool
+) -> None:
+    """(Committed offset, lag, seconds): not where records came long after the last commit, until the next one."""
+    key = TopicPartition("a", 0)
+    before, progress = positions_of({}), Progress.begun(0, 0.0)
+    for committed, lag, seconds in moves:
+        now = positions_of({"g": Group(partitions={key: GroupPartition(committed, lag, 0)})})
+        progress = progress.followed(before, now, *now.rows.moves_from(before.rows), float(seconds))
+        before = now
+    for quiet_for, expected in ((901.0, trailing), (899.0, False), (np.nan, False)):
+        assert are_trailing(before.lag, np.array([quiet_for]), progress.added).tolist() == [expected]
