@@ -9,6 +9,7 @@ import numpy as np
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, Groups
 from exporter.collectors.producers_log_sizes import SizesRead
 from exporter.domain.arrays import Floats
+from exporter.domain.formatting import some
 from exporter.domain.judging.audit import Relations
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Reason
@@ -20,20 +21,23 @@ def read_readers(groups: Groups) -> Relations:
     """Ask for all consumer groups, their assignments and their committed offsets. Raises no Kafka error."""
     assigned, committed = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     failed: set[Reason] = set()
+    unclear, others = list[str](), list[str]()
     try:
         listing = groups.list_groups()
         failed.update(listing.unlisted)
+        others = ["perhaps others"] if listing.others is None else sorted(listing.others)
         if listing.names and not listing.all_visible:
             failed.add(Reason.UNAUTHORIZED)
         names = sorted(listing.names)
         for at in range(0, len(names), GROUPS_AT_A_TIME):
-            some = names[at : at + GROUPS_AT_A_TIME]
-            described = groups.describe(some)
+            described = groups.describe(names[at : at + GROUPS_AT_A_TIME])
             for name, answer in described.items():
                 if isinstance(answer, Reason):
                     failed.add(answer)
                     continue
-                for topic in answer.assigned:
+                if answer.assigned is None:
+                    unclear.append(name)
+                for topic in answer.assigned or ():
                     assigned[topic].add(name)
             offsets = groups.committed([name for name, answer in described.items() if not isinstance(answer, Reason)])
             failed.update(offsets.failed.values())
@@ -43,12 +47,16 @@ def read_readers(groups: Groups) -> Relations:
                     committed[offsets.topics[topic]].add(name)
     except SourceError as error:
         return Relations(problems=(f"consumer groups are not known: {error.detail}",))
-    why = () if not failed else (f"some consumer groups are not known: {', '.join(sorted(failed))}",)
+    why = [f"some consumer groups are not known: {', '.join(sorted(failed))}"] if failed else []
+    if unclear:
+        why.append(f"groups that rebalance do not say what they read: {some(unclear)}")
+    if others:
+        why.append(f"share and streams groups do not say what they read: {some(others)}")
     return Relations(
         {topic: tuple(sorted(names)) for topic, names in assigned.items()},
         {topic: tuple(sorted(names - assigned[topic])) for topic, names in committed.items()},
-        not failed,
-        problems=why,
+        not why,
+        problems=tuple(why),
     )
 
 
