@@ -54,6 +54,7 @@ RELATIONS = [
     relation("later", 0, ago=-3600.0),
     relation("left", 1, left=1),
     relation("some.left", 4, left=2),
+    replace(relation("quit", 3, left=1), groups_committed_only=2),
 ]
 LINES = {
     ("none", None, DEAD): "E; no consumer group reads it",
@@ -65,6 +66,9 @@ LINES = {
     ("unseen", None, DEAD): "E",
     ("left", None, DEAD): "E; no consumer group reads it; 1 group without a member committed in it",
     ("some.left", None, LIVE): "E; 2 consumer groups read it; 2 groups without a member committed in it",
+    ("quit", None, DEAD): (
+        "E; no consumer group reads it; 2 groups committed in it and left it; 1 group without a member committed in it"
+    ),
     ("unknown", None, DEAD): "E; in step with its source east/x",
     ("a.stopped", None, DEAD): "E; source east/stopped lives, replica silent: replication stopped",
     ("a.stopped", 0, DEAD): "E; replication of east/stopped stopped in some partitions",

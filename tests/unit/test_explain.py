@@ -35,6 +35,7 @@ from exporter.domain import (
     TopicPartition,
 )
 from exporter.domain.formatting import moment
+from exporter.domain.groups.consumer_groups import OtherGroup
 from exporter.domain.judging.detection import judge, may_be_held
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.learning.drops import OngoingDrop
@@ -453,6 +454,15 @@ SEEN = {
 }
 
 
+PAST_END = "committed 400 past the end of the log, and skips records up to there"
+AHEAD = Group(
+    GroupState.STABLE,
+    1,
+    {TopicPartition("orders", 0): GroupPartition(500, reason=NoTimeLag.PAST_END, past_end=400)},
+    frozenset({"orders"}),
+)
+
+
 @pytest.mark.parametrize(
     ("groups", "further", "expected"),
     [
@@ -492,6 +502,27 @@ SEEN = {
         ),
         ({}, {"all_visible": True}, ["read by       no consumer group"]),
         (
+            {"etl": replace(SEEN["etl"], assigned=frozenset()), "ahead": AHEAD},
+            {"all_visible": True},
+            [
+                f"read by       1 consumer group: ahead (1 member, {PAST_END})",
+                "left by       1 group with members elsewhere: etl (1 member, lag 12)",
+            ],
+        ),
+        (
+            {},
+            {"all_visible": True, "others": {"sharing": OtherGroup("share", "stable"), "who": OtherGroup()}},
+            [
+                "read by       perhaps groups that do not say what they read: sharing (share group, stable)",
+                "              who (unknown group, unknown)",
+            ],
+        ),
+        (
+            {},
+            {"all_visible": True, "others": None},
+            ["read by       perhaps share or streams groups, which could not be listed"],
+        ),
+        (
             {},
             {},
             ["read by       perhaps hidden consumer groups: grant DESCRIBE on groups to see all"],
@@ -512,7 +543,7 @@ def test_the_consumer_groups_of_a_topic_are_named(
     lines = list(explain(ExplainedSubject("prod", "orders", None, NOW, sweep=sweep)))
     begin = next(number for number, line in enumerate(lines) if line.startswith("read by"))
     assert lines[begin : begin + len(expected)] == expected
-    assert not lines[begin + len(expected)].startswith(("read by", "committed", " "))
+    assert not lines[begin + len(expected)].startswith(("read by", "left by", "committed", " "))
 
 
 def test_consumer_groups_that_could_not_be_read_are_unknown() -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.doctor.groups import judge
-from exporter.domain import GroupState, GroupSweep, Reason, TopicPartition
+from exporter.domain import GroupState, GroupSweep, NoTimeLag, Reason, TopicPartition
+from exporter.domain.groups.consumer_groups import OtherGroup
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.state import Monitor, MonitorSettings, Rhythm
@@ -254,3 +255,27 @@ def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixtur
         f"cluster prod: {unasked}",
         f"cluster prod: resolved: {unasked}",
     ]
+
+
+def test_groups_that_do_not_read_a_topic_and_groups_of_other_types_are_shown_apart() -> None:
+    """A group that left has a 0, one whose assignment is unknown no series, and one of another type its own metric."""
+    places = {A: GroupPartition(40, 5, 0)}
+    sweep = sweep_of("prod", {"billing": Group(GroupState.STABLE, 1, places)})
+    left = shown(sweep)
+    assert left["consumergroup_assigned", (GROUP, TOPIC)] == 0
+    assert (left["topic_consumergroups", (TOPIC,)], left["topic_consumergroups_committed_only", (TOPIC,)]) == (0, 1)
+    unsettled = shown(sweep_of("prod", {"billing": Group(GroupState.PREPARING_REBALANCE, 1, places, None)}))
+    assert ("consumergroup_assigned", (GROUP, TOPIC)) not in unsettled
+    assert ("topic_consumergroups", (TOPIC,)) not in unsettled
+    others = shown(replace(sweep, others={'s"': OtherGroup("share", "stable"), "t": OtherGroup()}))
+    assert others["othergroup_state", (("group", 's"'), ("state", "stable"), ("type", "share"))] == 1
+    assert others["othergroup_state", (("group", "t"), ("state", "unknown"), ("type", "unknown"))] == 1
+    assert ("topic_consumergroups", (TOPIC,)) not in others
+
+
+def test_what_a_group_skips_past_the_end_is_summed_by_topic() -> None:
+    """It has no lag, and neither has the topic."""
+    past = GroupPartition(500, reason=NoTimeLag.PAST_END, past_end=400)
+    found = shown(sweep_of("prod", {"billing": replace(BILLING, partitions={A: past, B: GroupPartition(7, 3, 0)})}))
+    assert found["consumergroup_past_end_records_sum", (GROUP, TOPIC)] == 400
+    assert ("consumergroup_lag_sum", (GROUP, TOPIC)) not in found
