@@ -67,7 +67,7 @@ def test_never_written_and_emptied_differ(kafka: Kafka) -> None:
 
 
 def test_deleting_records_takes_the_newest_time_with_them(kafka: Kafka) -> None:
-    """DeleteRecords up to the largest time: the log start moves, no advance is seen, and no later time appears."""
+    """DeleteRecords past the largest time: the log start moves, no advance is seen, the newest one left counts."""
     kafka.create("shortened")
     kafka.write([("shortened", 0, DAY_AGO + 400), ("shortened", 0, DAY_AGO + 100)])
     watch = Watch(kafka.bootstrap, ["shortened"])
@@ -75,8 +75,9 @@ def test_deleting_records_takes_the_newest_time_with_them(kafka: Kafka) -> None:
     kafka.delete_records("shortened", 0, 1)
     reading = watch.reading("shortened")
     assert (reading.state, reading.earliest, reading.latest) == (State.OBSERVED, 1, 2)
-    # The segment still holds the record below the log start, and brokers from 3.0 on answer from the segment.
-    assert reading.newest == DAY_AGO + (400 if kafka.knows_max_timestamp else 100)
+    # Brokers 3.0 to 3.7 return the last offset of its batch (KAFKA-16310), where another record is left.
+    wrong_offset = kafka.knows_max_timestamp and kafka.number < (3, 8)
+    assert reading.newest == DAY_AGO + (400 if wrong_offset else 100)
     assert advanced(reading.activity) == (0, False)
 
 
