@@ -88,6 +88,9 @@ HELD = StructType(
 )
 """Streams that an incident may hold, the name of the incident, and its description."""
 
+CLOCKS_DIFFER_SECONDS = 3600.0
+"""A last advance that is so much later than the moment that is judged is not dated: a clock was ahead."""
+
 _FLAGS = ("has_expectation", "unusual", "holdable", "hold_expired")
 _ALARMING = (Verdict.SUSPECT.value, Verdict.DEAD.value)
 _GONE = [VERDICT_CODES[Verdict.DEAD], VERDICT_CODES[Verdict.RETIRED]]
@@ -207,8 +210,10 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         return values_at(read(column(streams, name)), row, otherwise)
 
     last, until = values_of("last_advance", seconds, np.nan), values_of("observed_until", seconds, np.nan)
+    # An exporter whose clock is ahead tells that there was an advance, and not when.
+    last = np.where(last > rule.as_of + CLOCKS_DIFFER_SECONDS, np.nan, np.minimum(last, rule.as_of))
     # Nothing later than the moment that is judged is proof of a silence at it.
-    until = np.where(until > rule.as_of, np.fmax(last, rule.as_of), until)
+    until = np.minimum(until, rule.as_of)
     since = values_of("unreadable_since", seconds, np.nan)
     with np.errstate(invalid="ignore"):
         unread = ~np.isnan(since) & ~(since < until)

@@ -69,6 +69,10 @@ class History:
         self._open: OpenWindow | None = None
         before = None if last is None else last.progress
         self._latest_start = -math.inf if before is None else before.latest_start
+        self._latest_poll = -math.inf if before is None else before.written
+        """The latest time that earlier rows are about, Unix seconds."""
+        self._lists = False
+        """Whether a window was begun that proves something: it lists all partitions."""
         self._state = None if last is None else last.state
         self._last: Snapshot | None = None
         """The last good poll, of which the state follows when its interval ends."""
@@ -158,7 +162,7 @@ class History:
         current.fold(snapshot, self._clock_moved - self._moved_at_advance)
         self._moved_at_advance[table.advanced_by > 0] = self._clock_moved
         self._topics, self._relations.inspected = snapshot.metadata.topics, snapshot.inspected
-        rows = self._inventory.due(snapshot)
+        rows = [] if current.behind else self._inventory.due(snapshot)
         if rows:
             self._unwritten.add(UnwrittenFile(snapshot.taken_at, rows))
             self._unwritten.write_soon(snapshot.taken_at)
@@ -168,24 +172,29 @@ class History:
 
         Windows begin at intervals of the wall clock. Only the first window begins with its first poll, which lists all
         partitions. Where the clock was set back over earlier intervals, also of an earlier process, windows begin just
-        before their first poll, so that no key is used twice.
+        before their first poll, so that no key is used twice. While the clock is behind earlier rows, one of the two is
+        wrong: such windows have advances, and prove no silence.
         """
-        if self._open is not None and self._open.last_poll <= at < self._open.end:
-            self._open.last_poll = at
-            return self._open
+        behind = at < self._latest_poll
+        self._latest_poll = max(self._latest_poll, at)
+        current = self._open
+        if current is not None and current.behind == behind and current.last_poll <= at < current.end:
+            current.last_poll = at
+            return current
         length = round(self._window_seconds * 1e6)  # in seconds 7.2 would be a little more, and miss each hour
         start = min(at, int(at * 1e6) // length * length / 1e6)
         end = start + self._window_seconds
-        if self._open is None:
-            start = at
-        else:
-            set_back = at < self._open.last_poll
-            closed_at = self._open.last_poll if set_back else self._open.end
-            self._close(self._open, closed_at)
+        if current is not None:
+            closed_at = current.last_poll if at < current.end else current.end
+            self._close(current, closed_at)
             self._unwritten.write_soon(closed_at)
-            start = at - _JUST_BEFORE if start <= self._latest_start else start
+        if current is None or not (behind or self._lists):
+            start = at
+        elif start <= self._latest_start:
+            start = at - _JUST_BEFORE
+        self._lists = self._lists or not behind
         self._latest_start = max(self._latest_start, start)
-        self._open = OpenWindow(start, end, last_poll=at)
+        self._open = OpenWindow(start, end, last_poll=at, behind=behind)
         return self._open
 
     def _by_new_clock(self, snapshot: Snapshot) -> Columns:
@@ -221,7 +230,7 @@ class History:
             self._write_window(window, end)
             lost = 0
             # As of the last poll: an aligned end comes again where the clock is set back.
-            if relations := self._relations.due(self._topics, window.last_poll):
+            if not window.behind and (relations := self._relations.due(self._topics, window.last_poll)):
                 self._unwritten.add(UnwrittenFile(window.last_poll, [relations]))
         except Exception:
             log.exception(
@@ -251,10 +260,10 @@ class History:
             window_start=window.start,
             window_end=end,
             polls_total=window.polls_total,
-            polls_ok=window.polls_ok,
-            partitions_ok=window.partitions_ok,
+            polls_ok=0 if window.behind else window.polls_ok,
+            partitions_ok=0 if window.behind else window.partitions_ok,
             partitions_failed=window.partitions_failed,
-            last_good_poll=window.last_good_poll,
+            last_good_poll=None if window.behind else window.last_good_poll,
             interval_seconds=self._interval,
         )
         coverage_file = UnwrittenFile(window.start, [columns_of([coverage])])

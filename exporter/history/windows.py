@@ -152,6 +152,8 @@ class OpenWindow:
     start: float
     end: float
     last_poll: float
+    behind: bool = False
+    """Whether the clock is behind earlier rows: no silence is proved then."""
     polls_total: int = 0
     polls_ok: int = 0
     last_good_poll: float | None = None

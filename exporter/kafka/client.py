@@ -14,7 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -168,6 +170,20 @@ class Client:
         if only is None:
             self._read_at = time.monotonic()
         return found
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster that answers now, None where none does.
+
+        That in a list of topics is the one that the client saw first (librdkafka 2.16.0).
+        """
+        timeout = self.request_timeout
+        try:
+            # Typed as a dict of futures; it returns one future (confluent_kafka 2.16.0).
+            described: Any = self.admin.describe_cluster(request_timeout=timeout)
+            answer = described.result(timeout=timeout + 1)
+        except (KafkaException, FutureTimeoutError):
+            return None
+        return str(answer.cluster_id) if answer.cluster_id else None
 
     def know_leaders(self, *, anew: bool = False) -> bool:
         """Let librdkafka read the leaders, unless it did within two minutes; return whether it read them.

@@ -175,7 +175,7 @@ class MetadataReader:
             only_internal=only_internal,
             unidentified={name: failed[name] for name in names if name in failed and ids[name] is None},
             unconfigured=self._config_reader.unread(),
-            cluster_id=seen.cluster_id or None,
+            cluster_id=self._client.cluster_id(),
             given=membership,
         )
 

@@ -44,6 +44,10 @@ class Cluster:
             topics=dict.fromkeys(self.names, topic), brokers=self.brokers, controller_id=self._named, cluster_id="c"
         )
 
+    def cluster_id(self) -> str:
+        """That of the only cluster."""
+        return "c"
+
     def describe_topics(self, topics: TopicCollection, **_: Any) -> Mapping[str, Future[Any]]:
         """A call to the broker that was named last."""
         self.calls.append(self._named)

@@ -499,7 +499,7 @@ def test_a_torn_inventory_file_is_named_and_the_others_are_read(bench: Bench, ca
 
 
 def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: Bench) -> None:
-    """Set back in and over windows, each has its times in order and its own file; listed is what was to be later."""
+    """Set back in and over windows, each has its times in order and its own file. What is behind proves nothing."""
     bench.poll()
     for poll in range(60):
         bench.clock.set_by -= {20: 100.0, 35: 1700.0, 36: 0.5}.get(poll, 0.0)
@@ -507,7 +507,9 @@ def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: B
     bench.history.flush(bench.clock.now())
     windows, coverage = bench.rows("windows"), bench.rows("coverage")
     assert sum(row["records"] for row in windows) == 60  # type: ignore[misc]
-    assert sum(row["polls_ok"] for row in coverage) == 61  # type: ignore[misc]
+    proved = [(row["window_start"], row["last_good_poll"]) for row in coverage if row["last_good_poll"] is not None]
+    assert proved == sorted(proved), "no time is proved twice"
+    assert all(row["polls_ok"] > 0 or row["last_good_poll"] is None for row in coverage)  # type: ignore[operator]
     for rows in (windows, coverage):
         starts = [row["window_start"] for row in rows]
         assert len(set(starts)) == len(starts)
@@ -515,10 +517,23 @@ def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: B
         assert row["window_start"] <= row["first_advance"] <= row["last_advance"] <= row["window_end"]  # type: ignore[operator]
         assert row["resolution_seconds"] >= 30.0  # type: ignore[operator]
     observed = [row["observed_at"] for row in bench.rows("inventory") if row["topic"] == "orders"]
-    assert len(observed) == 2
-    assert [row["window_start"] for row in coverage if row["window_start"] in observed] == observed[-1:], (
-        "the first only"
+    assert [row["window_start"] for row in coverage if row["window_start"] in observed] == observed, (
+        "the first poll only"
     )
+
+
+def test_a_clock_that_is_a_day_behind_for_a_moment_proves_nothing_of_that_day(bench: Bench) -> None:
+    """Neither a listing nor coverage is dated before the first poll: Spark called topics dead that were listed so."""
+    bench.poll()
+    first = bench.clock.now()
+    for poll in range(60):
+        bench.clock.set_by += {20: -86_400.0, 23: 86_400.0}.get(poll, 0.0)
+        bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    assert sum(row["records"] for row in bench.rows("windows")) == 60  # type: ignore[misc]
+    assert min(row["observed_at"] for row in bench.rows("inventory")).timestamp() == first  # type: ignore[type-var, attr-defined]
+    proved = [row["last_good_poll"] for row in bench.rows("coverage") if row["last_good_poll"] is not None]
+    assert min(proved).timestamp() > first and len(proved) > 5  # type: ignore[type-var, attr-defined]
 
 
 def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path: Path) -> None:
@@ -541,7 +556,9 @@ def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path
         assert len(set(keys)) == len(keys), table
     assert sum(row["records"] for row in again.rows("windows")) == 39 + 169  # type: ignore[misc]
     starts = [row["window_start"].timestamp() for row in again.rows("coverage")]  # type: ignore[attr-defined]
-    assert [start for start in starts if start > 1_004_700.0] == [1_005_000.0], "aligned again"
+    assert [start for start in starts if start > 1_004_700.0] == [1_004_850.0, 1_005_000.0], "listed, then aligned"
+    behind = {row["last_good_poll"] for row in again.rows("coverage") if row["window_start"].timestamp() < 1_003_600.0}  # type: ignore[attr-defined]
+    assert behind == {None}, "the time before is not proved"
 
 
 def test_a_clock_that_was_set_is_shown_by_the_resolution_of_the_next_advance(bench: Bench) -> None:
@@ -587,7 +604,7 @@ def test_what_inspections_found_of_a_topic_is_kept_with_what_stands_around_it(tm
     bench.poll()
     bench.history.flush(bench.clock.now())
     assert bench.rows("relations") == []
-    again = Bench(tmp_path)
+    again = Bench(tmp_path, start=bench.clock.time)
     again.source.offsets[more] = (0, 1, 1.0)
     Poller("c", again.source, [again.history], again.clock, inspections=Known()).poll()
     again.history.flush(again.clock.now())

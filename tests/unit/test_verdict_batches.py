@@ -59,3 +59,40 @@ def test_an_end_offset_that_is_still_that_of_the_first_poll_proves_a_silence(
     found = judge_batch(streams, arrow_schema(BASELINES).empty_table(), rule=rule, schema=arrow_schema(JUDGED))
     assert found.column("verdict").to_pylist() == [verdict, verdict], "the partition and its topic"
     assert found.column("last_advance").to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "verdict", "last"),
+    [
+        (timedelta(minutes=-1), Verdict.LIVE, AS_OF - timedelta(minutes=1)),
+        (timedelta(minutes=4), Verdict.LIVE, AS_OF),
+        (timedelta(hours=20), Verdict.LEARNING, None),
+    ],
+)
+def test_an_advance_of_the_future_is_no_sign_of_life_and_no_date(
+    ahead: timedelta, verdict: Verdict, last: datetime | None
+) -> None:
+    """The clock of an exporter was ahead: that there was an advance is known, and not when."""
+    known = {
+        "cluster": "prod",
+        "topic": "idle",
+        "topic_id": "id",
+        "partition": 0,
+        "known_slots": 1,
+        "end_offset": 40,
+        "latest_offset": 40,
+        "last_advance": AS_OF + ahead,
+        "listed_at": POLLED,
+        "deleted": False,
+        "state": "observed",
+        "observed_until": AS_OF + ahead,
+        "records_7d": 1,
+    }
+    limit = (TopicOverride("idle", max_silence_seconds=7200.0),)
+    rule = Rule(
+        AS_OF.timestamp(), DEFAULT_THRESHOLDS, limit, {"prod": round(AS_OF.timestamp() * 1e6)}, Rests((), (), 0)
+    )
+    streams = pa.Table.from_pylist([known, {**known, "partition": None}], arrow_schema(STREAMS_NOW))
+    found = judge_batch(streams, arrow_schema(BASELINES).empty_table(), rule=rule, schema=arrow_schema(JUDGED))
+    assert found.column("verdict").to_pylist() == [verdict, verdict], "the partition and its topic"
+    assert found.column("last_advance").to_pylist() == [last, last]
