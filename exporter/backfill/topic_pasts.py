@@ -30,22 +30,22 @@ from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import State
 from exporter.domain.ports import Clock
-from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS, VERDICT_CODES, TopicOverride, Verdict
+from exporter.domain.verdicts import VERDICT_CODES, TopicOverride, Verdict
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 
 PAST_SECONDS, DENSE_PAST_SECONDS, LONG_PAST_SECONDS = 8 * WEEK, 2 * WEEK, 27 * WEEK
 """How far the past of a topic is searched: eight weeks before the Monday of its newest record; two of a topic with many
 records, whose two weeks say as much; half a year of a topic with few, which takes few look-ups."""
 
-DEAD_PAST_SECONDS = WEEK
-"""How far before its newest record a topic with many is searched that is silent for eight weeks: any rhythm that one
-week shows is over by then."""
+LONG_SILENT_SECONDS, LAST_PAST_SECONDS = 5 * WEEK, WEEK
+"""A topic with many records that is silent for longer than the first is searched that far before its newest record: any
+rhythm that one week shows, a monthly one too, is over by then."""
 
 FEW_RECORDS = 250
 """A partition with more records than this in PAST_SECONDS is searched over DENSE_PAST_SECONDS, with one look-up an hour
 at most. Each record of another one costs about two look-ups."""
 
-RECORDS_OF_TOPIC = 100
+RECORDS_OF_TOPIC = 60
 """Records of a topic's partitions past which no further partition is searched. The one with the newest record always
 is, then those with most records. A topic that holds no more is searched over LONG_PAST_SECONDS."""
 
@@ -128,6 +128,8 @@ class TopicPasts:
         few = np.bincount(number, records, len(topics)) <= RECORDS_OF_TOPIC
         many = np.flatnonzero(~few[number])
         records[many] = self._count_lately(rows[many], last[number[many]], records[many])
+        over = self._clock.now() - last > LONG_SILENT_SECONDS
+        over &= np.bincount(number, records, len(topics)) > FEW_RECORDS
         newest = ends.newest[rows] == last[number]
         order = np.lexsort((-records, ~newest, number))
         rows, number, records = rows[order], number[order], records[order]
@@ -140,10 +142,9 @@ class TopicPasts:
         rows, number, records = rows[chosen], number[chosen], records[chosen]
         dense = np.zeros(len(topics), np.bool_)
         dense[number[records > FEW_RECORDS]] = True
-        over = self._clock.now() - last > DEAD_AT_LATEST_SECONDS
         part = (last - FIRST_MONDAY) % WEEK
-        lengths: list[Floats | float] = [LONG_PAST_SECONDS, DEAD_PAST_SECONDS, DENSE_PAST_SECONDS + part]
-        spans: Floats = np.select([few, dense & over, dense], lengths, PAST_SECONDS + part)
+        lengths: list[Floats | float] = [LONG_PAST_SECONDS, LAST_PAST_SECONDS, DENSE_PAST_SECONDS + part]
+        spans: Floats = np.select([few, over, dense], lengths, PAST_SECONDS + part)
         order = np.argsort(rows)
         return rows[order], spans[number[order]]
 

@@ -1,9 +1,10 @@
 """What an audit costs, on the fake cluster, and how right it is on the first day, on a real broker (``--fleets``).
 
 Run by ``make bench-audit``. With ``--fleets`` it writes that many fleets of 12 dead and 20 living topics, and prints
-how many of each are called what. Else half of the topics are written now. A tenth each is silent for hours after weeks
-of records every half hour, silent for days after a record a day, dead for months after records every hour, dead after a
-record a week, and silent for weeks after three records of one day. The rate of look-ups is the default one.
+how many of each are called what. Else of twenty topics eleven are written now, one is silent for hours after weeks of
+records every half hour, and two each are silent for days after a record a day, dead for months after records every
+hour, dead after a record a week, and silent for weeks after three records of one day. The rate of look-ups is the
+default.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from tests.programs import cache_folder
 from tests.workbench import Workbench
 
 DAY = 86_400_000
-TENTHS = (
-    # Days since the newest record, days from the oldest to it, records of a partition.
-    (0.1, 60, 2_880),
-    (3, 60, 60),
-    (90, 60, 1_440),
-    (120, 180, 26),
-    (40, 1, 3),
+KINDS = (
+    # Of twenty topics so many; days since the newest record, days from the oldest to it, records of a partition.
+    (1, 0.1, 60, 2_880),
+    (2, 3, 60, 60),
+    (2, 90, 60, 1_440),
+    (2, 120, 180, 26),
+    (2, 40, 1, 3),
 )
 
 
@@ -69,9 +70,10 @@ def measure(topics: int, partitions: int, brokers: int) -> None:
     """Print one line: topics, partitions, seconds, peak memory of all processes, and what topics are."""
     with FakeCluster(topics, partitions, brokers=brokers) as cluster:
         now = int(time.time() * 1000)
-        for place, (ended, lived, records) in enumerate(TENTHS):
+        kinds = [kind for count, *kind in KINDS for _ in range(count)]
+        for place, (ended, lived, records) in enumerate(kinds):
             newest = now - int(ended * DAY)
-            cluster.command("past", 10, place, newest - int(lived * DAY), newest, records)
+            cluster.command("past", 20, place, newest - int(lived * DAY), newest, int(records))
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "audit.json"
             command = [sys.executable, "-m", "exporter", "audit", "--bootstrap-server", cluster.bootstrap]

@@ -243,7 +243,7 @@ def judge_by_gaps(streams: Streams, judged: Verdicts, longest: Floats) -> tuple[
                 f"never silent over {duration(float(longest[row]))}"
             )
         evidence[row] = (
-            f"silent {duration(float(silence[row]))} (since {moment(last)}); {known}; too little for a rhythm: suspect "
+            f"silent {duration(float(silence[row]))} (since {moment(last)}); {known}; by these gaps suspect "
             f"past {duration(float(suspect[row]))}, dead past {duration(float(dead[row]))}"
         )
     return verdict, evidence
