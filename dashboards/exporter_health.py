@@ -246,12 +246,12 @@ def _process() -> dashboard.Row:
         .with_panel(
             curves(
                 "Memory",
-                "Resident memory of the exporter's own process and of its processes with Kafka clients.",
+                "Resident memory of the exporter's own process and of those with the Kafka clients of a cluster.",
                 [
                     query(f"max by ({_INSTANCE_KEYS}) (process_resident_memory_bytes{{{OWN}}})", "{{instance}}"),
                     query(
-                        f"max by ({CLUSTER_KEYS}, process) (topic_liveness_client_resident_memory_bytes{{{CLUSTER}}})",
-                        "{{kafka_cluster}} {{process}}",
+                        f"max by ({CLUSTER_KEYS}) (topic_liveness_client_resident_memory_bytes{{{CLUSTER}}})",
+                        "{{kafka_cluster}}",
                     ),
                 ],
                 "bytes",

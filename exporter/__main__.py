@@ -6,27 +6,15 @@ import os
 import sys
 from typing import NoReturn
 
-SPARES = 2
-"""Processes with the Kafka clients of the first cluster."""
-
 
 def main(program: str | None = None) -> NoReturn:
     """Run the command line; ``program`` is what the person typed."""
     _open_closed_streams()
     # prometheus_client would put its values into files there, and show those of processes that ended.
     os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
-    if sys.argv[1:2] == ["serve"] and not {"-h", "--help"} & set(sys.argv):
-        # Before settings and pages are imported: clients need neither, and would hold them too. All need these modules.
-        import asyncio  # noqa: F401, PLC0415
-        import ssl  # noqa: F401, PLC0415
-
-        from exporter.kafka import credentials, remote, remote_kafka_python  # noqa: F401, PLC0415
-        from exporter.kafka.spares import fork_spares  # noqa: PLC0415
-        from exporter.memory import share_one_arena  # noqa: PLC0415
-
-        share_one_arena()
-        fork_spares(SPARES)
-    from exporter import cli  # noqa: PLC0415 - as above
+    # Processes that this one starts import nothing from the folder in which a person happens to be.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    from exporter import cli  # noqa: PLC0415 - client processes import this module, and need no command
 
     cli.main(*([] if program is None else [program]))
 

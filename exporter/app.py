@@ -16,15 +16,11 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain import Snapshot
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.ports import SourceError
-from exporter.factory import (
-    build_cluster,
-    last_states,
-    make_monitor,
-    make_replica_watches,
-)
+from exporter.factory.clusters import build_cluster, make_replica_watches
+from exporter.factory.monitor import last_states, make_monitor
 from exporter.history import HistoryError
 from exporter.history.published import Expectations
-from exporter.kafka import ClientProcesses, RemotePollSource
+from exporter.kafka.process import ClientProcesses, RemoteClient
 from exporter.settings import ClusterSettings, Settings
 from exporter.signals import EndSignal
 from exporter.waiting import waiting
@@ -35,7 +31,7 @@ log = logging.getLogger(__name__)
 def serve(
     settings: Settings,
     processes: ClientProcesses,
-    sources: Mapping[str, RemotePollSource],
+    sources: Mapping[str, RemoteClient],
 ) -> int:
     """Run until SIGTERM, SIGINT or SIGHUP; return the exit code."""
     from exporter.service import Service  # noqa: PLC0415 - pages and a scheduler, which `once` does not need

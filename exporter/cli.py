@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,8 +58,8 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
     from exporter.commands.open_files import raise_limit_of_open_files
-    from exporter.kafka import ClientProcesses
-    from exporter.kafka.spares import spares
+    from exporter.domain.ports import SourceError
+    from exporter.kafka.process import ClientProcesses
     from exporter.memory import share_one_arena, share_the_heap
     from exporter.settings import load_settings
 
@@ -69,15 +69,15 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     leave_out("pandas")
     share_one_arena()
     share_the_heap()
-    with closing(ClientProcesses(spares)) as processes:
+    with closing(ClientProcesses()) as processes:
         # Clients start up while this process imports the rest.
-        processes.start(cluster.name for cluster in settings.clusters)
+        for cluster in settings.clusters:
+            with suppress(SourceError):  # the first call tries again
+                processes.of(cluster.name).start()
         from exporter.app import serve as run_exporter
-        from exporter.factory import connect
+        from exporter.factory.sources import connect
 
         sources = with_web_config(settings, lambda: connect(settings, processes))
-        if not (settings.groups.enabled or settings.inspection.producers or settings.inspection.log_sizes):
-            processes.dismiss_spares()
         warn_of_exposed(config, sources)
         return run_exporter(settings, processes, sources)
 

@@ -190,4 +190,4 @@ def without_kafka_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Client processes that start from now on find no kafka-python."""
     (tmp_path / "absent").mkdir()
     (tmp_path / "absent" / "kafka.py").write_text("raise ImportError\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "absent"), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(tmp_path / "absent")  # which they get

@@ -37,7 +37,6 @@ _NO_ANSWER = GONE | {Reason.NO_COORDINATOR}
 class Groups(Protocol):
     """A cluster that returns its consumer groups."""
 
-    @property
     def counts(self) -> Mapping[str, int]:
         """Requests so far, by kind."""
 
@@ -154,7 +153,7 @@ class GroupWatch:
         Groups with the oldest reading come first, so that the next sweep completes one that was cut short.
         """
         started, described_topics = self._clock.monotonic(), self._described_topics()
-        requests, lookups = dict(self._source.groups.counts), dict(self._source.lookups())
+        requests, lookups = dict(self._source.groups.counts()), dict(self._source.lookups())
         tally = _Tally()
         problem, reason = "", None
         listing = GroupList(frozenset(), {}, None, None)
@@ -175,7 +174,12 @@ class GroupWatch:
                     tally.failures[Reason.TIMED_OUT] += len(names) - at
                     tally.missed.update(names[at:])
                     break
-                self._read(names[at : at + GROUPS_AT_A_TIME], tally)
+                some = names[at : at + GROUPS_AT_A_TIME]
+                try:
+                    self._read(some, tally)
+                except SourceError as error:
+                    tally.failures[error.reason] += len(some)
+                    tally.missed.update(some)
             if listing.unlisted:
                 tally.missed.update(known.keys() - listing.names)
         snapshot = self._snapshot
@@ -202,7 +206,7 @@ class GroupWatch:
             failures=tally.failures,
             partitions=outcomes(positions.reason[positions.fresh]),
             time_lags=time_lags,
-            requests=_new(self._source.groups.counts, requests),
+            requests=_new(self._source.groups.counts(), requests),
             lookups=_new(self._source.lookups(), lookups),
             unlisted=listing.unlisted,
             all_visible=listing.all_visible,

@@ -23,9 +23,15 @@ from exporter.domain.polls.log_sizes import Replicas, SizesOfPartitions
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.producer_answers import OpenTransactions, ProducerAnswers, ProducersRead
 from exporter.domain.polls.readings import BROKER_FAILED, GONE
-from exporter.domain.ports import Clock
-from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError, RemoteInspections
-from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL, log_ignored_properties
+from exporter.domain.ports import Clock, SourceError
+from exporter.kafka.kafka_python_answers import (
+    LOG_DIRS,
+    PARTITIONS_PER_CALL,
+    PRODUCERS,
+    KafkaPythonError,
+    log_ignored_properties,
+)
+from exporter.kafka.process import RemoteClient
 
 MAX_FAILED_INSPECTIONS = 3
 """How many inspections may fail before earlier results are dropped."""
@@ -132,7 +138,7 @@ class Inspector:
         interval: float,
         producers: bool,
         log_sizes: bool,
-        client: Callable[[], RemoteInspections],
+        client: Callable[[], RemoteClient],
     ) -> None:
         """``client`` connects the client of one inspection.
 
@@ -202,7 +208,7 @@ class Inspector:
         try:
             with self._client() as client:
                 if not self._ignored_logged:
-                    log_ignored_properties(self._cluster, "producers and log sizes", client.left_out)
+                    log_ignored_properties(self._cluster, "producers and log sizes", client.left_out())
                     self._ignored_logged = True
                 if self._log_sizes:
                     sizes.ask(client, found.sizes_at, lambda broker: broker not in silent, enough)
@@ -214,9 +220,9 @@ class Inspector:
                     if silent:
                         sizes.ask(client, found.sizes_at, silent.__contains__, enough)
                     failures.update(sizes.failures())
-                return replace(inspection, lookups=dict(client.counts), failures=failures)
-        except KafkaPythonError as error:
-            return replace(inspection, problem=str(error))
+                return replace(inspection, lookups=dict(client.counts()), failures=failures)
+        except (KafkaPythonError, SourceError) as error:
+            return replace(inspection, failures=failures, problem=error.detail)
         finally:
             self._note(sizes.failure_by_broker())
             # What brokers answered before the client ended counts as well.
@@ -226,7 +232,7 @@ class Inspector:
 
     def _read_producers(
         self,
-        client: RemoteInspections,
+        client: RemoteClient,
         membership: Membership,
         before: Floats,
         read: ProducersRead,
@@ -247,7 +253,7 @@ class Inspector:
 
     def _ask_leaders(
         self,
-        client: RemoteInspections,
+        client: RemoteClient,
         layout: Layout,
         calls: Iterable[tuple[int, Rows]],
         read: ProducersRead,
@@ -291,7 +297,7 @@ class SizesRead:
 
     def ask(
         self,
-        client: RemoteInspections,
+        client: RemoteClient,
         before: Floats,
         chosen: Callable[[int], bool],
         enough: Callable[[], bool],
@@ -319,7 +325,7 @@ class SizesRead:
             if broker not in self._failed and chosen(broker):
                 self._ask(client, broker, places)
 
-    def _ask(self, client: RemoteInspections, broker: int, places: Rows) -> bool:
+    def _ask(self, client: RemoteClient, broker: int, places: Rows) -> bool:
         """Ask a broker for some replicas; return whether it answered."""
         sizes = client.log_sizes(self._layout.part(self._replicas.row[places]), broker)
         self.at = self._clock.monotonic()

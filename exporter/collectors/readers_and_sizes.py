@@ -14,7 +14,7 @@ from exporter.domain.judging.audit import Relations
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import Clock, SourceError
-from exporter.kafka import RemoteInspections
+from exporter.kafka.process import RemoteClient
 
 
 def read_readers(groups: Groups) -> Relations:
@@ -60,10 +60,10 @@ def read_readers(groups: Groups) -> Relations:
     )
 
 
-def read_sizes(client: RemoteInspections, membership: Membership, clock: Clock) -> tuple[Floats, str | None]:
+def read_sizes(client: RemoteClient, membership: Membership, clock: Clock) -> tuple[Floats, str | None]:
     """Return the bytes of all replicas of each topic, NaN where not all are known, and why some are unknown.
 
-    Raises KafkaPythonError as ``RemoteInspections.log_sizes`` does.
+    Raises KafkaPythonError where it cannot connect, and SourceError where its process ends.
     """
     count = len(membership.layout)
     sizes = SizesRead(membership, clock)

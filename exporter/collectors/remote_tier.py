@@ -24,9 +24,9 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
 from exporter.domain.polls.table import STATE_CODES, Table
-from exporter.domain.ports import ByTime, Clock
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, RemoteTiers
-from exporter.kafka.kafka_python_answers import log_ignored_properties
+from exporter.domain.ports import ByTime, Clock, SourceError
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, log_ignored_properties
+from exporter.kafka.process import RemoteClient
 
 MAX_FAILED_SWEEPS = 3
 """Number of rounds that may fail before earlier results are dropped."""
@@ -166,7 +166,7 @@ class TierWatch:
         interval: float,
         lookups_per_second: float,
         times: Callable[[], AbstractContextManager[ByTime]],
-        tiers: Callable[[], RemoteTiers],
+        tiers: Callable[[], RemoteClient],
         specs: Collection[str] = (),
     ) -> None:
         """``times`` and ``tiers`` connect the clients of one round. Only ``specs`` need the second.
@@ -257,7 +257,7 @@ class TierWatch:
         try:
             with self._tiers() as client:
                 if not self._ignored_logged:
-                    log_ignored_properties(self._cluster, "the offsets of the remote tier", client.left_out)
+                    log_ignored_properties(self._cluster, "the offsets of the remote tier", client.left_out())
                     self._ignored_logged = True
                 for batch in self._batches(wanted.longest_ago(), enough):
                     rows = np.sort(batch)
@@ -266,9 +266,9 @@ class TierWatch:
                     for spec, given in answers.items():
                         failures.update(_failures(spec, given))
                     self._keep_offsets(rows, wanted, answers)
-                return replace(sweep, lookups=dict(client.counts), failures=failures)
-        except KafkaPythonError as error:
-            return replace(sweep, problem=str(error))
+                return replace(sweep, lookups=dict(client.counts()), failures=failures)
+        except (KafkaPythonError, SourceError) as error:
+            return replace(sweep, failures=failures, problem=error.detail)
 
     def _batches(self, rows: Rows, enough: Callable[[], bool]) -> Iterator[Rows]:
         """Split the rows into batches, until there is no time left."""
@@ -302,9 +302,12 @@ class TierWatch:
             for rows in self._batches(unsure, enough):
                 guess = wanted.known.newest[rows]
                 searches = Searches(wanted.table.latest[rows], guess=guess, now=self._clock.now())
-                while len((step := searches.step())[0]) and not enough():
-                    searches.take(step[0], source.by_time(membership, rows[step[0]], step[1]))
-                    lookups[BY_TIME] += len(step[0])
+                try:
+                    while len((step := searches.step())[0]) and not enough():
+                        searches.take(step[0], source.by_time(membership, rows[step[0]], step[1]))
+                        lookups[BY_TIME] += len(step[0])
+                except SourceError as error:
+                    return replace(sweep, lookups=lookups, failures=failures, problem=error.detail)
                 results = searches.results()
                 failures.update(_failures(BY_TIME, results))
                 self._keep_times(rows, wanted, results)

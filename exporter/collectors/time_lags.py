@@ -15,12 +15,12 @@ from exporter.domain.column_set import ColumnSet
 from exporter.domain.groups.positions import NO_POSITIONS, Positions, outcome_code
 from exporter.domain.groups.time_lag import UNFINISHED, Limits, Progress, Searches, are_trailing, still_enough
 from exporter.domain.groups.time_points import Points
-from exporter.domain.polls.answers import ANSWERED, reason_code, rows_with
+from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import GONE
 from exporter.domain.polls.table import STATE_CODES, Table
-from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
+from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock, SourceError
 
 _NEWEST_KNOWN = [STATE_CODES[state] for state in (State.OBSERVED, State.FUTURE, State.PRESERVED)]
 
@@ -279,7 +279,10 @@ class TimeLags:
             return
         rows = searches.row[pending]
         self._last_sweep[rows] = self._sweeps
-        answers = self._source.by_time(self._membership, rows, targets)
+        try:
+            answers = self._source.by_time(self._membership, rows, targets)
+        except SourceError as error:
+            answers = Answers.failed(len(rows), error.reason)
         timed = answers.found & ~np.isnan(answers.timestamp)
         failed = np.where(answers.found & ~timed, _NO_TIMESTAMP, answers.reason)
         failed[rows_with(answers.reason, [Reason.UNSUPPORTED_FORMAT])] = _NO_TIMESTAMP

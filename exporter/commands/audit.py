@@ -28,9 +28,9 @@ from exporter.domain.judging.audit import (
     select_silent,
 )
 from exporter.domain.ports import Clock, SourceError
-from exporter.factory import make_backfill_source
-from exporter.factory.sources import make_inspection_client
-from exporter.kafka import KafkaPythonError, RemoteSource
+from exporter.factory.sources import make_backfill_source, make_inspection_client
+from exporter.kafka.kafka_python_answers import KafkaPythonError
+from exporter.kafka.process import RemoteClient
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import check_regex
@@ -176,18 +176,15 @@ class _ClusterAudit:
         errors = re.compile(self._settings.audit.error_topics)
         return [self._reader.topics(self._relations, errors=errors, in_scope=self._in_scope)]
 
-    def _read_relations(self, source: RemoteSource, reader: AuditReader) -> None:
+    def _read_relations(self, source: RemoteClient, reader: AuditReader) -> None:
         self._show("reading consumer groups")
         self._relations = read_readers(source.groups)
         self._show("reading log sizes")
         try:
-            client = make_inspection_client(self._cluster, self._settings)
-            try:
+            with make_inspection_client(self._cluster, self._settings) as client:
                 sizes, why = read_sizes(client, reader.metadata.membership, self._clock)
-            finally:
-                client.close()
             self._relations = replace(self._relations, bytes=sizes)
-        except KafkaPythonError as error:
+        except (KafkaPythonError, SourceError) as error:
             why = error.detail
         if why is not None:
             self.problems.append(f"cluster {self._cluster.name}: sizes are not all known: {why}")

@@ -17,7 +17,7 @@ from exporter.domain import Reason, Source, TopicPartition
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, plural, some
 from exporter.domain.ports import SourceError
-from exporter.factory import make_backfill_source
+from exporter.factory.sources import make_backfill_source
 from exporter.history import HistoryError, Spool
 from exporter.settings import ClusterSettings, Settings
 

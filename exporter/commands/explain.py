@@ -35,14 +35,9 @@ from exporter.domain.polls.inspections import OfTopic
 from exporter.domain.polls.silence import Silence, silence_of, union
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
-from exporter.factory import (
-    build_cluster,
-    last_states,
-    make_naming,
-    make_poll_source,
-    make_replica_watches,
-    owners_of,
-)
+from exporter.factory.clusters import build_cluster, make_naming, make_replica_watches
+from exporter.factory.monitor import last_states
+from exporter.factory.sources import make_poll_source, owners_of
 from exporter.history.published import Expectations, ExpectationsError, TopicRow, TopicRows, in_force, of_topic
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.state.problems import not_inspected

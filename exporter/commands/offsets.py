@@ -18,8 +18,8 @@ from exporter.domain import Metadata, Reason, State
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock, SourceError
-from exporter.factory import make_source, make_tier_client
-from exporter.kafka import KafkaPythonError
+from exporter.factory.sources import make_source, make_tier_client
+from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration
@@ -152,7 +152,9 @@ def list_to(
                 if TIERED.intersection(request.times):
                     try:
                         tier = ending.enter_context(make_tier_client(cluster, settings))
-                    except KafkaPythonError as error:
+                        tier.left_out()  # connects
+                    except (KafkaPythonError, SourceError) as error:
+                        tier = None
                         print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
                         complete = False
                 future_after = clock.now() + settings.poll_of(cluster).future_slack

@@ -16,7 +16,7 @@ from exporter.logs import set_up_logging
 from exporter.settings.errors import SettingsError
 
 if TYPE_CHECKING:
-    from exporter.kafka import RemotePollSource
+    from exporter.kafka.process import RemoteClient
     from exporter.settings import ClusterSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def check_properties(settings: Settings, config: Path | None) -> list[str]:
     Raises SettingsError, also where a process that checks them ends.
     """
     from exporter.domain.ports import SourceError
-    from exporter.factory import connect
+    from exporter.factory.sources import connect
 
     sources = connect(settings)
     try:
@@ -117,7 +117,7 @@ def with_web_config(settings: Settings, check: Callable[[], Checked]) -> Checked
     return checked
 
 
-def warn_of_exposed(config: Path | None, sources: Mapping[str, RemotePollSource]) -> None:
+def warn_of_exposed(config: Path | None, sources: Mapping[str, RemoteClient]) -> None:
     """Log a line for each secret of a cluster that is too widely readable; a client that does not start costs them."""
     from exporter.domain.ports import SourceError
 
@@ -128,7 +128,7 @@ def warn_of_exposed(config: Path | None, sources: Mapping[str, RemotePollSource]
         log.warning("could not check who may read the secrets of clusters: %s", error.detail)
 
 
-def exposed_secrets(config: Path | None, sources: Mapping[str, RemotePollSource]) -> list[str]:
+def exposed_secrets(config: Path | None, sources: Mapping[str, RemoteClient]) -> list[str]:
     """Return a line for each secret of a cluster that is too widely readable. Raises SourceError."""
     from exporter.settings import exposed_in
 
@@ -136,5 +136,5 @@ def exposed_secrets(config: Path | None, sources: Mapping[str, RemotePollSource]
     return [
         f"cluster {name}: {line}"
         for name, source in sources.items()
-        for line in (*inline.get(name, ()), *source.exposed)
+        for line in (*inline.get(name, ()), *source.exposed())
     ]

@@ -15,7 +15,7 @@ from exporter.domain.formatting import named, plural, some
 from exporter.domain.polls.answers import reason_of_code
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.table import UNREADABLE
-from exporter.kafka import ConnectResult
+from exporter.kafka.connect_result import ConnectResult
 
 MAX_TIMESTAMP_SINCE = 7
 """The version of ListOffsets that introduced MAX_TIMESTAMP (KIP-734)."""

@@ -17,9 +17,12 @@ from exporter.doctor.replicas import replicas
 from exporter.domain import Metadata, PollFailure, Reason, Snapshot, TopicInfo
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural, some
-from exporter.domain.ports import Clock
-from exporter.factory import build_cluster, connectivity, iam, make_tier_client, owners_of
-from exporter.kafka import ConnectResult, KafkaPythonError, security_protocol
+from exporter.domain.ports import Clock, SourceError
+from exporter.factory.clusters import build_cluster
+from exporter.factory.sources import connectivity, iam, make_tier_client, owners_of
+from exporter.kafka.connect_result import ConnectResult
+from exporter.kafka.credentials import security_protocol
+from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 
 HOST_SECONDS = 70.0
@@ -102,7 +105,7 @@ def _cluster(
         collectors = build_cluster(cluster, settings, clock)
     except ValueError as error:
         return [from_error("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
-    found = list(_secrets([*inline, *collectors.source.exposed]))
+    found = list(_secrets([*inline, *collectors.source.exposed()]))
     # A poll ends within its interval, except for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
     [outcome] = all_within(limit, {cluster.name: collectors.poller.poll}).values()
@@ -194,8 +197,9 @@ def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -
     if not _TIERED_METRICS.intersection(settings.metrics.partition):
         return [Finding("tiers", Severity.OK, f"{what}; metrics.partition does not list the offsets of tiers")]
     try:
-        make_tier_client(cluster, settings).close()
-    except KafkaPythonError as error:
+        with make_tier_client(cluster, settings) as client:
+            client.left_out()
+    except (KafkaPythonError, SourceError) as error:
         costs = "no earliest-local and latest-tiered offsets; newest timestamps are looked up all the same"
         return [from_error("tiers", Severity.WARNING, error.detail, costs, prefix=f"{what}; ")]
     return [Finding("tiers", Severity.OK, f"{what}; the second client is connected")]

@@ -8,7 +8,7 @@ from exporter.collectors.producers_log_sizes import Inspection, Inspector
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import Reason
 from exporter.domain.formatting import named, plural
-from exporter.kafka import LOG_DIRS, PRODUCERS
+from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
 
 _ACLS = "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL"
 _FIXES = {

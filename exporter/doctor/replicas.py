@@ -8,7 +8,7 @@ from exporter.doctor.findings import Finding, Severity
 from exporter.domain import TopicInfo
 from exporter.domain.formatting import plural
 from exporter.domain.replicas.matching import faults
-from exporter.factory import make_naming
+from exporter.factory.clusters import make_naming
 from exporter.settings import Settings
 
 

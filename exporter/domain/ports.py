@@ -30,9 +30,12 @@ class SourceError(Exception):
     """The cluster as a whole could not be queried. ``detail`` names the cause and the next step, without secrets."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
+        super().__init__(reason, detail)
         self.reason = reason
         self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,19 +17,9 @@ from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replicas.matching import Naming
 from exporter.factory.sources import make_inspection_client, make_poll_source, make_source, make_tier_client
-from exporter.kafka import (
-    EARLIEST_LOCAL,
-    LATEST_TIERED,
-    ClientProcess,
-    ClientProcesses,
-    RemotePollSource,
-    RemoteSource,
-)
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.kafka.process import ClientProcess, ClientProcesses, RemoteClient
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings
-
-
-def _other_requests(processes: ClientProcesses | None, cluster: str) -> ClientProcess | None:
-    return None if processes is None else processes.other_requests(cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +27,19 @@ class ClusterCollectors:
     """The poller and the other collectors of one cluster, which close together."""
 
     settings: ClusterSettings
-    source: RemotePollSource
+    source: RemoteClient
     poller: Poller
     tier: TierWatch
     inspector: Inspector | None
     groups: GroupWatch | None
+    process: ClientProcess | None
+    """The process of its clients, where it has none but these."""
 
     def close(self) -> None:
         """Close all connections."""
+        if self.process is not None:
+            self.process.close()
+            return
         self.source.close()
         if self.groups is not None:
             self.groups.close()
@@ -56,25 +50,30 @@ def build_cluster(
     settings: Settings,
     clock: Clock,
     *,
-    processes: ClientProcesses | None = None,
-    source: RemotePollSource | None = None,
+    process: ClientProcess | None = None,
+    source: RemoteClient | None = None,
     state: ClusterState | None = None,
     before: Sequence[SnapshotSink] = (),
     after: Sequence[SnapshotSink] = (),
 ) -> ClusterCollectors:
     """Return the poller of one configured cluster, and the collectors that its polls feed.
 
-    ``source`` is that of its polls, where it is there already; the poller goes on from ``state``. Snapshots go to the
-    sinks ``before``, then to the collectors, then to the sinks ``after``. Raises ValueError as
-    ``make_source`` does.
+    Its clients run in ``process``, by default in a new one. ``source`` is that of its polls, where it is there
+    already; the poller goes on from ``state``. Snapshots go to the sinks ``before``, then to the collectors, then to
+    the sinks ``after``. Raises ValueError as ``make_source`` does.
     """
     poll = settings.poll_of(cluster)
-    if source is None:
-        process = None if processes is None else processes.polls(cluster.name)
-        source = make_poll_source(cluster, settings, process=process)
-    tier = make_tier_watch(cluster, settings, clock, processes)
-    inspector = make_inspector(cluster, settings, clock, processes)
-    groups = make_group_watch(cluster, settings, clock, processes)
+    own = ClientProcess(cluster.name) if process is None else None
+    process = process or own
+    try:
+        source = source or make_poll_source(cluster, settings, process=process)
+    except ValueError:
+        if own is not None:
+            own.close()
+        raise
+    tier = make_tier_watch(cluster, settings, clock, process)
+    inspector = make_inspector(cluster, settings, clock, process)
+    groups = make_group_watch(cluster, settings, clock, process)
     collectors: list[SnapshotSink] = [sink for sink in (tier, inspector, groups) if sink is not None]
     poller = Poller(
         cluster.name,
@@ -88,23 +87,19 @@ def build_cluster(
         readers=groups,
         state=state,
     )
-    return ClusterCollectors(cluster, source, poller, tier, inspector, groups)
+    return ClusterCollectors(cluster, source, poller, tier, inspector, groups, own)
 
 
 def make_tier_watch(
-    cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+    cluster: ClusterSettings, settings: Settings, clock: Clock, process: ClientProcess | None = None
 ) -> TierWatch:
     """Return the collector of partitions with remote storage. It looks up only gauges that are exposed."""
     shown = settings.metrics.partition if settings.metrics.granularity == "partition" else ()
     gauges = {"earliest_local_offset": EARLIEST_LOCAL, "latest_tiered_offset": LATEST_TIERED}
     rate = settings.tiered.lookups_per_second
 
-    def times() -> closing[RemoteSource]:
-        process = _other_requests(processes, cluster.name)
-        source = make_source(
-            cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate, process=process, name="tiers"
-        )
-        return closing(source)
+    def times() -> RemoteClient:
+        return make_source(cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate, process=process)
 
     return TierWatch(
         cluster.name,
@@ -113,14 +108,12 @@ def make_tier_watch(
         lookups_per_second=rate,
         specs=[spec for switch, spec in gauges.items() if switch in shown],
         times=times,
-        tiers=lambda: make_tier_client(
-            cluster, settings, lookups_per_second=rate, process=_other_requests(processes, cluster.name)
-        ),
+        tiers=lambda: make_tier_client(cluster, settings, lookups_per_second=rate, process=process),
     )
 
 
 def make_group_watch(
-    cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+    cluster: ClusterSettings, settings: Settings, clock: Clock, process: ClientProcess | None = None
 ) -> GroupWatch | None:
     """Return the collector of the cluster's consumer groups, with connections of its own; None where it is off."""
     groups = settings.groups_of(cluster)
@@ -135,8 +128,7 @@ def make_group_watch(
         budget=groups.interval,
         # Sweeps begin after the first good poll: until then only one client connects and authenticates.
         at_once=False,
-        process=_other_requests(processes, cluster.name),
-        name="groups",
+        process=process,
     )
     slack = settings.poll_of(cluster).future_slack
     return GroupWatch(
@@ -171,17 +163,15 @@ def make_replica_watches(
     """Return the collectors that compare each configured pair of clusters, in their order."""
     clusters = {cluster.name: cluster for cluster in settings.clusters}
 
-    def times(pair: ReplicaSettings) -> closing[RemoteSource]:
-        source = make_source(
+    def times(pair: ReplicaSettings) -> RemoteClient:
+        return make_source(
             clusters[pair.source],
             settings,
             clock,
             calls_in_flight=1,
             lookups_per_second=pair.lookups_per_second,
-            process=_other_requests(processes, pair.source),
-            name=f"replicas in {pair.target}",
+            process=None if processes is None else processes.of(pair.source),
         )
-        return closing(source)
 
     watches = [
         ReplicaWatch(
@@ -202,7 +192,7 @@ def make_replica_watches(
 
 
 def make_inspector(
-    cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+    cluster: ClusterSettings, settings: Settings, clock: Clock, process: ClientProcess | None = None
 ) -> Inspector | None:
     """Return the collector of producers and log sizes, None where both are off."""
     inspection = settings.inspection
@@ -214,5 +204,5 @@ def make_inspector(
         interval=inspection.interval,
         producers=inspection.producers,
         log_sizes=inspection.log_sizes,
-        client=lambda: make_inspection_client(cluster, settings, process=_other_requests(processes, cluster.name)),
+        client=lambda: make_inspection_client(cluster, settings, process=process),
     )

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from exporter.domain.owners import Owners
 from exporter.domain.ports import METADATA_SECONDS, Clock, SourceError
-from exporter.kafka import (
-    AwsIam,
+from exporter.kafka.connect_result import ConnectResult
+from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.process import (
+    ADDRESSES,
+    INSPECTIONS,
+    OFFSETS,
+    POLLS,
+    TIERS,
     ClientProcess,
     ClientProcesses,
-    ConnectResult,
-    RemoteAddressCheck,
-    RemoteInspections,
-    RemotePollSource,
-    RemoteSource,
-    RemoteTiers,
-    client_process,
+    RemoteClient,
 )
 from exporter.settings import ClusterSettings, Settings, SettingsError
 
-Source = TypeVar("Source", RemoteSource, RemotePollSource)
-
 _PATIENCE = 300.0
-"""Seconds after which a call besides polls counts as hung; more where calls are paced, or may wait longer."""
-
-_TIMEOUTS = 6
-"""Request timeouts that a call may take where brokers do not answer: metadata twice, ids and settings of topics."""
+"""Seconds after which a paced call counts as hung, besides its pace."""
 
 
 def make_source(  # noqa: PLR0913 - each may differ from that of polls
@@ -43,23 +38,25 @@ def make_source(  # noqa: PLR0913 - each may differ from that of polls
     budget: float | None = None,
     at_once: bool = True,
     process: ClientProcess | None = None,
-    name: str = "offsets",
-) -> RemoteSource:
+) -> RemoteClient:
     """Return the source of one configured cluster. Rates and time limits are those of its polls, unless given.
 
-    The source runs under ``name`` in ``process``, by default in a process of its own. Raises ValueError where the
-    configuration cannot be used, unless the client starts later (not ``at_once``).
+    Without a ``process`` it runs in one of its own. Raises ValueError where the configuration cannot be used, unless
+    the client starts later (not ``at_once``).
     """
     poll = settings.poll_of(cluster)
-    source = RemoteSource(
-        process or client_process(cluster.name, name),
-        name,
-        patience=max(_PATIENCE, 3 * (budget or poll.interval), _TIMEOUTS * poll.request_timeout),
+    rate, budget = times_per_second or lookups_per_second, budget or poll.interval
+    source = RemoteClient(
+        process or ClientProcess(cluster.name),
+        OFFSETS,
+        # Metadata, and once more after the budget of all calls together is used up.
+        limit=budget + 3 * poll.request_timeout + 5 if lookups_per_second is None else _PATIENCE + budget,
+        rate=rate,
         alone=process is None,
         lookups_per_second=lookups_per_second,
         times_per_second=times_per_second,
         # Paced look-ups have no budget.
-        **_asking(cluster, settings, None if lookups_per_second is not None else budget or poll.interval),
+        **_asking(cluster, settings, None if lookups_per_second is not None else budget),
         calls_in_flight=calls_in_flight or poll.calls_in_flight,
     )
     return _started(source, cluster) if at_once else source
@@ -67,14 +64,14 @@ def make_source(  # noqa: PLR0913 - each may differ from that of polls
 
 def make_poll_source(
     cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
-) -> RemotePollSource:
+) -> RemoteClient:
     """Return the source of one cluster for its poller. Raises ValueError where the configuration cannot be used."""
     poll = settings.poll_of(cluster)
-    source = RemotePollSource(
-        process or client_process(cluster.name, "polls"),
-        "polls",
+    source = RemoteClient(
+        process or ClientProcess(cluster.name),
+        POLLS,
         # In addition to the budget of a poll: a call for metadata, and one to the leaders.
-        patience=2 * (poll.interval + poll.request_timeout) + 5,
+        limit=2 * (poll.interval + poll.request_timeout) + 5,
         alone=process is None,
         **_asking(cluster, settings, poll.interval),
         calls_in_flight=poll.calls_in_flight,
@@ -85,7 +82,7 @@ def make_poll_source(
     return _started(source, cluster)
 
 
-def make_backfill_source(cluster: ClusterSettings, settings: Settings, clock: Clock) -> RemoteSource:
+def make_backfill_source(cluster: ClusterSettings, settings: Settings, clock: Clock) -> RemoteClient:
     """Return the source of one cluster for its backfill, with the rate and calls of ``backfill``.
 
     Raises ValueError where the configuration cannot be used.
@@ -100,16 +97,16 @@ def make_backfill_source(cluster: ClusterSettings, settings: Settings, clock: Cl
     )
 
 
-def connect(settings: Settings, processes: ClientProcesses | None = None) -> dict[str, RemotePollSource]:
+def connect(settings: Settings, processes: ClientProcesses | None = None) -> dict[str, RemoteClient]:
     """Return the source of polls of each cluster, by name, in ``processes`` or in processes of their own.
 
     Raises SettingsError with every configuration that librdkafka refuses.
     """
     problems = []
     with ExitStack() as opened:
-        sources = dict[str, RemotePollSource]()
+        sources = dict[str, RemoteClient]()
         for cluster in settings.clusters:
-            process = None if processes is None else processes.polls(cluster.name)
+            process = None if processes is None else processes.of(cluster.name)
             try:
                 sources[cluster.name] = opened.enter_context(make_poll_source(cluster, settings, process=process))
             except ValueError as error:
@@ -120,10 +117,10 @@ def connect(settings: Settings, processes: ClientProcesses | None = None) -> dic
     return sources
 
 
-def _started(source: Source, cluster: ClusterSettings) -> Source:
+def _started(source: RemoteClient, cluster: ClusterSettings) -> RemoteClient:
     """Return a remote source after its client has started. Raises ValueError where the configuration cannot be used."""
     try:
-        source.exposed  # noqa: B018 - it answers once the client has started
+        source.exposed()
     except SourceError:
         pass  # its process ended: the next poll starts a new one
     except ValueError as error:
@@ -136,9 +133,7 @@ def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) 
     """Return the arguments of a client in any process."""
     poll = settings.poll_of(cluster)
     return {
-        "properties": dict(cluster.kafka),
-        "aws_iam": iam(cluster),
-        "request_timeout": poll.request_timeout,
+        **_connecting(cluster, settings),
         "chunk_size": poll.chunk_size,
         "include": cluster.topics.include,
         "exclude": cluster.topics.exclude,
@@ -160,39 +155,30 @@ def make_tier_client(
     *,
     lookups_per_second: float | None = None,
     process: ClientProcess | None = None,
-) -> RemoteTiers:
-    """Connect the client that looks up offsets of tiers, as ``make_source`` does. Raises KafkaPythonError."""
-    return RemoteTiers(
-        process or client_process(cluster.name, "tiers"),
-        "offsets of tiers",
-        alone=process is None,
-        lookups_per_second=lookups_per_second,
-        **_kafka_python(cluster, settings),
-    )
+) -> RemoteClient:
+    """Return the client of kafka-python that looks up offsets of tiers; its first call connects it."""
+    return _kafka_python(TIERS, cluster, settings, lookups_per_second, process)
 
 
 def make_inspection_client(
     cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
-) -> RemoteInspections:
-    """Connect the client that reads producers and log sizes, as ``make_source`` does. Raises KafkaPythonError."""
-    return RemoteInspections(
-        process or client_process(cluster.name, "inspection"),
-        "inspection",
+) -> RemoteClient:
+    """Return the client of kafka-python that reads producers and log sizes; its first call connects it."""
+    return _kafka_python(INSPECTIONS, cluster, settings, settings.inspection.lookups_per_second, process)
+
+
+def _kafka_python(
+    kind: str, cluster: ClusterSettings, settings: Settings, rate: float | None, process: ClientProcess | None
+) -> RemoteClient:
+    return RemoteClient(
+        process or ClientProcess(cluster.name),
+        kind,
+        limit=_PATIENCE + 6 * settings.poll_of(cluster).request_timeout,
+        rate=rate,
         alone=process is None,
-        lookups_per_second=settings.inspection.lookups_per_second,
-        **_kafka_python(cluster, settings),
+        lookups_per_second=rate,
+        **_connecting(cluster, settings),
     )
-
-
-def _kafka_python(cluster: ClusterSettings, settings: Settings) -> dict[str, Any]:
-    """Return the arguments that the clients of kafka-python of a cluster have in common."""
-    timeout = settings.poll_of(cluster).request_timeout
-    return {
-        "patience": max(_PATIENCE, _TIMEOUTS * timeout),
-        "properties": dict(cluster.kafka),
-        "aws_iam": iam(cluster),
-        "request_timeout": timeout,
-    }
 
 
 @contextmanager
@@ -201,22 +187,28 @@ def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Calla
 
     It raises ValueError where the configuration cannot be used.
     """
-    timeout = settings.poll_of(cluster).request_timeout
-    process = client_process(cluster.name, "one address")
+    limit = 4 * settings.poll_of(cluster).request_timeout + 5
+    process = ClientProcess(cluster.name)
+    client = RemoteClient(process, ADDRESSES, limit=limit, alone=True, **_connecting(cluster, settings))
 
     def check(address: str) -> ConnectResult:
-        remote = RemoteAddressCheck(
-            process,
-            address,
-            patience=4 * timeout + 5,
-            properties=dict(cluster.kafka),
-            request_timeout=timeout,
-            aws_iam=iam(cluster),
-        )
-        return remote.check(address)
+        try:
+            found: ConnectResult = client.check(address)
+        except SourceError as error:
+            return ConnectResult(error.reason, error.detail)
+        return found
 
-    with closing(process):
+    with closing(client):
         yield check
+
+
+def _connecting(cluster: ClusterSettings, settings: Settings) -> Mapping[str, Any]:
+    """Return the arguments that the clients of a cluster have in common."""
+    return {
+        "properties": dict(cluster.kafka),
+        "aws_iam": iam(cluster),
+        "request_timeout": settings.poll_of(cluster).request_timeout,
+    }
 
 
 def iam(cluster: ClusterSettings) -> AwsIam | None:

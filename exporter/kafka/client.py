@@ -49,6 +49,12 @@ _DRAWS = 4
 _LEADERS_SECONDS = 120.0
 """Polls read metadata more often than that, so that they never need this."""
 
+_IDLE_SECONDS = 45.0
+"""Firewalls forget connections that were idle for a minute or more."""
+
+_THROTTLED_SECONDS = 60.0
+"""How long a quota explains that a broker does not answer."""
+
 _LOG_AGAIN_SECONDS = 600.0
 """A message of librdkafka is logged once in this time."""
 
@@ -86,7 +92,9 @@ class Client:
         self._held_back: list[tuple[int, str]] | None = None
         self._failed: tuple[Reason, str, str] | None = None
         self._answered = False
-        self._read_at = -math.inf
+        self._read_at = self._used_at = -math.inf
+        self._throttled: tuple[float, str] | None = None
+        """When a broker last said that a quota throttles this client, and which broker and for how long."""
         self.connections = 0
         """How many admin clients were made: one more after credentials changed or connections were dropped."""
         try:
@@ -126,6 +134,11 @@ class Client:
         return max(_LEAST, min(self._request_timeout, self._ends - time.monotonic()))
 
     @property
+    def overdue(self) -> bool:
+        """Whether the budget is used up."""
+        return time.monotonic() >= self._ends
+
+    @property
     def patience(self) -> float:
         """Seconds to wait for a call: librdkafka takes up to twice the timeout, once to find the broker."""
         return 2 * self.request_timeout + 5
@@ -135,12 +148,14 @@ class Client:
 
         Raises SourceError when no broker answers within the request timeout. Credentials or certificates that never
         worked are reported after about a second, not after the timeout. Where the cluster answered before, the request
-        goes to a second broker, because the first may hang. Topic ids and settings are requested from the controller in
+        goes to a second broker, because the first may hang; after a pause through new connections, because a firewall
+        may have dropped idle ones without a word. Topic ids and settings are requested from the controller in
         this answer. KRaft names any broker, so the request is repeated a few times while the named one is among those
         to ``avoid``.
         """
         # A failed poll reports its reason once; after a good poll librdkafka's messages are the only sign.
         self._held_back, failed = [], True
+        idle = time.monotonic() - self._used_at > _IDLE_SECONDS
         try:
             self._renew()
             try:
@@ -148,6 +163,8 @@ class Client:
             except SourceError as error:
                 if not self._answered or error.reason is not Reason.CLUSTER_UNREACHABLE:
                     raise
+                if idle:
+                    self.reconnect()
                 found = self._list_topics(only)
             for _ in range(_DRAWS):
                 if found.controller_id not in avoid:
@@ -161,6 +178,7 @@ class Client:
                 self._admin = None
             raise
         finally:
+            self._used_at = time.monotonic()
             lines, self._held_back = self._held_back, None
             for level, text in [] if failed else lines:
                 self._log_once(level, text)
@@ -246,7 +264,7 @@ class Client:
             make_token()  # an error of AWS is raised here, and not lost behind a timeout of the client
             settings["oauth_cb"] = make_token
         self.connections += 1
-        return AdminClient({**settings, "error_cb": self._on_error}, logger=self)
+        return AdminClient({**settings, "error_cb": self._on_error, "throttle_cb": self._on_throttle}, logger=self)
 
     def make_consumer(self, group: str) -> Consumer:
         """Return a consumer that joins no group and logs nothing, because the admin client logs the same errors.
@@ -293,6 +311,11 @@ class Client:
 
     def _detail(self, reason: Reason, text: str) -> str:
         trouble = self._trouble
+        if self._throttled is not None and time.monotonic() - self._throttled[0] < _THROTTLED_SECONDS:
+            return (
+                f"throttled: {self._throttled[1]} by a quota, and no broker of {self.bootstrap} answered in time; next "
+                "step: raise request_percentage of the quota for this user or client.id, or poll less often"
+            )
         if reason is Reason.AUTHENTICATION_FAILED:
             no_token = _NO_TOKEN in text
             problem = f"no token for {self.bootstrap}" if no_token else f"{self.bootstrap} refused the credentials"
@@ -353,6 +376,14 @@ class Client:
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._trouble is not None:
             return
         self._trouble = error
+
+    def _on_throttle(self, event: Any) -> None:
+        seconds = max(1, round(event.throttle_time))
+        self._throttled = time.monotonic(), f"broker {event.broker_id} delays answers"
+        self._log_once(
+            logging.WARNING,
+            f"{self.bootstrap}: a quota throttles this client: broker {event.broker_id} delays answers by {seconds} s",
+        )
 
     def _refused(self) -> bool:
         return self._trouble is not None and self._trouble.code() in _AUTHENTICATION

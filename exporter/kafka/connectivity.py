@@ -15,21 +15,28 @@ from exporter.kafka.msk_iam import AwsIam
 _SPOKEN = re.compile(r"ApiKey ListOffsets \(2\) Versions \d+\.\.(\d+)")
 
 
-def check_address(
-    properties: Mapping[str, Property | Path], address: str, *, request_timeout: float, aws_iam: AwsIam | None = None
-) -> ConnectResult:
-    """Connect to ``address`` (``host:port``) alone, for at most twice ``request_timeout``. Raises no Kafka error.
+class AddressCheck:
+    """Connects to addresses of a cluster, each through a connection of its own. Safe for several threads."""
 
-    Raises ValueError as ``Client`` does.
-    """
-    client = _Listener({**properties, "bootstrap.servers": address}, request_timeout=request_timeout, aws_iam=aws_iam)
-    try:
-        seen = client.topics()
-    except SourceError as error:
-        return ConnectResult(error.reason, error.detail)
-    finally:
-        client.close()
-    return ConnectResult(visible_topics=len(seen.topics), list_offsets_version=client.spoken)
+    def __init__(
+        self, properties: Mapping[str, Property | Path], *, request_timeout: float, aws_iam: AwsIam | None = None
+    ) -> None:
+        self._properties, self._request_timeout, self._aws_iam = properties, request_timeout, aws_iam
+
+    def check(self, address: str) -> ConnectResult:
+        """Connect to ``address`` (``host:port``) alone, for at most twice the request timeout. Raises no Kafka error.
+
+        Raises ValueError as ``Client`` does.
+        """
+        properties = {**self._properties, "bootstrap.servers": address}
+        client = _Listener(properties, request_timeout=self._request_timeout, aws_iam=self._aws_iam)
+        try:
+            seen = client.topics()
+        except SourceError as error:
+            return ConnectResult(error.reason, error.detail)
+        finally:
+            client.close()
+        return ConnectResult(visible_topics=len(seen.topics), list_offsets_version=client.spoken)
 
 
 class _Listener(Client):

@@ -78,8 +78,7 @@ class GroupReader:
         """``list_types`` returns type and state of groups that are no consumer groups, as far as they can be known."""
         self._client = client
         self._calls_in_flight = calls_in_flight
-        self.counts: Counter[str] = Counter()
-        """Requests so far, by kind; requests for coordinators and metadata are not among them."""
+        self._counts: Counter[str] = Counter()
         self._silent = False
         self._has_offsets_topic = False
         """Whether brokers list OFFSETS_TOPIC."""
@@ -90,6 +89,10 @@ class GroupReader:
         """The groups of other types when ``_types`` were read."""
         self._typed_at = 0.0
 
+    def counts(self) -> Mapping[str, int]:
+        """Return the requests so far, by kind; requests for coordinators and metadata are not among them."""
+        return self._counts
+
     def list_groups(self) -> GroupList:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
         if self._silent:
@@ -97,9 +100,18 @@ class GroupReader:
             self._client.reconnect()
             self._silent = False
         self._client.begin()
+        connected = self._client.connections
+        found = self._read_list()
+        if GONE & found.unlisted.keys() and self._client.connections == connected:
+            # A firewall may have dropped connections that were idle since the last sweep, without a word.
+            self._client.reconnect()
+            found = self._read_list()
+        return found
+
+    def _read_list(self) -> GroupList:
         metadata = self._coordinators()
         brokers = len(metadata.brokers)
-        self.counts[LIST] += brokers
+        self._counts[LIST] += brokers
         future = self._client.admin.list_consumer_groups(request_timeout=self._client.request_timeout)
         try:
             result: ListConsumerGroupsResult = future.result(timeout=self._client.patience)
@@ -117,7 +129,7 @@ class GroupReader:
         visible = self._all_visible() if names or offsets is not None else None
         others = None
         if not failed:
-            self.counts[LIST] += brokers
+            self._counts[LIST] += brokers
             others = self._others(names)
         return GroupList(names, failed, visible, others)
 
@@ -175,7 +187,7 @@ class GroupReader:
         """
 
         def start(name: str) -> Future[Any]:
-            self.counts[DESCRIBE] += 1
+            self._counts[DESCRIBE] += 1
             admin: Any = self._client.admin  # the type stubs say that one future is for all
             futures = admin.describe_consumer_groups([name], request_timeout=self._client.request_timeout)
             return cast("Future[Any]", futures[name])
@@ -190,7 +202,7 @@ class GroupReader:
         """
 
         def start(name: str) -> Future[ConsumerGroupTopicPartitions]:
-            self.counts[OFFSETS] += 1
+            self._counts[OFFSETS] += 1
             groups, timeout = [ConsumerGroupTopicPartitions(name)], self._client.request_timeout
             return self._client.admin.list_consumer_group_offsets(groups, request_timeout=timeout)[name]
 
@@ -204,6 +216,8 @@ class GroupReader:
         running: dict[str, Future[Any]] = {}
         done: queue.SimpleQueue[str] = queue.SimpleQueue()
         while waiting or running:
+            answers |= dict.fromkeys(waiting if self._client.overdue else (), Reason.TIMED_OUT)
+            waiting = [name for name in waiting if name not in answers]
             while waiting and len(running) < self._calls_in_flight:
                 name = waiting.pop()
                 try:

@@ -17,7 +17,6 @@ from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.kafka_python_config import TranslationError, translate
-from exporter.kafka.messages import Notes
 from exporter.kafka.msk_iam import AwsIam
 
 if TYPE_CHECKING:
@@ -55,10 +54,8 @@ class KafkaPythonClient:
             raise KafkaPythonError(str(error)) from None
         # At level DEBUG it logs its whole configuration, passwords included; we log failures.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
-        self.left_out = translation.left_out
-        """Properties that only tune librdkafka."""
-        self.counts: Counter[str] = Counter()
-        """Partitions looked up so far, by kind."""
+        self._left_out = translation.left_out
+        self._counts: Counter[str] = Counter()
         self._kafka = kafka
         self._manager: Any = None
         self._timeout_ms = round(request_timeout * 1000)
@@ -107,16 +104,13 @@ class KafkaPythonClient:
                 break
         return admin
 
-    def ignored(self) -> tuple[str, ...]:
+    def left_out(self) -> tuple[str, ...]:
         """Return the properties that only tune librdkafka."""
-        return self.left_out
+        return self._left_out
 
-    def notes(self) -> Notes:
-        """Return the counts, for the exporter."""
-        return Notes({"asked": dict(self.counts)})
-
-    def when_idle(self) -> None:
-        """Do nothing between calls."""
+    def counts(self) -> Mapping[str, int]:
+        """Return the partitions looked up so far, by kind."""
+        return self._counts
 
     def close(self) -> None:
         """End the connections and the thread that served them."""

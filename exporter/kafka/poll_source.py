@@ -1,11 +1,14 @@
-"""The look-ups of a poll, in columns. Large clusters use ``offsets_for_times`` while its answers prove correct."""
+"""The look-ups of a poll, in columns. Large clusters use ``offsets_for_times`` where its answers prove correct."""
 
 from __future__ import annotations
 
 import logging
 import math
+import threading
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 from confluent_kafka import KafkaException
@@ -14,10 +17,9 @@ from exporter.domain.arrays import Flags, Offsets, Rows
 from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, unchanged, with_partitions_known_before
-from exporter.domain.polls.readings import GONE, Answer, Reason
-from exporter.domain.ports import METADATA_SECONDS, Extents
+from exporter.domain.polls.readings import GONE, Reason
+from exporter.domain.ports import METADATA_SECONDS, Extents, SourceError
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
-from exporter.kafka.messages import BatchesRefused
 from exporter.kafka.offsets_for_times import OffsetsForTimes
 from exporter.kafka.rate_limiter import MonotonicClock
 from exporter.kafka.source import KafkaSource
@@ -27,8 +29,11 @@ log = logging.getLogger(__name__)
 WORTH_BATCHING = 1_000
 """Smaller clusters use the documented call alone: it costs them at most 20 ms of CPU a poll, and no consumer."""
 
-CHECKED = 100
-"""Partitions that a poll looks up by both calls: some milliseconds of CPU."""
+COMPARED = 100
+"""Partitions of a broker that are looked up by both calls, once."""
+
+DENIED_WITHIN = 3.0
+"""Seconds: librdkafka looks up the coordinator of its group within one, and again twice a second where it may not."""
 
 _JITTER = 0.1
 """By what share of the interval a poll may begin late."""
@@ -43,7 +48,8 @@ class PollSource:
     LATEST and EARLIEST of at least ``WORTH_BATCHING`` partitions are looked up by a consumer's ``offsets_for_times``. A
     consumer looks up the coordinator of its group. Where ``__consumer_offsets`` is missing, the broker then creates it.
     Where the right is missing, its authorizer writes a log line each time, twice a second. A consumer is therefore
-    made only where that topic is listed, and closed when a broker denies the right.
+    made only where that topic is listed, and closed when a broker denies the right. The first answers of each broker
+    are compared with the documented call, which is used for good where they differ.
     """
 
     def __init__(
@@ -70,27 +76,35 @@ class PollSource:
         self._until_next_poll = poll_interval * (1 - _JITTER)
         self._metadata: Metadata | None = None
         self._read_at = 0.0
+        self._using_consumer = threading.RLock()
         self._batched: OffsetsForTimes | None = None
+        self._refused = False
+        """Whether the documented call alone is used: the other one differs, or its consumer may not see groups."""
         self._connection = 0
         """The number of the admin connection when the consumer was made."""
         self._batched_knows: Membership | None = None
-        self._checked = False
-        self._checks: Counter[int] = Counter()
-        """Chunks looked up by both calls, by spec."""
+        self._compared: set[tuple[int, int]] = set()
+        """Specs and brokers whose answers by both calls were the same, since these brokers were last away."""
         self._epoch_of: Layout | None = None
         self._epoch = np.zeros(0, dtype=np.int32)
         """By row, the leader epoch in the last answer to LATEST; -1 where there was none."""
         self._counts: Counter[str] = Counter()
         """Look-ups of consumers that were closed."""
-        self.batches_refused: BatchesRefused | None = None
-        """Why the documented call alone is used until the exporter is restarted, if it is."""
-        self.batched_lookups_trusted: bool | None = None
-        """Whether ``offsets_for_times`` answers as the documented call does; None before the first call."""
 
-    def refuse_batches(self, why: BatchesRefused) -> None:
-        """Use the documented call alone, from now on."""
-        self.batches_refused = why
-        self.batched_lookups_trusted = False if why is BatchesRefused.DIFFERS else None
+    @classmethod
+    def of(
+        cls, *, chunk_size: int, calls_in_flight: int, metadata_seconds: float, poll_interval: float, **settings: Any
+    ) -> PollSource:
+        """Connect; ``settings`` are those of ``KafkaSource``. Raises ValueError as that does."""
+        source = KafkaSource(chunk_size=chunk_size, calls_in_flight=calls_in_flight, **settings)
+        return cls(
+            source,
+            time,
+            chunk_size=chunk_size,
+            calls_in_flight=calls_in_flight,
+            metadata_seconds=metadata_seconds,
+            poll_interval=poll_interval,
+        )
 
     def resume_from(self, metadata: Metadata) -> None:
         """Take the metadata of another source as the previous one; the next call reads it again."""
@@ -100,13 +114,13 @@ class PollSource:
     def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         now = self._clock.monotonic()
-        self._checked = False
         age_at_next_poll = now - self._read_at + self._until_next_poll
         if self._metadata is not None and not fresh and age_at_next_poll < self._metadata_lasts(self._metadata):
             self._source.begin()
             return self._metadata
+        away = self._source.unreachable | (set() if self._batched is None else self._batched.unreachable)
+        self._source.unreachable = set(away)
         if self._batched is not None:
-            self._source.unreachable |= self._batched.unreachable
             self._batched.unreachable.clear()
         try:
             read = with_partitions_known_before(self._source.metadata(doubted), self._metadata)
@@ -115,6 +129,8 @@ class PollSource:
             self._stop_batching()
             raise
         self._read_at = now
+        # One that is back may have been upgraded meanwhile.
+        self._compared = {pair for pair in self._compared if pair[1] in read.brokers and pair[1] not in away}
         if self._metadata is None or not unchanged(self._metadata, read):
             self._metadata = read
         self._start_batching(self._metadata.membership)
@@ -139,16 +155,6 @@ class PollSource:
         extents = Extents(earliest, latest, self._epoch[rows])
         return self._source.max_timestamp_by_row(self._membership, rows, extents)
 
-    def when_idle(self) -> None:
-        """Close the consumer where a broker refuses it. To be called some seconds after the first look-ups, too."""
-        if self._batched is not None and self._batched.denied():
-            log.info(
-                "%s: may not DESCRIBE groups: polls look up offsets by calls that take more CPU (see docs/security.md)",
-                self._source.bootstrap,
-            )
-            self.refuse_batches(BatchesRefused.DENIED)
-            self._stop_batching()
-
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
         return self._source.max_timestamp_supported()
@@ -163,14 +169,19 @@ class PollSource:
         self._stop_batching()
         self._source.close()
 
-    @property
     def exposed(self) -> tuple[str, ...]:
         """One line for each secret file that every user of this host may read."""
-        return self._source.exposed
+        return self._source.exposed()
+
+    @property
+    def batching(self) -> bool:
+        """Whether ``offsets_for_times`` is used now."""
+        return self._batched is not None
 
     @property
     def _membership(self) -> Membership:
-        assert self._metadata is not None, "metadata comes first"
+        if self._metadata is None:  # this process was started in the middle of a poll
+            raise SourceError(Reason.CLIENT_FAILED, "the Kafka client was replaced; next step: none, it is asked again")
         return self._metadata.membership
 
     def _metadata_lasts(self, metadata: Metadata) -> float:
@@ -182,77 +193,63 @@ class PollSource:
         # librdkafka (2.16.1) would give both of two equal ones the answer of the last, without a word.
         if not np.all(np.diff(rows) > 0):
             raise ValueError("rows must be in order and without repetition")
-        self.when_idle()
-        if self._batched is None or len(rows) == 0:
-            return self._documented(spec, rows)
-        answers, refused = self._batched.ask(spec, self._membership, rows)
-        if len(refused):
-            self._batched_knows = None
-            answers.put(refused, self._documented(spec, rows[refused]))
-        if rows_with(answers.reason, [*GONE, Reason.NOT_LEADER]).any():
-            self._batched_knows = None
-        if not self._holds(spec, rows, answers):
-            self._stop_batching()
-            return self._documented(spec, rows)
-        return answers
+        with self._using_consumer:
+            self._close_if_denied()
+            if self._batched is None or len(rows) == 0:
+                return self._documented(spec, rows)
+            answers, refused = self._batched.ask(spec, self._membership, rows)
+            if rows_with(answers.reason, [*GONE, Reason.NOT_LEADER]).any() or len(refused):
+                self._batched_knows = None
+            refused = np.union1d(refused, np.flatnonzero(rows_with(answers.reason, [Reason.MISSING_ANSWER])))
+            if len(refused):
+                answers.put(refused, self._documented(spec, rows[refused]))
+            if not self._agrees(spec, rows, answers):
+                self._stop_batching()
+                return self._documented(spec, rows)
+            return answers
 
     def _documented(self, spec: int, rows: Rows) -> Answers:
         return self._source.by_row(spec, self._membership, rows)
 
-    def _holds(self, spec: int, rows: Rows, answers: Answers) -> bool:
-        """Look up some partitions of each poll with the documented call too, and return whether the answers agree.
-
-        Partitions take turns, and so do LATEST and EARLIEST. Those without an answer come first.
-        """
+    def _agrees(self, spec: int, rows: Rows, answers: Answers) -> bool:
+        """Compare answers of brokers that were not compared yet; return whether the documented call agrees."""
         assert self._batched is not None
-        if self._checked or (spec == EARLIEST and self._checks[EARLIEST] > self._checks[LATEST]):
+        leader, good = self._membership.leader[rows], answers.reason == ANSWERED
+        new = [broker for broker in np.unique(leader[good]).tolist() if (spec, broker) not in self._compared]
+        if not new:
             return True
-        missing = rows_with(answers.reason, [Reason.MISSING_ANSWER])
-        compared = np.flatnonzero(missing | (answers.reason == ANSWERED))
-        size = min(self._chunk_size, CHECKED)
-        chunks = -(-len(compared) // size)
-        if not chunks:
-            return True
-        self._checked = True
-        first = self._checks[spec] % chunks * size
-        self._checks[spec] += 1
-        places = np.union1d(compared[first : first + size], np.flatnonzero(missing)[:size])
-        places = places[_differing(answers[places], self._documented(spec, rows[places]))]
-        if len(places):
-            # A record written in between makes them differ too: compare only where the documented call is stable.
-            before = self._documented(spec, rows[places])
-            batched, refused = self._batched.ask(spec, self._membership, rows[places])
-            after = self._documented(spec, rows[places])
-            steady = ~_differing(before, after) & (before.reason == ANSWERED)
-            steady[refused] = False
-            wrong = np.flatnonzero(steady & _differing(batched, after))
+        places = np.concatenate([np.flatnonzero(good & (leader == broker))[:COMPARED] for broker in new])
+        places.sort()
+        first, documented = answers[places], self._documented(spec, rows[places])
+        if _differing(first, documented).any():
+            # The log may have moved in between: then the documented answer lies between two of the other call.
+            last, _ = self._batched.ask(spec, self._membership, rows[places])
+            moved = (first.offset <= documented.offset) & (documented.offset <= last.offset)
+            wrong = np.flatnonzero(_differing(first, documented) & ~(moved & (last.reason == ANSWERED)))
             if len(wrong):
-                row, answer = rows[places][wrong[0]], batched.answer(int(wrong[0]))
-                self._distrust(spec, row, answer, after.answer(int(wrong[0])))
+                key = self._membership.layout.key(rows[places][wrong[0]])
+                log.warning(
+                    "%s: offsets_for_times answers %s of partition %d of %s with %d, and list_offsets with %s: it is "
+                    "not used again, and polls cost more; next step: report it with the versions of librdkafka and "
+                    "broker",
+                    self._source.bootstrap,
+                    spec_name(spec),
+                    key.partition,
+                    key.topic,
+                    first.offset[wrong[0]],
+                    documented.answer(int(wrong[0])),
+                )
+                self._refused = True
                 return False
-        self.batched_lookups_trusted = True
+        self._compared |= {(spec, broker) for broker in new}
         return True
-
-    def _distrust(self, spec: int, row: int, batched: Answer | None, documented: Answer | None) -> None:
-        self.refuse_batches(BatchesRefused.DIFFERS)
-        key = self._membership.layout.key(row)
-        log.warning(
-            "%s: offsets_for_times answers %s of partition %d of %s with %s, and list_offsets with %s: it is not used "
-            "again until restart, and polls cost more; next step: report it with the versions of librdkafka and broker",
-            self._source.bootstrap,
-            spec_name(spec),
-            key.partition,
-            key.topic,
-            _answer_text(batched),
-            _answer_text(documented),
-        )
 
     def _start_batching(self, membership: Membership) -> None:
         """Make a consumer where it pays and does no harm, and let it learn the present leaders."""
         if self._batched is not None and self._connection != self._source.connections:
             self._stop_batching()
         large = len(membership.layout) >= self._worth_batching
-        if self.batches_refused is not None or not large or not self._source.has_offsets_topic:
+        if self._refused or not large or not self._source.has_offsets_topic:
             self._stop_batching()
         elif self._batched is None:
             try:
@@ -262,21 +259,35 @@ class PollSource:
                 return
             self._connection = self._source.connections
             self._batched_knows = membership  # it reads leaders with its first call
+            threading.Thread(target=self._await_denial, args=(self._batched,), name="denied?", daemon=True).start()
         elif self._batched_knows is None or not np.array_equal(self._batched_knows.leader, membership.leader):
             self._batched.refresh()
             self._batched_knows = membership
 
     def _stop_batching(self) -> None:
-        if self._batched is not None:
-            self._counts += self._batched.counts
-            self._batched.close()
-            self._batched = None
+        with self._using_consumer:
+            if self._batched is not None:
+                self._counts += self._batched.counts
+                self._batched.close()
+                self._batched = None
+                self._compared.clear()
 
+    def _await_denial(self, consumer: OffsetsForTimes) -> None:
+        """Close a new consumer soon where a broker denies it, and not with the next poll."""
+        ends = time.monotonic() + DENIED_WITHIN
+        while time.monotonic() < ends and self._batched is consumer:
+            with self._using_consumer:
+                self._close_if_denied()
+            time.sleep(0.2)
 
-def _answer_text(answer: Answer | None) -> str:
-    if answer is None:
-        return "no answer"
-    return str(answer.reason or ("no offset" if answer.offset is None else answer.offset))
+    def _close_if_denied(self) -> None:
+        if self._batched is not None and self._batched.denied():
+            log.info(
+                "%s: may not DESCRIBE groups: polls look up offsets by calls that take more CPU (see docs/security.md)",
+                self._source.bootstrap,
+            )
+            self._refused = True
+            self._stop_batching()
 
 
 def _differing(one: Answers, other: Answers) -> Flags:

@@ -1,37 +1,31 @@
-"""Runs Kafka clients in separate processes: one that ends, hangs or grows is replaced, at the cost of its calls.
+"""Runs the Kafka clients of a cluster in a process of their own, by the standard library's managers.
 
 librdkafka (2.16.1) aborts its process where an assertion fails, such as when the connection of a coordinator drops
 during a request (its issue 4605), and some connections never recover (5301). The exporter itself loads no librdkafka.
+A process that ends, hangs or grows is ended, and another one starts with the next call.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
-import socket
-import struct
-import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from enum import StrEnum
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from exporter.domain.formatting import size
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
-from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes, end_of
-from exporter.kafka.spares import Spare, started
+from exporter.kafka.kafka_python_answers import KafkaPythonError
+from exporter.kafka.running_process import RunningProcess, end_of
 from exporter.memory import limit as memory_limit
 from exporter.memory import resident
 
 log = logging.getLogger(__name__)
-_EXPORTER = logging.getLogger("exporter")
 
 GROWTH_BYTES = 512 * 1024 * 1024
 """A process that uses this much more memory than after its first calls has a leak, and is replaced.
@@ -42,15 +36,28 @@ Where the memory of the exporter and its processes is limited, a quarter of the 
 _SETTLED_CALLS = 20
 """Number of calls after which the memory of a process is stable."""
 
-_FAILURES = 3
-"""Number of failures of a client in a row after which its process is replaced. The next time it takes twice as many."""
+_FAILURES = 5
+"""A client that cannot reach its cluster so many times in a row may be blind: its process is replaced."""
 
 _LONGEST_DELAY = 60.0
-_SEND_SECONDS = 10
-"""A process reads messages at once: one that does not within this time hangs."""
 
 _STARTS_WITHIN = 30.0
 """Seconds that a new process gets in addition to those of its first call."""
+
+_CLOSES_WITHIN = 10.0
+
+POLLS = "exporter.kafka.poll_source:PollSource.of"
+OFFSETS = "exporter.kafka.source:KafkaSource"
+TIERS = "exporter.kafka.tiered_offsets:TierClient"
+INSPECTIONS = "exporter.kafka.producers_log_dirs:InspectionClient"
+ADDRESSES = "exporter.kafka.connectivity:AddressCheck"
+"""Kinds of clients, by where they are defined."""
+
+
+if TYPE_CHECKING:
+    _AnyClient = Any
+else:
+    _AnyClient = object
 
 
 class Restart(StrEnum):
@@ -66,152 +73,89 @@ class Restart(StrEnum):
     """It could not reach the cluster several times in a row; a new client may."""
 
 
+class _LostError(SourceError):
+    """The process ended during a call: all calls are questions, so that they can be asked again."""
+
+
 class ClientProcess:
-    """A process with the clients of one cluster, started with the first call. For several threads."""
+    """The process with the clients of one cluster. It starts with the first call. Safe for several threads."""
 
     def __init__(
-        self,
-        name: str,
-        *,
-        owner: str = "",
-        on_restart: Callable[[Restart], None] = lambda _: None,
-        growth_bytes: int | None = None,
-        failures: int = _FAILURES,
-        spares: list[Spare] | None = None,
+        self, cluster: str, on_restart: Callable[[Restart], None] = lambda _: None, growth_bytes: int | None = None
     ) -> None:
-        """``name`` is for errors, and for the log after ``owner``; ``on_restart`` is called at each restart.
-
-        One that grows by ``growth_bytes`` is replaced; None stands for GROWTH_BYTES. One of ``spares`` is taken instead
-        of a new process, as long as there are any.
-        """
-        self.name = name
-        self._owner = owner
+        """``on_restart`` is called each time it is replaced. One that grows by ``growth_bytes`` is."""
+        self._cluster = cluster
         self._on_restart = on_restart
         self.growth_bytes = _growth_bytes() if growth_bytes is None else growth_bytes
-        self._failures = failures
-        self._spares = [] if spares is None else spares
         self._lock = threading.RLock()
-        self._clients: dict[str, Make] = {}
         self._closed = False
-        self._running: _Running | None = None
-        self._numbers = itertools.count()
-        self._generations = itertools.count(1)
+        self._running: RunningProcess | None = None
         self._ends_in_a_row = 0
         self._not_before = 0.0
-        self._failed_in_a_row: Counter[str] = Counter()
-        """By client: one that reaches the cluster says nothing of another."""
-        self._patience = failures
-
-    @property
-    def generation(self) -> int:
-        """The number of the present process, 0 while there is none."""
-        running = self._running
-        return 0 if running is None or running.ended else running.generation
 
     @property
     def pid(self) -> int | None:
         """The number of the process, None while there is none."""
         running = self._running
-        return None if running is None else running.pid
+        return None if running is None else running.process.pid
 
     @property
     def memory(self) -> int | None:
         """The bytes that the process holds now (RSS), None while there is none."""
-        running = self._running
         try:
-            return None if running is None or running.ended else resident(running.pid)
+            return None if self.pid is None else resident(self.pid)
         except OSError:
             return None
-
-    def add(self, name: str, kind: str, settings: Mapping[str, Any]) -> Make:
-        """Create a client of a ``kind`` of ``exporter.kafka.child``, also in later processes; an earlier one is closed.
-
-        Returns what ``remove`` needs.
-        """
-        with self._lock:
-            self._clients[name] = make = Make(name, kind, settings)
-            if self._running is not None:
-                self._running.send(make)
-            return make
-
-    def remove(self, client: Make) -> None:
-        """Close a client, unless another one has taken its name."""
-        name = client.name
-        with self._lock:
-            if self._clients.get(name) is not client:
-                return
-            del self._clients[name]
-            del self._failed_in_a_row[name]
-            if self._running is not None:
-                self._running.send(Drop(name))
 
     def start(self) -> None:
         """Start the process now, so that the first call does not wait for it. Raises SourceError."""
         with self._lock:
-            self._started()
+            self._alive()
 
-    def call(
-        self, name: str, method: str, *arguments: Any, within: float, generation: int | None = None
-    ) -> tuple[Any, Notes, int]:
-        """Return the result of a client's method, its notes, and the number of the process that answered.
+    def call(self, client: RemoteClient, path: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        """Return what a method of the client returns in the process, or raise what it raises.
 
-        Raises SourceError as the client does. Also if the process ends, or does not answer ``within`` these seconds;
-        then it is replaced. Also if the call is meant for the process of one ``generation``, and that process has
-        ended. Raises ValueError where the configuration cannot be used.
+        Raises SourceError too where the process ends, or does not answer within the client's time limit: then it is
+        replaced.
         """
         with self._lock:
-            if generation is not None and generation != self.generation:
-                raise SourceError(
-                    Reason.CLIENT_FAILED,
-                    f"{self.name} ended in the middle of a poll; next step: none, a new one starts",
-                )
-            running = self._started()
-            number = next(self._numbers)
-            future = running.expect(number)
-            running.send(Call(number, name, method, arguments, _EXPORTER.getEffectiveLevel()))
-        if not running.answered:
-            within += _STARTS_WITHIN
+            running = self._alive()
+        limit = client.limit_of(arguments) + (0.0 if running.answered else _STARTS_WITHIN)
         try:
-            answered = future.result(timeout=within)
-        except FutureTimeoutError:
-            self._replace(running, Restart.HUNG, f"gave no answer within {within:.0f} s")
-            raise SourceError(
-                Reason.CLIENT_FAILED,
-                f"{self.name} gave no answer within {within:.0f} s and was ended; next step: none, a new one starts",
-            ) from None
-        except SourceError as error:
-            if error.reason is not Reason.CLIENT_FAILED:
-                self._record_answer(running)
+            with running.ended_after(limit):
+                proxy: Any = running.proxy_of(client)
+                result = proxy._callmethod("call", (path, arguments, keywords))  # noqa: SLF001 - documented for proxies
+        except (SourceError, ValueError, KafkaPythonError):
+            self._take_answer(running)
             raise
-        self._record_answer(running, answered.memory)
-        return answered.result, answered.notes, running.generation
+        except (EOFError, OSError):
+            raise self._end(running) from None
+        except Exception as error:  # noqa: BLE001 - what unpickling raises, as where other code was installed meanwhile
+            how = f"gave an answer that cannot be read ({type(error).__name__})"
+            raise self._end(running, Restart.ENDED, how) from None
+        self._take_answer(running)
+        return result
 
-    def renew(self) -> None:
-        """Replace the process where it leaks. Call it before a poll, when its state is not needed."""
-        with self._lock:
-            running = self._running
-            if running is None or running.waited_for:
-                return
-            grown = running.memory - running.settled_memory
+    def let_go(self, client: RemoteClient) -> None:
+        """Close a client."""
+        running = self._running
+        if running is not None and client in running.proxies:
+            with suppress(Exception), running.ended_after(_CLOSES_WITHIN):
+                running.proxies.pop(client)._callmethod("close")  # noqa: SLF001
+
+    def replace_if_grown(self) -> None:
+        """End a process that leaks, before a poll. Calls of others that are under way are made again."""
+        running, held = self._running, self.memory
+        if running is not None and held is not None and running.answered >= _SETTLED_CALLS:
+            grown = held - running.settled_bytes
             if grown > self.growth_bytes:
-                self._replace(running, Restart.MEMORY, f"holds {size(grown)} more than after its first calls")
+                self._end(running, Restart.MEMORY, f"holds {size(grown)} more than after its first calls")
 
-    def reached(self, name: str, *, good: bool) -> None:
-        """Take whether a client could reach the cluster; after too many failures the process is replaced."""
-        with self._lock:
-            if good:
-                del self._failed_in_a_row[name]
-                if not self._failed_in_a_row:
-                    self._patience = self._failures
-                return
-            self._failed_in_a_row[name] += 1
-            failed = self._failed_in_a_row[name]
-            if failed < self._patience or self._running is None or self._running.waited_for:
-                return
-            self._failed_in_a_row.clear()
-            # No longer than that: a client that stays blind would do so past the end of a long outage.
-            self._patience = 2 * self._failures
-            self._replace(self._running, Restart.FAILING, f"could not reach the cluster {failed} times in a row")
+    def replace_if_blind(self, failed: int) -> None:
+        """End the process of a client that could not reach its cluster so many times in a row, if these are many."""
+        running = self._running
+        if running is not None and failed % _FAILURES == 0:
+            self._end(running, Restart.FAILING, f"could not reach the cluster {failed} times in a row")
 
     def close(self) -> None:
         """End the process; calls under way fail, and so do later ones."""
@@ -219,179 +163,182 @@ class ClientProcess:
             self._closed = True
             running, self._running = self._running, None
         if running is not None:
-            running.end("was closed")
+            running.end()
 
-    def _started(self) -> _Running:
+    def _alive(self) -> RunningProcess:
+        """Return the process, a new one where there is none. Raises SourceError."""
         if self._closed:
-            raise SourceError(Reason.CLIENT_FAILED, f"{self.name} was closed; next step: none, the exporter ends")
-        if self._running is not None and not self._running.ended:
-            return self._running
-        if (delay := self._not_before - time.monotonic()) > 0:
-            detail = f"{self.name} ended, and a new one starts in {math.ceil(delay)} s"
-            raise SourceError(
-                Reason.CLIENT_FAILED, f"{detail}; next step: none, unless this goes on: then report what the log says"
-            )
-        child = self._spares.pop(0) if self._spares else None
-        try:
-            self._running = _Running(self.name, self._owner, next(self._generations), self._lost, child)
-        except (OSError, RuntimeError) as error:  # no process, file or thread more
-            self._wait_longer()
-            raise SourceError(
-                Reason.CLIENT_FAILED,
-                f"{self.name} could not be started: {getattr(error, 'strerror', None) or error}; next step: allow this "
-                "exporter more processes, files or memory",
-            ) from None
-        for make in self._clients.values():
-            self._running.send(make)
+            raise SourceError(Reason.CLIENT_FAILED, "the Kafka client was closed; next step: none, the exporter ends")
+        if self._running is not None and not self._running.alive:
+            self._end(self._running)
+        if self._running is None:
+            if (delay := self._not_before - time.monotonic()) > 0:
+                raise SourceError(
+                    Reason.CLIENT_FAILED,
+                    f"the Kafka client ended, and a new one starts in {math.ceil(delay)} s; next step: none, unless "
+                    "this goes on: then report what the log says",
+                )
+            try:
+                self._running = RunningProcess()
+            except (OSError, RuntimeError) as error:  # no process, file or thread more
+                self._wait_longer()
+                raise SourceError(
+                    Reason.CLIENT_FAILED,
+                    f"the Kafka client could not be started: {getattr(error, 'strerror', None) or error}; next step: "
+                    "allow this exporter more processes, files or memory",
+                ) from None
         return self._running
 
-    def _record_answer(self, running: _Running, memory: int | None = None) -> None:
-        with self._lock:
-            running.answered += 1
-            self._ends_in_a_row = 0
-            if memory is None:
-                return
-            if running.answered <= _SETTLED_CALLS:
-                running.settled_memory = memory
-            running.memory = memory
+    def _take_answer(self, running: RunningProcess) -> None:
+        running.answered += 1
+        self._ends_in_a_row = 0
+        if running.answered == _SETTLED_CALLS:
+            running.settled_bytes = self.memory or 0
 
     def _wait_longer(self) -> None:
-        """Start no process for a while: twice as long as after the end before."""
-        self._not_before = time.monotonic() + min(_LONGEST_DELAY, 2.0**self._ends_in_a_row)
+        """Start no process for a while: at once after the first end in a row, then after twice as long each time."""
+        self._not_before = time.monotonic() + min(_LONGEST_DELAY, 2.0 ** (self._ends_in_a_row - 1))
+        if self._ends_in_a_row == 0:
+            self._not_before = 0.0
         self._ends_in_a_row += 1
 
-    def _lost(self, running: _Running, how: str) -> None:
-        """Take note that a process ended by itself."""
-        self._replace(running, Restart.ENDED, how)
-
-    def _replace(self, running: _Running, why: Restart, how: str) -> None:
+    def _end(self, running: RunningProcess, why: Restart = Restart.ENDED, how: str = "") -> SourceError:
+        """End a process, and count it once; return the error of a call that was under way."""
+        running.end()
+        if not how:
+            why = Restart.ENDED if running.overdue is None else Restart.HUNG
+            how = running.overdue or end_of(running.process.exitcode or 0)
         with self._lock:
-            if self._running is not running:
-                return
-            self._running = None
-            if why in (Restart.ENDED, Restart.HUNG):
-                self._wait_longer()
-        log.log(
-            logging.INFO if why is Restart.FAILING else logging.WARNING,
-            "%s%s %s: a new one starts",
-            self._owner,
-            self.name,
-            how,
-        )
-        running.end(how)
-        self._on_restart(why)
+            known, closed = self._running is running, self._closed
+            if known:
+                self._running = None
+                if why in (Restart.ENDED, Restart.HUNG):
+                    self._wait_longer()
+        if known:
+            level = logging.INFO if why is Restart.FAILING else logging.WARNING
+            log.log(level, "cluster %s: the Kafka client %s; a new one starts", self._cluster, how)
+            self._on_restart(why)
+        step = "none, the exporter ends" if closed else "none, a new one starts"
+        kind = SourceError if why is Restart.HUNG else _LostError
+        return kind(Reason.CLIENT_FAILED, f"the Kafka client {how}; next step: {step}")
 
 
-class _Running:
-    """One process, until it ends."""
+class RemoteClient(_AnyClient):  # type: ignore[misc]
+    """A client in the process of its cluster: what is called here runs there, also of a part (``groups.describe``).
+
+    As many threads may call it as the client itself allows. Every call is a question: where the process ends, it is
+    asked again in another one, but for polls, which begin again as a whole.
+    """
 
     def __init__(
-        self, name: str, owner: str, generation: int, lost: Callable[[_Running, str], None], spare: Spare | None
+        self,
+        process: ClientProcess,
+        kind: str,
+        *,
+        limit: float,
+        rate: float | None = None,
+        alone: bool = False,
+        **settings: Any,
     ) -> None:
-        self.generation = generation
-        self.answered = 0
-        self.memory = self.settled_memory = 0
-        self.ended = False
-        self._name, self._owner = name, owner
-        self._lost = lost
-        self._lock = threading.Lock()
-        self._sending = threading.Lock()
-        """Held while the connection is written to or closed: another file may be open by its number afterwards."""
-        self._waiting: dict[int, Future[Answered]] = {}
-        self._process: subprocess.Popen[bytes] | Spare
-        self._process, ours = started() if spare is None else (spare, spare.socket)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
-        self.pid = self._process.pid
-        self._connection = Connection(ours.detach())
-        self.send(Begin(_EXPORTER.getEffectiveLevel()))
+        """``kind`` is ``module:class`` in the process, made with ``settings`` when it is called first.
+
+        A call that takes longer than ``limit`` seconds means that the process hangs; with a ``rate`` each row of its
+        arguments may take a second of it more. A client that is ``alone`` ends the process when it is closed.
+        """
+        self.kind, self.settings = kind, settings
+        self.before: Any = None
+        """The last metadata: another process goes on from it, and sends metadata only where it differs."""
+        self._process, self._alone = process, alone
+        self._limit, self._rate = limit, rate
+        self._failed: Counter[str] = Counter()
+        self._polls = kind == POLLS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> _Method:
+        return _Method(self, name)
+
+    def limit_of(self, arguments: tuple[Any, ...]) -> float:
+        """Return the seconds that a call with these arguments may take."""
+        columns = [getattr(each, "layout", each) for each in arguments]
+        rows = max((len(each) for each in columns if hasattr(each, "__len__")), default=0)
+        return self._limit + (rows / self._rate if self._rate else 0.0)
+
+    def ask(self, path: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        """Call a method of the client. Raises SourceError, and what the method raises."""
+        if self._polls and path == "metadata":  # a poll begins
+            self._process.replace_if_grown()
         try:
-            for work in (self._listen, self._log_stderr):
-                threading.Thread(target=work, name=f"{name}, process {self.pid}", daemon=True).start()
-        except RuntimeError:  # no thread more: nobody else would end the process
-            self._process.kill()
-            self._process.wait()
-            if self._process.stderr is not None:
-                self._process.stderr.close()
+            try:
+                result = self._process.call(self, path, arguments, keywords)
+            except _LostError:
+                if self._polls:
+                    raise
+                result = self._process.call(self, path, arguments, keywords)
+        except SourceError as error:
+            # Brokers would refuse a new client too, and may lock the user after too many attempts.
+            if error.reason not in (Reason.CLIENT_FAILED, Reason.AUTHENTICATION_FAILED, Reason.OTHER):
+                self._failed[path] += 1
+                self._process.replace_if_blind(self._failed[path])
             raise
+        self._failed[path] = 0
+        if path == "metadata":
+            self.before = self.before if result is None else result
+            return self.before
+        return result
 
-    @property
-    def waited_for(self) -> bool:
-        """Whether a call is under way."""
-        return bool(self._waiting)
-
-    def expect(self, number: int) -> Future[Answered]:
-        """Return the future of the answer to a call."""
-        with self._lock:
-            future = self._waiting[number] = Future()
-        return future
-
-    def send(self, message: object) -> None:
-        """Send a message. A process that is gone or hangs gets none, and its callers notice."""
-        try:
-            with self._sending:
-                self._connection.send(message)
-        except OSError:
-            log.debug("%s%s: the process %d takes nothing", self._owner, self._name, self.pid)
-
-    def end(self, how: str) -> None:
-        """End the process at once, without saving anything; running calls fail with this reason."""
-        self._process.kill()
-        self._process.wait()
-        self._fail(how)
-
-    def _listen(self) -> None:
-        """Take messages of the process until it ends."""
-        try:
-            while True:
-                message = self._connection.recv()
-                if isinstance(message, Logged):
-                    self._log(message)
-                else:
-                    self._answer(message)
-        except (EOFError, OSError):
-            pass
-        except Exception:  # whatever unpickling raises, as where other code was installed meanwhile
-            log.exception("%s%s gave an answer that cannot be read, and is ended", self._owner, self._name)
-            self._process.kill()
-        how = end_of(self._process.wait())
-        with self._sending:
-            self._connection.close()
-        self._lost(self, how)  # before the calls under way fail: the next call meets the delay
-        self._fail(how)
-
-    def _answer(self, message: Answered | Failed) -> None:
-        with self._lock:
-            future = self._waiting.pop(message.number, None)
-        if future is None:
-            return
-        if isinstance(message, Answered):
-            future.set_result(message)
-        elif message.reason is None:
-            future.set_exception(ValueError(message.detail))
+    def close(self) -> None:
+        """Close connections. Further calls are errors."""
+        if self._alone:
+            self._process.close()
         else:
-            future.set_exception(SourceError(message.reason, message.detail))
+            self._process.let_go(self)
 
-    def _fail(self, how: str) -> None:
-        self.ended = True
+
+class _Method:
+    """A method of a remote client, or one of its parts."""
+
+    def __init__(self, client: RemoteClient, path: str) -> None:
+        self._client, self._path = client, path
+
+    def __getattr__(self, name: str) -> _Method:
+        return _Method(self._client, f"{self._path}.{name}")
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._client.ask(self._path, arguments, keywords)
+
+
+class ClientProcesses:
+    """The process with Kafka clients of each cluster."""
+
+    def __init__(self) -> None:
+        self.on_restart: Callable[[str, Restart], None] = lambda _, __: None
+        """Called with the cluster each time its process is replaced."""
+        self._processes: dict[str, ClientProcess] = {}
+        self._lock = threading.Lock()
+
+    def of(self, cluster: str) -> ClientProcess:
+        """Return the process of a cluster."""
         with self._lock:
-            waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            detail = f"{self._name} {how} while it was asked; next step: none, a new one starts"
-            future.set_exception(SourceError(Reason.CLIENT_FAILED, detail))
+            if cluster not in self._processes:
+                self._processes[cluster] = ClientProcess(cluster, lambda why: self.on_restart(cluster, why))
+            return self._processes[cluster]
 
-    def _log(self, line: Logged) -> None:
-        logger = logging.getLogger(line.logger)
-        if logger.isEnabledFor(line.level):
-            record = logger.makeRecord(line.logger, line.level, "", 0, line.text, (), None)
-            record.exc_text = line.traceback
-            logger.handle(record)
+    def end(self, cluster: str) -> None:
+        """End the process of one cluster."""
+        with self._lock:
+            process = self._processes.pop(cluster, None)
+        if process is not None:
+            process.close()
 
-    def _log_stderr(self) -> None:
-        """Log its standard error: C libraries write there, such as a failed assertion."""
-        assert self._process.stderr is not None
-        with self._process.stderr as lines:
-            for line in lines:
-                log.warning("%s%s: %s", self._owner, self._name, line.decode(errors="replace").rstrip())
+    def close(self) -> None:
+        """End all processes."""
+        for cluster in list(self._processes):
+            self.end(cluster)
 
 
 def _growth_bytes() -> int:

@@ -143,7 +143,7 @@ class InspectionClient(KafkaPythonClient):
 
     def _ask(self, what: str, request: object, broker: int, partitions: int) -> Any:
         """Return the answer to one request, or the reason why there is none."""
-        self.counts[what] += partitions
+        self._counts[what] += partitions
         try:
             return self._send(request, broker)
         except self._kafka.errors.KafkaError as error:

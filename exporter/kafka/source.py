@@ -46,7 +46,7 @@ class KafkaSource:
         properties: Mapping[str, Property | Path],
         *,
         aws_iam: AwsIam | None = None,
-        clock: MonotonicClock,
+        clock: MonotonicClock = time,
         request_timeout: float = 10.0,
         chunk_size: int = 250,
         calls_in_flight: int = 4,
@@ -95,7 +95,6 @@ class KafkaSource:
         self._metadata = Metadata({}, {})
         self._refreshes = 0
 
-    @property
     def exposed(self) -> tuple[str, ...]:
         """One line for each secret file that every user of this host may read."""
         return self._client.exposed

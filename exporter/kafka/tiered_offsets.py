@@ -73,7 +73,7 @@ class TierClient(KafkaPythonClient):
         return answers
 
     def _ask(self, spec: str, leader: int, partitions: Sequence[Any]) -> Answers:
-        self.counts[spec] += len(partitions)
+        self._counts[spec] += len(partitions)
         if self._limiter is not None:
             time.sleep(self._limiter.wait(leader))
             self._limiter.spend(leader, len(partitions))

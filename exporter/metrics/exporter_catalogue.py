@@ -57,27 +57,20 @@ EXPORTER_METRICS = (
         (*CLUSTER, "broker"),
     ),
     Metric(
-        "topic_liveness_batched_lookups_trusted",
-        "gauge",
-        "1 where LATEST and EARLIEST are looked up in batches by offsets_for_times, which each poll compares with the "
-        "documented call; 0 after a difference, until restart. Absent where batches were never used: under "
-        "1,000 partitions, without a visible __consumer_offsets, or without the right to DESCRIBE groups.",
-        CLUSTER,
-    ),
-    Metric(
         "topic_liveness_client_restarts_total",
         "counter",
-        "Processes with a Kafka client that were replaced, by reason. ended: an assertion in librdkafka, or killed; "
-        "hung: no answer in time; memory: it grew by a quarter of the container's memory limit, at most 512 MiB; "
+        "Processes with the Kafka clients of a cluster that were replaced, by reason. ended: an assertion in "
+        "librdkafka, or killed; hung: no answer in time; memory: it grew by a quarter of the container's memory limit, "
+        "at most 512 MiB; "
         "failing: it could not reach the cluster several times in a row.",
         (*CLUSTER, "reason"),
     ),
     Metric(
         "topic_liveness_client_resident_memory_bytes",
         "gauge",
-        "Memory (RSS) of a process with Kafka clients after the last poll, by what it does: polls, or other-requests. "
-        "Pages that it shares with the exporter count too. Absent while the process does not run.",
-        (*CLUSTER, "process"),
+        "Memory (RSS) of the process with the Kafka clients of a cluster after the last poll. "
+        "Absent while the process does not run.",
+        CLUSTER,
     ),
     Metric("topic_liveness_lookups_total", "counter", "Partition look-ups, by spec.", (*CLUSTER, "spec")),
     Metric(

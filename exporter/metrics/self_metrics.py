@@ -211,13 +211,12 @@ class SelfMetrics:
             for broker, known in brokers.items():
                 self.set("broker_max_timestamp_supported", int(known), kafka_cluster=cluster, broker=str(broker))
 
-    def set_client_memory(self, cluster: str, held: Mapping[str, int | None]) -> None:
-        """Show what each process with Kafka clients of a cluster holds, in bytes."""
-        for process, memory in held.items():
-            if memory is None:
-                self._remove("client_resident_memory_bytes", cluster, process)
-            else:
-                self.set("client_resident_memory_bytes", memory, kafka_cluster=cluster, process=process)
+    def set_client_memory(self, cluster: str, held: int | None) -> None:
+        """Show the bytes that the process with the Kafka clients of a cluster holds, None: it is away."""
+        if held is None:
+            self._remove("client_resident_memory_bytes", cluster)
+        else:
+            self.set("client_resident_memory_bytes", held, kafka_cluster=cluster)
 
     def set_cluster_ids(self, ids: Mapping[str, str]) -> None:
         """Show the Kafka cluster id of each configured cluster: name -> cluster id."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from exporter.factory import ClusterCollectors
+from exporter.factory.clusters import ClusterCollectors
 from exporter.history import History, HistoryCounts
 
 _Result = TypeVar("_Result")

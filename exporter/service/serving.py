@@ -14,17 +14,13 @@ from exporter.collectors.comparisons import Comparisons
 from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
 from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink
-from exporter.factory import (
-    build_cluster,
-    last_states,
-    make_monitor,
-    make_replica_watches,
-)
+from exporter.factory.clusters import build_cluster, make_replica_watches
+from exporter.factory.monitor import last_states, make_monitor
 from exporter.history import History, HistoryError, Spool
 from exporter.history.cluster_states import LastState
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
-from exporter.kafka import ClientProcesses, RemotePollSource
+from exporter.kafka.process import ClientProcesses, RemoteClient
 from exporter.memory import MemoryTrimmer
 from exporter.service.comparison_times import ComparisonTimes
 from exporter.service.running_cluster import CollectorJob, RunningCluster
@@ -46,7 +42,7 @@ class Service:
         self,
         settings: Settings,
         processes: ClientProcesses | None = None,
-        sources: Mapping[str, RemotePollSource] | None = None,
+        sources: Mapping[str, RemoteClient] | None = None,
     ) -> None:
         """Build every part.
 
@@ -145,7 +141,7 @@ class Service:
         if failures:
             raise HistoryError("; ".join(failures))
 
-    def _cluster(self, cluster: ClusterSettings, source: RemotePollSource | None) -> RunningCluster:
+    def _cluster(self, cluster: ClusterSettings, source: RemoteClient | None) -> RunningCluster:
         poll, last = self._settings.poll_of(cluster), self._last_states.pop(cluster.name, None)
         history = self._history(cluster.name, poll.interval, last)
         watches = [watch for watch in self._watches.values() if cluster.name in (watch.source, watch.target)]
@@ -154,7 +150,7 @@ class Service:
             cluster,
             self._settings,
             self._clock,
-            processes=self._processes,
+            process=self._processes.of(cluster.name),
             source=source,
             state=None if last is None else last.state,
             before=first,
@@ -209,8 +205,7 @@ class Service:
                 self._lock.polled()
 
     def _record_poll(self, cluster: RunningCluster) -> None:
-        self.monitor.take_client_memory(cluster.name, self._processes.memory(cluster.name))
-        self.monitor.take_batched_lookups(cluster.name, cluster.collectors.source.batched_lookups_trusted)
+        self.monitor.take_client_memory(cluster.name, self._processes.of(cluster.name).memory)
         if cluster.history is not None:
             counts = cluster.history.counts
             self.monitor.take_history(cluster.name, cluster.counted, counts)

@@ -87,7 +87,8 @@ class PollSettings(Section):
     """How often clusters are polled, and with how many requests at once. Durations in seconds."""
 
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 30.0
-    """5s to 1d. Also the time limit of one poll. Where history is written it must not exceed `history.window`."""
+    """5s to 1d. The requests of a poll share this time, and each kind gets a second at least: with a slow network
+    a poll takes longer, and polls are fewer. Where history is written it must not exceed `history.window`."""
     request_timeout: Annotated[Seconds, at_least("1s"), at_most("1h")] = 10.0
     """1s to 1h. Without an answer in time a partition is unreadable in this poll."""
     chunk_size: Annotated[int, Field(ge=1, le=10_000)] = 250

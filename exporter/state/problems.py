@@ -18,7 +18,7 @@ from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import GONE
-from exporter.kafka import LOG_DIRS, PRODUCERS
+from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
 
 _NEWS_SECONDS = 86_400.0
 """So long a change of the cluster behind a name is said."""

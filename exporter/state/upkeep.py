@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from exporter.domain.ports import Clock
 from exporter.history import TABLES, HistoryCounts, Loss
-from exporter.kafka import Restart
+from exporter.kafka.process import Restart
 from exporter.metrics.self_metrics import SelfMetrics
 
 UPKEEP = ("expectations", "spool")
@@ -70,17 +70,12 @@ class Upkeep:
         if counts.last_write is not None:
             self._self_metrics.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
 
-    def take_batched_lookups(self, cluster: str, trusted: bool | None) -> None:
-        """Take whether the cheaper call for offsets is trusted; None where it was never used."""
-        if trusted is not None:
-            self._self_metrics.set("batched_lookups_trusted", int(trusted), kafka_cluster=cluster)
-
     def take_client_restart(self, cluster: str, why: Restart) -> None:
         """Count a process with a Kafka client that was replaced."""
         self._self_metrics.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)
 
-    def take_client_memory(self, cluster: str, held: Mapping[str, int | None]) -> None:
-        """Take what the processes with Kafka clients of a cluster hold, in bytes, by what they do."""
+    def take_client_memory(self, cluster: str, held: int | None) -> None:
+        """Take the bytes that the process with the Kafka clients of a cluster holds, None where there is none."""
         self._self_metrics.set_client_memory(cluster, held)
 
     def take_upkeep(self, step: str, problem: str) -> None:

@@ -27,7 +27,7 @@ from exporter.collectors.poller import Poller
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Reason, Snapshot, TopicPartition
 from exporter.domain.ports import SourceError
-from exporter.kafka import ClientProcess, RemotePollSource, RemoteSource, Restart
+from exporter.kafka.process import OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
 from exporter.settings.schema import PollSettings
 from tests.programs import cache_folder
 from tests.trio import Trio, frozen
@@ -39,14 +39,15 @@ FROZEN_SECONDS = 21.0
 """Past the 20 s after which an exporter stayed blind for good once."""
 
 
-def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, interval: float) -> RemotePollSource:
+def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, interval: float) -> RemoteClient:
     """Return what polls the topic, with default settings otherwise."""
     poll = PollSettings()
-    return RemotePollSource(
+    return RemoteClient(
         process,
-        "polls",
-        patience=2 * (interval + request_timeout) + 5,
-        alone=True,
+        POLLS,
+        limit=2 * (interval + request_timeout) + 5,
+        metadata_seconds=2 * interval,
+        poll_interval=interval,
         properties={"bootstrap.servers": bootstrap},
         request_timeout=request_timeout,
         chunk_size=poll.chunk_size,
@@ -75,12 +76,12 @@ class Steady:
     def __init__(self, bootstrap: str) -> None:
         self.restarts: Counter[str] = Counter()
         self.polls: Counter[str] = Counter()
-        self._processes = [ClientProcess(name, on_restart=self._restarted) for name in ("polls", "groups")]
-        self._poller = Poller("bench", poll_source(self._processes[0], bootstrap, 2.0, 5.0), [], SystemClock())
-        self._groups = RemoteSource(
-            self._processes[1],
-            "groups",
-            patience=60.0,
+        self._process = ClientProcess("bench", self._restarted)
+        self._poller = Poller("bench", poll_source(self._process, bootstrap, 2.0, 5.0), [], SystemClock())
+        self._groups = RemoteClient(
+            self._process,
+            OFFSETS,
+            limit=60.0,
             properties={"bootstrap.servers": bootstrap},
             request_timeout=2.0,
             budget=10.0,
@@ -96,8 +97,7 @@ class Steady:
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        for process in self._processes:
-            process.close()
+        self._process.close()
 
     def _restarted(self, why: Restart) -> None:
         self.restarts[str(why)] += 1
@@ -114,9 +114,9 @@ class Steady:
         while not self._stop.wait(0.2):
             try:
                 names = self._groups.list_groups().names
+                described, committed = self._groups.describe(names), self._groups.committed(names)
             except SourceError:
                 continue
-            described, committed = self._groups.describe(names), self._groups.committed(names)
             if names and not committed.failed and not any(isinstance(each, Reason) for each in described.values()):
                 self.good["sweep"].set()
 
@@ -171,7 +171,7 @@ class Bench:
     def __init__(self, trio: Trio) -> None:
         poll = PollSettings()
         self._trio = trio
-        source = poll_source(ClientProcess("the client"), trio.bootstrap, poll.request_timeout, poll.interval)
+        source = poll_source(ClientProcess("bench"), trio.bootstrap, poll.request_timeout, poll.interval)
         self._poller = Poller("bench", source, [], SystemClock())
 
     def poll(self, step: str) -> Row:

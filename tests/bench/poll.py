@@ -34,8 +34,8 @@ from exporter.domain import Snapshot, TopicPartition
 from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.answers import Answers
 from exporter.domain.ports import Extents
-from exporter.kafka import RemoteInspections, client_process
 from exporter.kafka.poll_source import PollSource
+from exporter.kafka.process import INSPECTIONS, ClientProcess, RemoteClient
 from exporter.kafka.source import KafkaSource
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.metrics.series import ClusterSeries
@@ -231,14 +231,14 @@ def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[Topi
 
 def inspect(bench: Bench, bootstrap: str, snapshot: Snapshot) -> None:
     """Measure what it takes to ask for log sizes and for producers, as fast as the broker answers."""
-    process = client_process("bench", "inspection")
+    process = ClientProcess("bench")
     process.start()
 
-    def client() -> RemoteInspections:
-        return RemoteInspections(
+    def client() -> RemoteClient:
+        return RemoteClient(
             process,
-            "inspection",
-            patience=60,
+            INSPECTIONS,
+            limit=60,
             properties={"bootstrap.servers": bootstrap},
             request_timeout=10,
             lookups_per_second=1_000_000,

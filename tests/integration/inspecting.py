@@ -9,7 +9,8 @@ from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.domain import Inspected, Snapshot, TopicPartition
-from exporter.factory import make_inspector, make_poll_source
+from exporter.factory.clusters import make_inspector
+from exporter.factory.sources import make_poll_source
 from exporter.settings import Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
 

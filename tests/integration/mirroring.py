@@ -14,7 +14,8 @@ from exporter.demo.broker import java_properties
 from exporter.demo.jars import java
 from exporter.demo.lifeline import Lifeline
 from exporter.domain import Comparison, PollFailure, Replica, ReplicaReading, Snapshot, TopicPartition
-from exporter.factory import make_poll_source, make_replica_watches
+from exporter.factory.clusters import make_replica_watches
+from exporter.factory.sources import make_poll_source
 from exporter.settings import Settings
 from tests.integration.fresh import Fresh
 from tests.workbench import QUIET

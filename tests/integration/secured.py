@@ -35,7 +35,7 @@ from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.demo.broker import Broker, free_port
 from exporter.domain import PollFailure, Snapshot
-from exporter.kafka import AwsIam
+from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.state import Monitor, MonitorSettings, Rhythm

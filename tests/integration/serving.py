@@ -93,8 +93,15 @@ class Exporter:
 
     def clients(self) -> list[int]:
         """Return the ids of its processes with Kafka clients, in the order in which they were started."""
-        return descendants(self.process.pid)
+        return [pid for pid in descendants(self.process.pid) if _is_client(pid)]
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(120)
+
+
+def _is_client(pid: int) -> bool:
+    try:
+        return b"multiprocessing.spawn" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
+        return False

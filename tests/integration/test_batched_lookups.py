@@ -20,7 +20,7 @@ from exporter.collectors.consumer_groups import GroupWatch
 from exporter.demo.broker import Broker
 from exporter.domain import Reason, TopicPartition
 from exporter.domain.polls.answers import ANSWERED, reason_of_code
-from exporter.factory import make_group_watch
+from exporter.factory.clusters import make_group_watch
 from exporter.kafka import list_offsets_call
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.poll_source import PollSource
@@ -140,12 +140,12 @@ def test_polls_and_sweeps_make_no_topic(kafka_jars: Path, tmp_path: Path) -> Non
             groups.groups.list_groups()
         time.sleep(2)
         assert OFFSETS not in bench.admin.list_topics(timeout=10).topics
-        assert polled.batched_lookups_trusted is None
+        assert not polled.batching
         consumer = groups.batched(250, 4)
         bench.until(lambda: OFFSETS in bench.admin.list_topics(timeout=10).topics)
         polled.metadata(fresh=True)
         polled.latest(np.array([0]))
-        assert polled.batched_lookups_trusted is True, "from when others made it on"
+        assert polled.batching, "from when others made it on"
         consumer.close()
         polled.close()
         groups.close()
@@ -158,7 +158,7 @@ def test_the_documented_rights_are_enough(secured: Secured) -> None:
     polled = batching_source(secured.by_password(), TOPIC)
     polled.metadata(fresh=True)
     assert polled.latest(np.array([0])).offset.tolist() == [0]
-    assert polled.batched_lookups_trusted is True
+    assert polled.batching
     polled.close()
 
 
@@ -177,15 +177,11 @@ def test_without_the_right_to_groups_the_authorizer_is_not_flooded(secured: Secu
     secured.bench.until(seen)
     assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
 
-    def closed() -> bool:
-        polled.when_idle()
-        return polled.batched_lookups_trusted is None
-
-    secured.bench.until(closed)
+    secured.bench.until(lambda: not polled.batching)
     assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
     before = denials(secured, user)
     time.sleep(3)
-    assert polled.batched_lookups_trusted is None
+    assert not polled.batching
     assert 1 <= denials(secured, user) == before
     polled.close()
 
@@ -328,7 +324,7 @@ def test_a_broker_that_is_gone_costs_its_own_partitions_and_one_timeout(trio: Tr
         return membership.layout.partition[rows[read]].tolist(), reasons, time.monotonic() - began
 
     assert poll()[:2] == ([0, 1, 2, 3, 4, 5], set())
-    assert source.batched_lookups_trusted is True
+    assert source.batching
     expected: set[Reason | None] = {Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT}
     if how != "cut_off":  # the controller, which no longer hears from it, takes its partitions, perhaps within a poll
         expected.add(Reason.NO_LEADER)
@@ -339,5 +335,5 @@ def test_a_broker_that_is_gone_costs_its_own_partitions_and_one_timeout(trio: Tr
             assert reasons <= expected
             assert seconds < 12.0 + 5.0
     trio.workbench.until(lambda: poll()[0] == [0, 1, 2, 3, 4, 5], 60)
-    assert source.batched_lookups_trusted is True
+    assert source.batching
     source.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.kafka import Restart
+from exporter.kafka.process import Restart
 from tests.bench.outage import survive
 
 

@@ -1,8 +1,9 @@
-"""Kafka clients in processes of their own: what happens to one happens to no other, and not to the exporter."""
+"""The process with the Kafka clients of a cluster: its end harms neither the exporter nor another cluster."""
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import resource
 import signal
@@ -11,32 +12,26 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from exporter.domain import Answer, Reason, TopicPartition
+from exporter.clock import SystemClock
+from exporter.collectors.poller import Poller
+from exporter.domain import PollFailure, Reason, Snapshot, TopicPartition
 from exporter.domain.groups.consumer_groups import Description
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import SourceError
-from exporter.kafka import (
-    ClientProcess,
-    ClientProcesses,
-    RemoteAddressCheck,
-    RemotePollSource,
-    RemoteSource,
-    Restart,
-)
-from exporter.kafka.child import IDLE_SECONDS
-from exporter.kafka.poll_source import WORTH_BATCHING
+from exporter.kafka.poll_source import DENIED_WITHIN, WORTH_BATCHING
+from exporter.kafka.process import ADDRESSES, OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.test_bad_answers import well
-from tests.scripted import FIND_COORDINATOR, ScriptedBroker
+from tests.scripted import FIND_COORDINATOR, ListedOffset, ScriptedBroker
 from tests.times import end_of, first_since
 
 NOBODY = "127.0.0.1:9"
@@ -53,38 +48,39 @@ def cluster() -> Iterator[FakeCluster]:
 class Client:
     """A process that polls, and why it was replaced."""
 
-    def __init__(self, bootstrap: str, *, patience: float = 30.0, **options: Any) -> None:
+    def __init__(self, bootstrap: str, *, limit: float = 30.0, **options: Any) -> None:
         self.restarts: list[Restart] = []
-        self.process = ClientProcess("the client", on_restart=self.restarts.append, **options)
-        self.source = self.add("polls", bootstrap, patience)
+        self.process = ClientProcess("east", self.restarts.append, **options)
+        self.source = self.add(bootstrap, limit)
+        self.failures: list[PollFailure] = []
+        self.poller = Poller("east", self.source, [self], SystemClock())
 
-    def add(
-        self, name: str, bootstrap: str, patience: float = 30.0, properties: Mapping[str, str] | None = None
-    ) -> RemotePollSource:
+    def add(self, bootstrap: str, limit: float = 30.0, properties: Mapping[str, str] | None = None) -> RemoteClient:
         """Another client in the same process."""
-        return RemotePollSource(
+        return RemoteClient(
             self.process,
-            name,
-            patience=patience,
+            POLLS,
+            limit=limit,
             properties={"bootstrap.servers": bootstrap, **(properties or {})},
             # Nothing listens at NOBODY, which is known at once; a real broker may be slow on a busy machine.
             request_timeout=1.0 if bootstrap == NOBODY else 10.0,
             chunk_size=250,
             calls_in_flight=4,
+            metadata_seconds=60.0,
+            poll_interval=30.0,
         )
 
-    def poll(self) -> int:
-        """Return how many partitions were read. Raises SourceError where the poll is a missed one."""
-        rows = np.arange(len(self.source.metadata(fresh=False).membership.layout))
-        self.source.earliest(rows)
-        return int(np.count_nonzero(self.source.latest(rows).found))
+    def accept(self, snapshot: Snapshot) -> None:
+        """A sink."""
 
-    def polls_again(self) -> bool:
-        """Whether a poll is good."""
-        try:
-            return self.poll() > 0
-        except SourceError:
-            return False
+    def missed(self, failure: PollFailure) -> None:
+        """A sink that keeps failures."""
+        self.failures.append(failure)
+
+    def poll(self) -> int:
+        """Return how many partitions a poll has read, 0 where it failed."""
+        outcome = self.poller.poll()
+        return int(np.count_nonzero(outcome.table.read)) if isinstance(outcome, Snapshot) else 0
 
     def send(self, number: int) -> int:
         """Send the process a signal, and return which it was."""
@@ -105,29 +101,40 @@ def client(cluster: FakeCluster) -> Iterator[Client]:
 @pytest.mark.parametrize(
     ("how", "name"), [(signal.SIGABRT, "SIGABRT"), (signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 1, "signal 35")]
 )
-def test_an_abort_costs_one_poll(client: Client, how: int, name: str, logged_warnings: Callable[[], list[str]]) -> None:
+def test_one_that_ends_between_polls_costs_nothing(
+    client: Client, how: int, name: str, logged_warnings: Callable[[], list[str]]
+) -> None:
     """It is counted and logged; the next poll is good, by a new process, with the metadata that was known."""
-    before, counted, pid = client.source.metadata(fresh=False), client.source.lookups()["latest"], client.send(how)
-    with pytest.raises(SourceError, match="the client was ended by ") as missed:
-        client.poll()
-    assert missed.value.reason is Reason.CLIENT_FAILED
-    assert "next step" in missed.value.detail
-    await_that(client.polls_again, "a poll is good again")
+    before, pid = client.source.metadata(fresh=False), client.send(how)
+    await_that(lambda: pid not in [each.pid for each in multiprocessing.active_children()], "it ended")
+    assert client.poll() == 20
+    assert client.failures == []
     assert client.restarts == [Restart.ENDED]
     assert client.process.pid != pid
     assert client.source.metadata(fresh=False) is before
-    assert client.source.lookups()["latest"] > counted, "counts go on"
     assert [line for line in logged_warnings() if name in line]
+
+
+def test_one_that_ends_in_a_poll_costs_that_poll_which_is_tried_again_at_once(client: Client) -> None:
+    """The failure says why, and the next good poll does not wait for the next interval."""
+    threading.Timer(0.5, client.send, [signal.SIGABRT]).start()
+    client.send(signal.SIGSTOP)
+    threading.Timer(1.0, lambda: os.kill(pid, signal.SIGCONT)).start()
+    pid = client.process.pid or 0
+    assert client.poll() == 20
+    [failure] = client.failures
+    assert (failure.reason, client.restarts) == (Reason.CLIENT_FAILED, [Restart.ENDED])
+    assert "was ended by SIGABRT; next step: none" in failure.detail
 
 
 def test_an_answer_that_cannot_be_read_costs_one_poll(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process is replaced at once, and counted: as where another release was installed under a running exporter."""
     with monkeypatch.context() as changed:
-        changed.delattr("exporter.kafka.messages.Notes")
-        with pytest.raises(SourceError, match="the client was ended by SIGKILL") as missed:
-            client.poll()
+        changed.delattr("exporter.domain.polls.answers.Answers")
+        with pytest.raises(SourceError, match="gave an answer that cannot be read") as missed:
+            client.source.latest(np.arange(20))
     assert missed.value.reason is Reason.CLIENT_FAILED
-    await_that(client.polls_again, "a poll is good again")
+    assert client.poll() == 20
     assert client.restarts == [Restart.ENDED]
 
 
@@ -137,157 +144,165 @@ def test_a_crash_of_librdkafka_is_survived(logged_warnings: Callable[[], list[st
         client = Client(broker.bootstrap)
         assert client.poll() == 3
         broker.answering = lambda target, keys: well(target, keys)[:2]
-        with pytest.raises(SourceError) as missed:
-            client.poll()
-        assert missed.value.reason is Reason.CLIENT_FAILED
+        assert client.poll() == 0
+        assert {failure.reason for failure in client.failures} == {Reason.CLIENT_FAILED}
         broker.answering = well
-        await_that(client.polls_again, "a poll is good again")
+        await_that(lambda: client.poll() == 3, "a poll is good again")
         assert set(client.restarts) == {Restart.ENDED}
         assert [line for line in logged_warnings() if "ended by SIG" in line]
         client.process.close()
 
 
-def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
-    """Past the longest that a call may take; the next poll is good."""
-    client = Client(cluster.bootstrap, patience=1.0)
+@pytest.mark.parametrize("rows", [1, 1_000_000])
+def test_one_that_hangs_is_ended(cluster: FakeCluster, rows: int) -> None:
+    """Past the longest that a call may take, also one that does not fit into the socket; the next poll is good."""
+    client = Client(cluster.bootstrap, limit=1.0)
     client.poll()
     pid = client.send(signal.SIGSTOP)
-    with pytest.raises(SourceError, match="gave no answer within 1 s"):
-        client.poll()
+    with pytest.raises(SourceError, match="gave no answer within 1 s") as missed:
+        client.source.latest(np.arange(rows))
+    assert missed.value.reason is Reason.CLIENT_FAILED
     assert client.restarts == [Restart.HUNG]
     assert not Path(f"/proc/{pid}").exists()
-    await_that(client.polls_again, "a poll is good again")
+    assert client.poll() == 20
     client.process.close()
 
 
-def test_one_that_reads_nothing_hangs_too(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit into the socket is not waited for longer than for an answer."""
-    monkeypatch.setattr("exporter.kafka.process._SEND_SECONDS", 1)
-    client = Client(cluster.bootstrap, patience=1.0)
-    client.poll()
-    client.send(signal.SIGSTOP)
-    with pytest.raises(SourceError, match="gave no answer within 1 s"):
-        client.source.latest(np.zeros(1_000_000, dtype=np.intp))
-    assert client.restarts == [Restart.HUNG]
-    client.process.close()
+def test_a_hanging_call_keeps_no_other_client_waiting(cluster: FakeCluster) -> None:
+    """Polls go on while another client in the same process waits for a broker."""
+    released = threading.Event()
+
+    def late(target: int, keys: Sequence[tuple[str, int]]) -> Sequence[ListedOffset]:
+        released.wait(60)
+        return well(target, keys)
+
+    with ScriptedBroker({"t": 3}, late) as silent:
+        client = Client(cluster.bootstrap)
+        waiting = client.add(silent.bootstrap)
+        waiting.metadata(fresh=True)
+        thread = threading.Thread(target=lambda: waiting.latest(np.arange(3)))
+        thread.start()
+        began = time.monotonic()
+        assert client.poll() == 20
+        assert time.monotonic() - began < 9
+        released.set()
+        thread.join()
+        client.process.close()
 
 
-def test_the_end_of_a_process_leaves_others_running(cluster: FakeCluster, client: Client) -> None:
-    """Another cluster, and whoever asks the same one for groups, go on in the same process."""
+def test_the_end_of_a_process_leaves_another_cluster_alone(cluster: FakeCluster, client: Client) -> None:
+    """Which has a process of its own."""
     other = Client(cluster.bootstrap)
     other.poll()
     pid = other.process.pid
     client.send(signal.SIGABRT)
-    await_that(lambda: bool(client.restarts), "the end is noticed")
-    assert other.poll() == 20
+    assert (other.poll(), client.poll()) == (20, 20)
     assert (other.process.pid, other.restarts) == (pid, [])
     other.process.close()
 
 
 def test_one_that_leaks_is_replaced_between_two_polls(cluster: FakeCluster) -> None:
     """No poll is missed for that."""
-    client = Client(cluster.bootstrap, growth_bytes=-1)
+    client = Client(cluster.bootstrap, growth_bytes=-(2**40))
     before = client.source.metadata(fresh=True)
-    assert [client.poll() for _ in range(3)] == [20] * 3
-    assert client.restarts == [Restart.MEMORY] * 3
+    assert [client.poll() for _ in range(8)] == [20] * 8
+    assert set(client.restarts) == {Restart.MEMORY}
+    assert client.failures == []
     assert client.source.metadata(fresh=False) is before
     client.process.close()
 
 
-def test_one_that_reaches_no_broker_is_replaced() -> None:
-    """After so many polls in a row, and the next one after twice as many."""
-    client = Client(NOBODY, failures=2)
+def test_one_that_reaches_no_broker_is_replaced(cluster: FakeCluster) -> None:
+    """After so many polls in a row; another client in it, which reaches its cluster, hides none of them."""
+    client = Client(cluster.bootstrap)
+    blind = client.add(NOBODY)
     seen = []
-    for _ in range(7):
+    for _ in range(11):
+        assert client.poll() == 20
         with pytest.raises(SourceError) as missed:
-            client.poll()
+            blind.metadata(fresh=False)
         assert missed.value.reason is Reason.CLUSTER_UNREACHABLE
         seen.append(len(client.restarts))
-    assert seen == [0, 1, 1, 1, 1, 2, 2]
+    assert seen == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2]
     assert set(client.restarts) == {Restart.FAILING}
+    assert client.failures == []
     client.process.close()
 
 
-def test_a_client_that_reaches_its_cluster_hides_none_that_does_not(cluster: FakeCluster) -> None:
-    """Two clients in one process, polled in turns: the blind one has the process replaced all the same."""
-    client = Client(cluster.bootstrap, failures=2)
-    blind = client.add("blind", NOBODY)
+def test_a_new_process_waits_longer_each_time() -> None:
+    """One that ends before its first answer is started again at once, and then after 1, 2, 4, ... seconds."""
+    process = ClientProcess("east")
     for _ in range(2):
-        assert client.polls_again()
-        with pytest.raises(SourceError):
-            blind.metadata(fresh=True)
-    assert client.restarts == [Restart.FAILING]
-    client.process.close()
+        process.start()
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        await_that(lambda pid=process.pid: not _runs(pid), "it ended")  # type: ignore[misc]
+    with pytest.raises(SourceError, match=r"a new one starts in 1 s"):
+        process.start()
+    process.close()
 
 
-def test_a_new_process_waits_longer_each_time(cluster: FakeCluster) -> None:
-    """One that ends before its first answer is started again after 1, 2, 4, ... seconds."""
-    client = Client(cluster.bootstrap)
-    for _ in range(2):
-        await_that(lambda: _starts(client), "a new one starts")
-        pid = client.send(signal.SIGKILL)
-        await_that(lambda pid=pid: not Path(f"/proc/{pid}").exists(), "it ended")  # type: ignore[misc]
-        await_that(lambda: client.process.generation == 0, "the end is noticed")
-    with pytest.raises(SourceError, match=r"a new one starts in [12] s"):
-        client.poll()
-    client.process.close()
-
-
-def test_a_process_that_cannot_be_started_is_named_and_comes_later(cluster: FakeCluster) -> None:
-    """Where this host gives no more files, each poll is a missed one, and the next good one needs no restart."""
+@pytest.mark.parametrize("lacking", ["files", "threads"])
+def test_a_process_that_cannot_be_started_is_named_and_comes_later(
+    cluster: FakeCluster, lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where this host gives no more, each poll is a missed one, and the next good one needs no restart."""
     client = Client(cluster.bootstrap)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-    try:
-        with pytest.raises(SourceError, match="could not be started: Too many open files; next step: allow") as missed:
-            client.poll()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with monkeypatch.context() as changed:
+        if lacking == "files":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        else:
+
+            def refuse(_: threading.Thread) -> None:
+                raise RuntimeError("can't start new thread")
+
+            changed.setattr(threading.Thread, "start", refuse)
+        try:
+            with pytest.raises(
+                SourceError, match=r"could not be started: .*; next step: allow this exporter"
+            ) as missed:
+                client.source.metadata(fresh=True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert missed.value.reason is Reason.CLIENT_FAILED
-    await_that(client.polls_again, "a poll is good")
+    await_that(lambda: client.poll() == 20, "a poll is good")
     client.process.close()
 
 
-def _starts(client: Client) -> bool:
-    try:
-        client.process.start()
-    except SourceError:
-        return False
-    return True
-
-
-def test_it_ends_with_the_exporter() -> None:
-    """Also where the exporter is killed."""
-    program = textwrap.dedent("""
-        import sys, time
-        from exporter.kafka import ClientProcess
-        process = ClientProcess("the client")
-        process.start()
-        print(process.pid, flush=True)
-        time.sleep(60)
-    """)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as exporter:
-        assert exporter.stdout is not None
-        pid = int(exporter.stdout.readline())
-        assert Path(f"/proc/{pid}").exists()
-        exporter.kill()
-    await_that(lambda: not _alive(pid), "it ended")
-
-
-def _alive(pid: int) -> bool:
+def _runs(pid: int) -> bool:
     try:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
         return False
 
 
+@pytest.mark.parametrize("ended", ["killed", "at its end"])
+def test_it_ends_with_the_exporter(ended: str) -> None:
+    """Also where the exporter is killed, or ends without closing it."""
+    program = textwrap.dedent("""
+        import sys, time
+        from exporter.kafka.process import ClientProcess
+        if __name__ == "__main__":
+            process = ClientProcess("east")
+            process.start()
+            print(process.pid, flush=True)
+            time.sleep(60 if sys.argv[1] == "killed" else 0)
+    """)
+    with subprocess.Popen([sys.executable, "-c", program, ended], stdout=subprocess.PIPE, text=True) as exporter:
+        assert exporter.stdout is not None
+        pid = int(exporter.stdout.readline())
+        if ended == "killed":
+            exporter.kill()
+        exporter.wait(20)
+    await_that(lambda: not _runs(pid), "it ended")
+
+
 def test_ctrl_c_is_not_meant_for_it(client: Client) -> None:
     """What ends a group of processes leaves it to the exporter, which ends in order."""
-    assert client.process.pid is not None
-    assert os.getpgid(client.process.pid) != os.getpgid(0)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         client.send(number)
     assert client.poll() == 20
     assert client.restarts == []
@@ -298,7 +313,6 @@ def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, logged_war
     secret = "not-to-be-seen"  # noqa: S105 - a canary
     client = Client(cluster.bootstrap)
     source = client.add(
-        "secret",
         NOBODY,
         properties={
             "security.protocol": "SASL_PLAINTEXT",
@@ -317,118 +331,50 @@ def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, logged_war
 
 def test_its_log_is_the_exporters(caplog: pytest.LogCaptureFixture) -> None:
     """A line of librdkafka's comes out by the logger that it would come by in one process, from the same level on."""
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "exporter")
     client = Client(NOBODY)
-    with pytest.raises(SourceError):
-        client.poll()
-    lines = [each for each in caplog.records if each.getMessage().startswith("librdkafka: FAIL")]
-    assert {(each.name, each.levelno) for each in lines} == {("exporter.kafka.client", logging.DEBUG)}
-    client.process.close()
+    assert client.poll() == 0
 
+    def logged() -> set[tuple[str, int]]:
+        lines = [each for each in caplog.records if each.getMessage().startswith("librdkafka: FAIL")]
+        return {(each.name, each.levelno) for each in lines}
 
-@pytest.mark.parametrize(("level", "shown"), [(logging.DEBUG, True), (logging.INFO, False)])
-def test_its_log_follows_a_level_that_a_reload_changes(
-    level: int, shown: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """From the next call on, without a restart of the process."""
-    caplog.set_level(logging.INFO if shown else logging.DEBUG, "exporter")
-    client = Client(NOBODY)
-    with pytest.raises(SourceError):
-        client.poll()
-    caplog.clear()
-    caplog.set_level(level, "exporter")
-    later = client.add("after a reload", NOBODY)
-    with pytest.raises(SourceError):
-        later.metadata(fresh=True)
-    assert any(each.getMessage().startswith("librdkafka: FAIL") for each in caplog.records) is shown
-    assert client.restarts == []
+    await_that(lambda: logged() == {("exporter.kafka.client", logging.DEBUG)}, "its lines arrive")
     client.process.close()
 
 
 def test_a_property_that_librdkafka_refuses_is_named() -> None:
     """By a ValueError, as where the client is made; and the process is well."""
     client = Client(NOBODY)
-    source = client.add("refused", NOBODY, properties={"no.such.property": "1"})
+    source = client.add(NOBODY, properties={"no.such.property": "1"})
     with pytest.raises(ValueError, match=r"no\.such\.property"):
-        _ = source.exposed
+        source.exposed()
     assert client.restarts == []
     client.process.close()
 
 
-def test_a_client_outlives_an_earlier_one_of_its_name(client: Client, cluster: FakeCluster) -> None:
-    """One that a reload left under way takes only itself along when it is closed, and leaves no connection behind."""
+def test_a_client_that_is_closed_leaves_no_connection(client: Client, cluster: FakeCluster) -> None:
+    """A round of look-ups makes a client of its own in the process."""
 
     def connected() -> int:
         """Return how many clients of librdkafka the process has."""
         tasks = Path(f"/proc/{client.process.pid}/task").iterdir()
         return sum((task / "comm").read_text() == "rdk:main\n" for task in tasks)
 
-    earlier = client.add("beside", cluster.bootstrap)
-    earlier.metadata(fresh=False)
-    clients = connected()
-    later = client.add("beside", cluster.bootstrap)
-    later.metadata(fresh=False)
-    earlier.close()
-    assert len(later.metadata(fresh=True).membership.layout) == 20
-    await_that(lambda: connected() == clients, "the earlier client is gone")
-    later.close()
+    before = connected()
+    with client.add(cluster.bootstrap) as beside:
+        beside.metadata(fresh=False)
+        assert connected() == before + 1
+    await_that(lambda: connected() == before, "it is gone")
+    client.process.close()
     with pytest.raises(SourceError, match="closed"):
-        later.metadata(fresh=True)
-
-
-def test_a_process_without_a_thread_to_listen_to_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a limit of threads: processes that stay would use it up for good."""
-    begun: list[int] = []
-    start = threading.Thread.start
-
-    def last_thread(thread: threading.Thread) -> None:
-        name, _, pid = thread.name.partition(", process ")
-        if name == "the client":
-            begun.append(int(pid))
-            if begun.count(int(pid)) == 2:
-                raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", last_thread)
-    process = ClientProcess("the client")
-    with pytest.raises(SourceError, match="can't start new thread; next step: allow this exporter more"):
-        process.start()
-    await_that(lambda: not Path(f"/proc/{begun[0]}").exists(), "the process has ended")
-    process.close()
-
-
-def test_a_job_that_begins_while_processes_end_disturbs_nothing() -> None:
-    """A reload that takes out a cluster goes on, and so does a job of another cluster that needs its first process."""
-
-    class Growing(dict[tuple[str, str], ClientProcess]):
-        """While one looks at its keys, a job begins."""
-
-        def __iter__(self) -> Iterator[tuple[str, str]]:
-            for key in super().__iter__():
-                jobs.append(threading.Thread(target=processes.other_requests, args=("far",), daemon=True))
-                jobs[-1].start()
-                jobs[-1].join(0.2)
-                yield key
-
-    jobs: list[threading.Thread] = []
-    processes = ClientProcesses()
-    processes.polls("prod")
-    processes.polls("far")
-    processes._processes = Growing(processes._processes)  # noqa: SLF001 - the race is in it
-    processes.end("prod")
-    for job in jobs:
-        job.join()
-    assert processes.memory("far") == {"polls": None, "other-requests": None}
-    assert set(dict.keys(processes._processes)) == {("far", "polls"), ("far", "groups and times")}  # noqa: SLF001
-    processes.close()
+        client.source.metadata(fresh=True)
 
 
 def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> None:
-    """A source beside the polls gives what one in this process would, and counts its requests."""
-    process = ClientProcess("beside")
-    source = RemoteSource(
-        process, "groups", patience=30.0, alone=True, properties={"bootstrap.servers": cluster.bootstrap}
-    )
+    """A source beside the polls gives what one in this process would; the end of its process costs it nothing."""
+    process = ClientProcess("east")
+    source = RemoteClient(process, OFFSETS, limit=30.0, alone=True, properties={"bootstrap.servers": cluster.bootstrap})
     names = sorted(source.groups.list_groups().names)
     assert names == ["group-0000", "group-0001"]
     assert all(isinstance(each, Description) for each in source.groups.describe(names).values())
@@ -436,41 +382,32 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     assert (sorted(committed.names), committed.first.tolist(), committed.failed) == (names, [0, 3, 6], {})
     key = TopicPartition("bench-0000", 0)
     leader = source.metadata().topics[key.topic].partitions[key.partition].leader
-    assert leader is not None
     assert first_since(source, key, 0.0, leader).offset == 0
     both = Membership.led(Layout.of({key.topic: [0, 1], "unasked": [0]}), np.full(3, leader, dtype=np.int32))
     later = source.by_time(both, np.array([0, 0, 0]), np.array([0, 2**42, 1]))
     assert later.found.tolist() == [True, False, True]
-    assert end_of(source, key, leader).offset == 3
     membership = Membership.led(Layout.of({key.topic: [key.partition]}), np.array([leader], dtype=np.int32))
     assert (source.starts(membership).offset.tolist(), source.ends(membership).offset.tolist()) == ([0], [3])
-    assert source.groups.counts["offsets"] == 2
+    assert source.groups.counts()["offsets"] == 2
     with pytest.raises(ValueError, match="before 1970"):
         first_since(source, key, -1.0, leader)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
-    os.kill(process.pid, signal.SIGKILL)
-    await_that(lambda: process.generation == 0, "the end is noticed")
-    assert end_of(source, key, leader).reason is Reason.CLIENT_FAILED
-    assert source.groups.describe(names) == dict.fromkeys(names, Reason.CLIENT_FAILED)
-    assert source.groups.committed(names).failed == dict.fromkeys(names, Reason.CLIENT_FAILED)
-    assert (
-        source.ends(membership).answer(0) == source.starts(membership).answer(0) == Answer(reason=Reason.CLIENT_FAILED)
-    )
+    threading.Timer(0.5, os.kill, [process.pid, signal.SIGKILL]).start()
+    assert end_of(source, key, leader).offset == 3
+    assert source.groups.committed(names).failed == {}
     source.close()
 
 
 def test_an_address_is_tried_alone(cluster: FakeCluster) -> None:
     """One that answers names its topics, and one that does not is a finding, not an error."""
-    process = ClientProcess("addresses")
-    found = [
-        RemoteAddressCheck(
-            process, address, patience=30.0, properties={"bootstrap.servers": ""}, request_timeout=1.0
-        ).check(address)
-        for address in (cluster.bootstrap.split(",")[0], NOBODY)
-    ]
+    process = ClientProcess("east")
+    addresses = RemoteClient(
+        process, ADDRESSES, limit=30.0, alone=True, properties={"bootstrap.servers": ""}, request_timeout=1.0
+    )
+    found = [addresses.check(address) for address in (cluster.bootstrap.split(",")[0], NOBODY)]
     assert (found[0].visible_topics, found[1].reason) == (2, Reason.CLUSTER_UNREACHABLE)
-    process.close()
+    addresses.close()
 
 
 @pytest.mark.parametrize(
@@ -480,12 +417,12 @@ def test_an_address_is_tried_alone(cluster: FakeCluster) -> None:
         ("exporter.cli", {"confluent_kafka", "pyarrow"}),
         ("exporter.doctor.examination", {"confluent_kafka"}),
         ("exporter.commands.explain", {"confluent_kafka"}),
-        ("exporter.kafka.child", {"pyarrow", "pydantic", "uvicorn", "starlette", "apscheduler", "prometheus_client"}),
-        ("exporter.kafka.child", {"kafka", "exporter.kafka.kafka_python"}),
+        ("exporter.kafka.poll_source", {"pyarrow", "pydantic", "uvicorn", "starlette", "apscheduler", "kafka"}),
+        ("exporter.kafka.child", {"kafka", "confluent_kafka", "exporter.cli", "prometheus_client"}),
     ],
 )
 def test_each_process_loads_what_it_needs(module: str, without: set[str]) -> None:
-    """The exporter no librdkafka, and a client process, of which there are two a cluster, little else."""
+    """The exporter no librdkafka, and the process of clients, of which there is one a cluster, little else."""
     program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True).stdout
     assert not without & set(loaded.split())
@@ -495,19 +432,13 @@ def test_a_refused_consumer_is_closed_without_another_question() -> None:
     """librdkafka asks twice a second who coordinates its group, each time a line in an authorizer's log."""
     with ScriptedBroker({"t": WORTH_BATCHING, "__consumer_offsets": 1}, well) as broker:
         client = Client(broker.bootstrap)
-        client.source.metadata(fresh=False)
-        assert client.source.earliest(np.arange(WORTH_BATCHING)).found.all()
+        assert client.poll() == WORTH_BATCHING
 
         def silent() -> bool:
             before = broker.requests[FIND_COORDINATOR]
-            time.sleep(2 * IDLE_SECONDS)
+            time.sleep(DENIED_WITHIN)
             return 1 <= before == broker.requests[FIND_COORDINATOR]
 
         await_that(silent)
-        questions = broker.requests[FIND_COORDINATOR]
-        client.poll()  # its answers tell why
-        client.send(signal.SIGKILL)
-        await_that(client.polls_again, "a poll is good again")
-        time.sleep(2 * IDLE_SECONDS)
-        assert broker.requests[FIND_COORDINATOR] == questions, "the next process makes no consumer"
+        assert client.poll() == WORTH_BATCHING
         client.process.close()

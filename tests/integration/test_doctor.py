@@ -19,8 +19,8 @@ from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.doctor import Severity, examine
 from exporter.domain import Reason
-from exporter.kafka import ConnectResult
-from exporter.kafka.connectivity import check_address
+from exporter.kafka.connect_result import ConnectResult
+from exporter.kafka.connectivity import AddressCheck
 from exporter.settings import load_settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.lagging import commit
@@ -208,7 +208,7 @@ def test_what_is_the_future_is_what_is_configured(workbench: Workbench, doctor: 
 def test_what_a_broker_says_it_speaks_shows_its_age(kafka: Kafka) -> None:
     """ListOffsets 7 brings MAX_TIMESTAMP (3.0), 8 earliest-local (3.5), 9 latest-tiered (3.9)."""
     spoken = {"2.8.2": 6, "3.7.2": 8, "3.9.2": 9}.get(kafka.version, 11)
-    reached = check_address({}, kafka.bootstrap, request_timeout=20.0)
+    reached = AddressCheck({}, request_timeout=20.0).check(kafka.bootstrap)
     assert reached == ConnectResult(visible_topics=reached.visible_topics, list_offsets_version=spoken)
 
 
@@ -246,7 +246,9 @@ def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(sec
     secured.add_user("patient")
     secured.grant("patient", [(AclOperation.DESCRIBE, "doctored")])
     properties = secured.by_password(user="patient")
-    await_that(lambda: check_address(properties, secured.address("PASSWORD"), request_timeout=30).visible_topics == 1)
+    await_that(
+        lambda: AddressCheck(properties, request_timeout=30).check(secured.address("PASSWORD")).visible_topics == 1
+    )
     found = doctor.findings(properties, "doctored", "hidden")
     assert findings_of(found, "connection")[0][1].endswith(", by SASL_SSL")
     counts = "1 topic visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed"
@@ -264,7 +266,9 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     secured.add_user("entitled")
     secured.grant("entitled", documented_rights())
     properties = secured.by_password(user="entitled")
-    await_that(lambda: bool(check_address(properties, secured.address("PASSWORD"), request_timeout=30).visible_topics))
+    await_that(
+        lambda: bool(AddressCheck(properties, request_timeout=30).check(secured.address("PASSWORD")).visible_topics)
+    )
     # Without a group there is no coordinator to ask about the right on groups.
     commit(secured.bench, "doctored", {"orders": 0})
     found = doctor.findings(properties, "orders")
@@ -286,7 +290,9 @@ def test_what_inspections_need_is_checked_where_they_are_wanted(
     secured.add_user("entitled")
     secured.grant("entitled", documented_rights())
     properties = secured.by_password(user="entitled")
-    await_that(lambda: bool(check_address(properties, secured.address("PASSWORD"), request_timeout=30).visible_topics))
+    await_that(
+        lambda: bool(AddressCheck(properties, request_timeout=30).check(secured.address("PASSWORD")).visible_topics)
+    )
     doctor.further = {"inspection": {"producers": True, "log_sizes": True}}
     found = doctor.findings(properties, "orders")
     assert findings_of(found, "inspection") == [
@@ -308,7 +314,7 @@ def test_what_inspections_need_is_checked_where_they_are_wanted(
 def test_an_address_whose_certificate_has_expired_is_reported_in_the_same_words_as_by_a_poll(secured: Secured) -> None:
     """Each address is asked alone: that another one of the broker answers does not hide it."""
     address = secured.address("EXPIRED")
-    reached = check_address(secured.by_certificate(), address, request_timeout=30.0)
+    reached = AddressCheck(secured.by_certificate(), request_timeout=30.0).check(address)
     assert reached.reason is Reason.TLS_FAILED
     assert f"the certificate of {address} has expired; next step: renew it on the broker" in reached.detail
 

@@ -18,7 +18,7 @@ from exporter.domain import Inspected, PartitionInfo, Producers, Reason, TopicPa
 from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
-from exporter.kafka import LOG_DIRS, PRODUCERS
+from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
 from exporter.kafka.producers_log_dirs import InspectionClient
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka

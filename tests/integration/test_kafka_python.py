@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.domain import Answer, TopicPartition
-from exporter.kafka import EARLIEST_LOCAL, KafkaPythonError
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
 from tests.integration.secured import SECRET, Secured
 from tests.times import tier_of

@@ -87,28 +87,21 @@ def test_both_ways_give_the_same_columns(cluster: FakeCluster, polled: Polled, d
     assert all(same(*pair) for pair in zip(polled.ask(), documented.ask(), strict=True))
     earliest, latest = polled.ask()
     assert (earliest.offset[polled.row(MOVED)], latest.offset[polled.row(MOVED)]) == (7, 12)
-    assert polled.source.batched_lookups_trusted is True
-    assert documented.source.batched_lookups_trusted is None
+    assert polled.source.batching
+    assert not documented.source.batching
 
 
-@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("spec", ["earliest", "latest"])
 def test_a_broker_that_answers_the_two_calls_differently_is_found_out(
-    cluster: FakeCluster, polled: Polled, logged_warnings: Callable[[], list[str]], spec: str, again: bool
+    cluster: FakeCluster, polled: Polled, logged_warnings: Callable[[], list[str]], spec: str
 ) -> None:
-    """It is logged once, and from then on the documented call alone is asked; also where polls read metadata twice."""
+    """At the first poll; it is logged once, and from then on the documented call alone is asked."""
     at = {"latest": -1, "earliest": -2}[spec]
-    polled.ask(again=again)
-    if spec == "earliest":
-        polled.ask(again=again)  # they take turns
     for partition in range(30):
-        # The consumer, the documented call, and once more the documented one around the consumer.
-        cluster.command("answer", "bench-0000", partition, at, 1, 2, 2, 1, 2)
-    for _ in range(6):
-        polled.ask(again=again)
-        if polled.source.batched_lookups_trusted is False:
-            break
-    assert polled.source.batched_lookups_trusted is False
+        # The consumer, the documented call, and once more the consumer; then the documented one for all.
+        cluster.command("answer", "bench-0000", partition, at, 1, 2, 1, 2)
+    polled.ask()
+    assert not polled.source.batching
     for partition in range(30):
         cluster.command("answer", "bench-0000", partition, at)
     before = polled.source.lookups()
@@ -116,7 +109,6 @@ def test_a_broker_that_answers_the_two_calls_differently_is_found_out(
     lookups = {spec: count - before[spec] for spec, count in polled.source.lookups().items()}
     assert lookups == {"earliest": 60, "latest": 60}, "nothing is asked twice"
     assert (latest.offset == 3).all()
-    assert polled.source.batched_lookups_trusted is False
     [line] = [line for line in logged_warnings() if "offsets_for_times" in line]
     assert f"answers {spec} of partition" in line
     assert "next step" in line
@@ -124,13 +116,12 @@ def test_a_broker_that_answers_the_two_calls_differently_is_found_out(
 
 def test_a_record_written_between_two_calls_is_no_difference(cluster: FakeCluster, polled: Polled) -> None:
     """An end offset that is larger at each question proves nothing against either call."""
-    polled.ask()
     for topic in ("bench-0000", "bench-0001"):
         for partition in range(30):
             cluster.command("answer", topic, partition, -1, *range(10, 100))
     for _ in range(4):
         polled.ask()
-    assert polled.source.batched_lookups_trusted is True
+    assert polled.source.batching
 
 
 def test_a_consumer_that_may_not_see_groups_is_closed() -> None:
@@ -143,11 +134,7 @@ def test_a_consumer_that_may_not_see_groups_is_closed() -> None:
         assert source.earliest(np.arange(3)).offset.tolist() == [5, 5, 5]
         assert source.latest(np.arange(3)).offset.tolist() == [10, 10, 10]
 
-        def closed() -> bool:
-            source.when_idle()
-            return source.batched_lookups_trusted is None
-
-        until(closed, "the documented call answers")
+        until(lambda: not source.batching, "the documented call answers")
         questions = broker.requests[FIND_COORDINATOR]
         time.sleep(1.5)
         assert 1 <= broker.requests[FIND_COORDINATOR] == questions
@@ -168,7 +155,7 @@ def test_without_the_offsets_topic_there_is_no_consumer() -> None:
         polled = Polled(cluster)
         _, latest = polled.ask()
         assert (latest.reason == ANSWERED).all()
-        assert polled.source.batched_lookups_trusted is None
+        assert not polled.source.batching
         polled.source.close()
 
 

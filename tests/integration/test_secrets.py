@@ -16,7 +16,7 @@ import yaml
 
 from exporter.demo.broker import free_port
 from exporter.domain import Reason
-from exporter.kafka import AwsIam
+from exporter.kafka.msk_iam import AwsIam
 from tests.integration.secured import SECRET, WRONG, Secured, Watched, await_that
 from tests.plain_http import get
 

@@ -33,7 +33,7 @@ from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, overruled
 from exporter.domain.polls.silence import silence_of
 from exporter.history import History, Spool
-from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.groups import GroupPartition, groups_of

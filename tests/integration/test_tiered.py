@@ -16,7 +16,7 @@ from exporter.app import once
 from exporter.commands.offsets import Request, list_to
 from exporter.demo.broker import Broker
 from exporter.domain import Answer, Reason, State, TopicPartition
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.settings import Settings
 from tests.integration.serving import Exporter, until

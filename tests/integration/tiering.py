@@ -14,8 +14,9 @@ from exporter.collectors.remote_tier import TierSweep, TierWatch
 from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
 from exporter.demo.jars import java
 from exporter.domain import PollFailure, Reading, Snapshot, TopicPartition
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, RemoteTiers, client_process
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.poll_source import PollSource
+from exporter.kafka.process import TIERS, ClientProcess, RemoteClient
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
 from tests.times import tier_of
@@ -134,10 +135,10 @@ class TierTest:
             self.connected += 1
             return closing(source())
 
-        def tiers() -> RemoteTiers:
+        def tiers() -> RemoteClient:
             self.connected += 1
-            process = client_process("test", "tiers")
-            return RemoteTiers(process, "tiers", patience=60, alone=True, properties=given, request_timeout=10)
+            process = ClientProcess("test")
+            return RemoteClient(process, TIERS, limit=60, alone=True, properties=given, request_timeout=10)
 
         self.watch = TierWatch(
             "test",

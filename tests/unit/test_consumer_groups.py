@@ -44,16 +44,19 @@ class Cluster:
     seconds: float = 0.0
     requests: list[str] = field(default_factory=list)
     ends_requested: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
+    asked: Counter[str] = field(default_factory=Counter)
 
     @property
     def groups(self) -> Cluster:
         return self
 
+    def counts(self) -> Mapping[str, int]:
+        return self.asked
+
     def list_groups(self) -> GroupList:
         if self.error is not None:
             raise self.error
-        self.counts["list"] += 1
+        self.asked["list"] += 1
         return GroupList(frozenset(self.offsets) - self.hidden, self.unlisted, self.all_visible, self.others)
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
@@ -62,7 +65,7 @@ class Cluster:
 
     def committed(self, names: Iterable[str]) -> Committed:
         wanted = list(names)
-        self.counts["offsets"] += len(wanted)
+        self.asked["offsets"] += len(wanted)
         self.requests += wanted
         self.clock.time += self.seconds * len(wanted)
         offsets = {name: self.offsets[name] for name in wanted}

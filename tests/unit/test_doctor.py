@@ -35,9 +35,9 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.factory import make_monitor
+from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
-from exporter.kafka import ConnectResult
+from exporter.kafka.connect_result import ConnectResult
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebConfigFile, WebServer
 from exporter.web.pages import SCRAPED_EVERY, ScrapeIntervals

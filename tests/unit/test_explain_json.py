@@ -13,7 +13,7 @@ import pytest
 from exporter.collectors.poller import Poller
 from exporter.commands.explain import Subject, explain_to
 from exporter.domain import TopicPartition
-from exporter.factory import make_monitor
+from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
 from exporter.settings import Settings
 from exporter.state import Monitor

@@ -52,6 +52,8 @@ class Connection:
     unexplained_answers: list[tuple[str, int | BaseException]] = field(default_factory=list)
     request_timeout: float = 1.0
     patience: float = 0.2
+    overdue: bool = False
+    connections: int = 1
 
     @property
     def admin(self) -> Connection:
@@ -72,6 +74,7 @@ class Connection:
 
     def topics(self, only: str | None = None) -> object:
         self.topics_requested.append(only)
+        self.connections = self.reconnected + 1
         partitions = {number: SimpleNamespace(leader=leader) for number, leader in enumerate(self.leaders)}
         offsets = {"__consumer_offsets": SimpleNamespace(partitions=partitions, error=None)} if partitions else {}
         return SimpleNamespace(brokers={1: None, 2: None}, topics=offsets)
@@ -211,7 +214,7 @@ def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:
     answers = reader.describe(names)
     assert answers["g3"] is Reason.TIMED_OUT
     assert sum(isinstance(answer, Description) for answer in answers.values()) == 9
-    assert reader.counts == {"describe": 10}
+    assert reader.counts() == {"describe": 10}
     for _ in range(2):
         reader.list_groups()
     assert connection.reconnected == 1
@@ -253,7 +256,7 @@ def test_a_right_that_is_there_is_not_asked_for_at_each_sweep() -> None:
     assert [reader.list_groups().all_visible for _ in range(2)] == [False, False]
     connection.answers[NOBODYS] = missing
     assert [reader.list_groups().all_visible for _ in range(3)] == [True] * 3
-    assert reader.counts["describe"] == 3
+    assert reader.counts()["describe"] == 3
 
 
 def test_a_list_that_fails_as_a_whole_lacks_every_broker() -> None:
@@ -305,3 +308,23 @@ def test_groups_that_the_list_leaves_out_are_listed_apart(
     assert reader.list_groups().others == others
     assert reader.list_groups().others == others
     assert len(asked) == bool(others)
+
+
+def test_connections_that_a_firewall_dropped_cost_no_sweep() -> None:
+    """A list that no broker answers in time is asked for once more, through new connections; a new client is not."""
+    good = SimpleNamespace(valid=[SimpleNamespace(group_id="g")], errors=[])
+
+    class Dropped(Connection):
+        def list_consumer_groups(self, **_: object) -> Future[Any]:
+            return self._answer(good if self.reconnected else failed(KafkaError._TIMED_OUT))  # noqa: SLF001
+
+    connection = Dropped({NOBODYS: failed(KafkaError.GROUP_ID_NOT_FOUND)})
+    assert reader_of(connection).list_groups().names == {"g"}
+    assert connection.reconnected == 1
+
+
+def test_groups_past_the_time_of_a_sweep_are_not_asked_for() -> None:
+    """So that no call takes far longer than a sweep, after which its client would count as hung."""
+    reader = reader_of(Connection({}, overdue=True))
+    assert reader.describe(["a", "b"]) == {"a": Reason.TIMED_OUT, "b": Reason.TIMED_OUT}
+    assert reader.counts() == {}

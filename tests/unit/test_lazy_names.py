@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-PACKAGES = ["exporter.domain", "exporter.factory", "exporter.kafka", "exporter.settings", "exporter.web"]
+PACKAGES = ["exporter.domain", "exporter.settings", "exporter.web"]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

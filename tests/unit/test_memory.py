@@ -95,7 +95,7 @@ def lay_out(root: Path, cgroups: str, files: Mapping[str, str]) -> None:
 def test_a_client_may_grow_by_a_quarter_of_the_limit(
     limit: int | None, growth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that two that leak are replaced before the kernel ends the container."""
+    """So that one that leaks is replaced before the kernel ends the container."""
     monkeypatch.setattr(memory, "ROOT", tmp_path)
     lay_out(tmp_path, "0::/\n", {"memory.max": "max" if limit is None else str(limit)})
-    assert ClientProcess("the client").growth_bytes == growth
+    assert ClientProcess("east").growth_bytes == growth

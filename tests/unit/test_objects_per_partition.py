@@ -39,7 +39,7 @@ from exporter.domain.polls.silence import Silence
 from exporter.domain.ports import SnapshotSink
 from exporter.history import History, Spool
 from exporter.history.published import Published
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.unit.expectations import DAY, MONDAY, by_wall
 from tests.unit.readings import Collected, ManualClock
@@ -58,8 +58,6 @@ class ColumnSource:
     All have remote storage: it answers look-ups of tiers and by time too. Those of the last partition of a topic fail.
     """
 
-    left_out = ()
-
     def __init__(self, partitions: int) -> None:
         topics = [f"topic-{number:03}" for number in range(partitions // PER_TOPIC)]
         numbers = np.tile(np.arange(PER_TOPIC, dtype=np.int32), len(topics))
@@ -70,7 +68,7 @@ class ColumnSource:
         self.known = Metadata({1: "localhost:9092"}, infos, given=membership)
         self.ends = np.full(partitions, 10, dtype=np.int64)
         self.newest = np.full(partitions, MONDAY)
-        self.counts: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
 
     def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:  # noqa: ARG002
         return self.known
@@ -86,7 +84,7 @@ class ColumnSource:
 
     def tier(self, spec: str, membership: Membership) -> Answers:
         count = len(membership.layout)
-        self.counts[spec] += count
+        self.asked[spec] += count
         return self._with_failures(
             self._answers(np.full(count, 4), np.full(count, np.nan)), membership.layout.partition
         )
@@ -114,6 +112,12 @@ class ColumnSource:
 
     def lookups(self) -> Mapping[str, int]:
         return {}
+
+    def counts(self) -> Mapping[str, int]:
+        return self.asked
+
+    def left_out(self) -> tuple[str, ...]:
+        return ()
 
     def close(self) -> None:
         pass

@@ -24,7 +24,7 @@ from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import Extents
-from exporter.kafka import KafkaPythonError
+from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.settings import Settings
 from tests.times import answered, led
 from tests.unit.readings import TableOffsets
@@ -319,7 +319,8 @@ def test_a_second_client_that_cannot_connect_again_costs_its_cluster(monkeypatch
         raise KafkaPythonError("kafka-python got no answer from host:9092")
 
     monkeypatch.setattr(
-        "exporter.commands.offsets.make_tier_client", lambda *_: nullcontext(SimpleNamespace(tier=refused))
+        "exporter.commands.offsets.make_tier_client",
+        lambda *_: nullcontext(SimpleNamespace(tier=refused, left_out=tuple)),
     )
     settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
     out, errors = io.StringIO(), io.StringIO()

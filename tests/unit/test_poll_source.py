@@ -13,11 +13,11 @@ from exporter.domain.arrays import Rows
 from exporter.domain.polls.answers import Answers, reason_code
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Answer
-from exporter.kafka.poll_source import CHECKED, PollSource
+from exporter.kafka.poll_source import COMPARED, PollSource
 from exporter.kafka.source import KafkaSource
 from tests.unit.readings import ManualClock
 
-PARTITIONS = 5 * CHECKED
+PARTITIONS = 5 * COMPARED
 
 
 class Both:
@@ -71,30 +71,37 @@ def first_poll(connection: Both) -> tuple[PollSource, Answers]:
 
 
 @pytest.mark.parametrize("partition", [0, PARTITIONS - 1])
-def test_an_answer_that_the_batch_alone_leaves_out_is_a_difference(
-    partition: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Found at the first poll, wherever the partition stands: batches are not used again, and all is answered."""
+def test_an_answer_that_the_batch_alone_leaves_out_is_asked_for_by_the_documented_call(partition: int) -> None:
+    """Wherever the partition stands: all is answered."""
     source, answers = first_poll(Both(partition, Reason.MISSING_ANSWER, by_both=False))
-    assert source.batched_lookups_trusted is False
+    assert source.batching
     assert (answers.offset == 10).all()
-    assert (
-        f"answers latest of partition {partition} of orders with missing-answer, and list_offsets with 10"
-        in caplog.text
-    )
 
 
 def test_an_answer_that_both_calls_leave_out_is_no_difference() -> None:
     """A broker left it out: the batch is believed, and some partitions are asked by both calls, not all."""
     connection = Both(PARTITIONS - 1, Reason.MISSING_ANSWER, by_both=True)
     source, answers = first_poll(connection)
-    assert source.batched_lookups_trusted is True
+    assert source.batching
     assert answers.reason[-1] == reason_code(Reason.MISSING_ANSWER)
-    assert connection.documented == CHECKED + 1
+    assert connection.documented == COMPARED + 1
 
 
 @pytest.mark.parametrize("reason", [Reason.LEADER_UNREACHABLE, Reason.NOT_LEADER, Reason.OFFSET_NOT_AVAILABLE])
 def test_a_passing_failure_of_the_batch_is_no_difference(reason: Reason) -> None:
     """The documented call may succeed a moment later."""
     source, _ = first_poll(Both(0, reason, by_both=False))
-    assert source.batched_lookups_trusted is True
+    assert source.batching
+
+
+def test_a_broker_is_compared_once_and_again_after_it_was_away() -> None:
+    """It may have been upgraded meanwhile."""
+    connection = Both(0, Reason.NOT_LEADER, by_both=True)
+    source, _ = first_poll(connection)
+    assert connection.documented == COMPARED
+    source.latest(np.arange(PARTITIONS))
+    assert connection.documented == COMPARED
+    connection.unreachable = {1}
+    source.metadata(fresh=True)
+    source.latest(np.arange(PARTITIONS))
+    assert connection.documented == 2 * COMPARED

@@ -28,7 +28,7 @@ class Answered(InspectionClient):
     def __init__(self, answer: object) -> None:
         self._kafka = kafka
         self._limiter = RateLimiter(1e6, time)
-        self.counts = Counter()
+        self._counts = Counter()
         self.answer = answer
         self.request: Any = None
 

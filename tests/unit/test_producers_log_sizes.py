@@ -31,8 +31,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.producer_answers import FoundProducers, ProducerAnswers
-from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError
-from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL
+from exporter.kafka.kafka_python_answers import LOG_DIRS, PARTITIONS_PER_CALL, PRODUCERS, KafkaPythonError
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
@@ -77,8 +76,7 @@ class Brokers:
     """Where partitions are now, the first broker leads."""
     requests: list[tuple[str, int, int]] = field(default_factory=list)
     """What, the broker, and how many partitions."""
-    counts: Counter[str] = field(default_factory=Counter)
-    left_out: tuple[str, ...] = ()
+    asked: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     problem: str = ""
     fails: tuple[str, int] | None = None
@@ -88,8 +86,14 @@ class Brokers:
     def connect(self) -> Iterator[Brokers]:
         if self.problem:
             raise KafkaPythonError(self.problem)
-        self.counts = Counter()
+        self.asked = Counter()
         yield self
+
+    def counts(self) -> Mapping[str, int]:
+        return self.asked
+
+    def left_out(self) -> tuple[str, ...]:
+        return ()
 
     def partitions(self, wanted: Layout) -> Membership:
         topics: dict[str, dict[int, PartitionInfo]] = {}
@@ -115,7 +119,7 @@ class Brokers:
         if (what, broker) == self.fails:
             raise KafkaPythonError("the process ended")
         self.requests.append((what, broker, partitions))
-        self.counts[what] += partitions
+        self.asked[what] += partitions
         self.clock.time += self.seconds
 
 

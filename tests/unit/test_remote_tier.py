@@ -33,7 +33,7 @@ from exporter.domain.polls.activity import Circumstances, TierFacts, with_tiers
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import ByTime
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
 from tests.times import answered
@@ -51,8 +51,7 @@ class Tiers:
     clock: ManualClock
     offsets: dict[tuple[str, TopicPartition], Answer] = field(default_factory=dict)
     times: dict[TopicPartition, Answer] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    left_out: tuple[str, ...] = ()
+    asked: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     problem: str = ""
     connected: int = 0
@@ -62,11 +61,17 @@ class Tiers:
         self.connected += 1
         if self.problem:
             raise KafkaPythonError(self.problem)
-        self.counts = Counter()
+        self.asked = Counter()
         yield self
 
+    def counts(self) -> Mapping[str, int]:
+        return self.asked
+
+    def left_out(self) -> tuple[str, ...]:
+        return ()
+
     def tier(self, spec: str, membership: Membership) -> Answers:
-        self.counts[spec] += len(membership.layout)
+        self.asked[spec] += len(membership.layout)
         self.clock.time += self.seconds * len(membership.layout)
         return Answers.of(self.offsets.get((spec, key), Answer(5)) for key in membership.layout)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.factory import make_naming
+from exporter.factory.clusters import make_naming
 from exporter.settings import load_settings, to_yaml
 
 CLUSTERS = """

@@ -36,7 +36,8 @@ from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.ports import SourceError
 from exporter.domain.replicas.matching import Naming
-from exporter.factory import make_monitor, make_replica_watches
+from exporter.factory.clusters import make_replica_watches
+from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
 from exporter.metrics.replicas import Replicas, ReplicaSeries
 from exporter.service import Service

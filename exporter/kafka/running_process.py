@@ -1,0 +1,153 @@
+"""One process with Kafka clients, until it is ended: how it starts, what it serves, and how it is called."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import logging
+import logging.handlers
+import multiprocessing
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.managers import BaseManager, BaseProxy
+from multiprocessing.process import BaseProcess
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from exporter.memory import share_one_arena
+
+
+class Served(Hashable, Protocol):
+    """What a client in the process is made of."""
+
+    kind: str
+    settings: Mapping[str, Any]
+    before: Any
+
+
+class _Manager(BaseManager):
+    client: Callable[..., Any]
+
+
+_Manager.register("client", proxytype=BaseProxy)
+
+
+class RunningProcess:
+    """One process, until it is ended."""
+
+    def __init__(self) -> None:
+        """Start it; it is not waited for. Raises OSError or RuntimeError where this host allows no more."""
+        self.answered = 0
+        self.settled_bytes = 0
+        self.overdue: str | None = None
+        """How long a call was waited for, if it was too long."""
+        self.proxies: dict[Served, BaseProxy] = {}
+        self._lock, self._reaping = threading.Lock(), threading.Lock()
+        self._listening = threading.Event()
+        self._manager: _Manager | None = None
+        # Abstract: no file is left behind, and none can be kept from being made.
+        self._address, self._key = f"\0topic-liveness-{secrets.token_hex(16)}", secrets.token_bytes(32)
+        lines, theirs = multiprocessing.Pipe(duplex=False)
+        level = logging.getLogger("exporter").getEffectiveLevel()
+        self.process = multiprocessing.get_context("spawn").Process(
+            target=_serve, args=(self._address, self._key, theirs, level), daemon=True
+        )
+        with theirs:  # the process gets a copy
+            threading.Thread(target=self._take_lines, args=(lines,), name="log of a Kafka client", daemon=True).start()
+            # A terminal and a service manager send signals to all processes of a group: the exporter must end first.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+            try:
+                self.process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        # At exit the standard library would wait for it, and it ends with SIGKILL only.
+        atexit.register(self.process.kill)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended by itself."""
+        with self._reaping:
+            return self.process.is_alive()
+
+    def proxy_of(self, client: Served) -> BaseProxy:
+        """Return the client in the process, which is made with the first call."""
+        with self._lock:
+            if self._manager is None:
+                self._listening.wait()
+                manager = _Manager(self._address, self._key)
+                manager.connect()
+                self._manager = manager
+            if client not in self.proxies:
+                self.proxies[client] = self._manager.client(client.kind, client.settings, client.before)
+            return self.proxies[client]
+
+    @contextmanager
+    def ended_after(self, seconds: float) -> Iterator[None]:
+        """End the process where what is done meanwhile takes longer."""
+
+        def end() -> None:
+            self.overdue = f"gave no answer within {seconds:.0f} s"
+            self.process.kill()
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def end(self) -> None:
+        """End the process at once, without saving anything; running calls fail."""
+        with self._reaping:
+            self.process.kill()
+            self.process.join()
+        atexit.unregister(self.process.kill)
+
+    def _take_lines(self, lines: Connection) -> None:
+        """Log what the process logs, until it ends; None says that it listens."""
+        with suppress(EOFError, OSError), lines:
+            while True:
+                record = lines.recv()
+                if record is None:
+                    self._listening.set()
+                elif (logger := logging.getLogger(record.name)).isEnabledFor(record.levelno):
+                    logger.handle(record)
+        self._listening.set()  # nobody waits any longer
+
+
+def _serve(address: str, key: bytes, lines: Connection, level: int) -> None:
+    """Serve the exporter, in the process: clients are made and called through a manager until the exporter ends."""
+    share_one_arena()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    handler = logging.handlers.QueueHandler(SimpleNamespace(put_nowait=lines.send))
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
+    logging.getLogger("exporter").setLevel(level)
+    logging.captureWarnings(capture=True)
+    _Manager.register("client", callable=importlib.import_module("exporter.kafka.child").ServedClient)
+    server = _Manager(address, key).get_server()
+    lines.send(None)
+    server.serve_forever()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    """End this process when its parent does, also where that is killed: closing a client might wait for a broker."""
+    parent.join()
+    os._exit(0)
+
+
+def end_of(code: int) -> str:
+    """Return how a process of this exit ``code`` ended, as the end of a sentence."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    with suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"

@@ -1,0 +1,46 @@
+"""A quota of the broker that throttles the exporter is named, where its polls fail by it (Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import closing, suppress
+
+from exporter.demo.broker import resolve_kafka
+from exporter.demo.jars import java
+from exporter.domain.ports import SourceError
+from exporter.kafka.source import KafkaSource
+from tests.integration.kafka import Kafka
+from tests.integration.secured import await_that
+from tests.programs import cache_folder
+
+CLIENT = "throttled-client"
+
+
+def limit_requests(bootstrap: str, percentage: float) -> None:
+    """Let a client take so many percent of a thread of the broker."""
+    jars = resolve_kafka(cache=cache_folder(), progress=print)
+    change = ["--alter", "--add-config", f"request_percentage={percentage}"]
+    of_client = ["--entity-type", "clients", "--entity-name", CLIENT]
+    command = [java(), "-cp", f"{jars}/*", "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap]
+    subprocess.run([*command, *change, *of_client], check=True, timeout=120, capture_output=True)
+
+
+def test_a_poll_that_fails_by_a_quota_says_so(kafka: Kafka) -> None:
+    """With the next step, and not that the network or the addresses are wrong."""
+    limit_requests(kafka.bootstrap, 0.0001)
+    details = [""]
+    properties = {"bootstrap.servers": kafka.bootstrap, "client.id": CLIENT}
+    with closing(KafkaSource(properties, request_timeout=1.0)) as source:
+
+        def named() -> bool:
+            with suppress(SourceError):
+                source.metadata()
+                return False
+            try:
+                source.metadata()
+            except SourceError as error:
+                details.append(error.detail)
+            return details[-1].startswith("throttled: broker 1 delays answers by a quota")
+
+        await_that(named, "it is named")
+    assert "next step: raise request_percentage" in details[-1]
