@@ -166,6 +166,7 @@ def _inventory_events(inventory: DataFrame) -> DataFrame:
         "deleted",
         "state",
         "timestamp_type",
+        "max_timestamp",
         "leader",
         "owner",
     )

@@ -45,7 +45,7 @@ SCHEMAS: Mapping[str, StructType] = {
 }
 """The columns of each table."""
 
-LAYOUT = 4
+LAYOUT = 5
 """The layout of the tables; it is in ``layout.json`` beside them."""
 
 _MADE = ("daily", "streams", "drops", "baselines", "maxima")

@@ -38,7 +38,7 @@ AHEAD_MICROS = DAY_HOURS * HOUR_MICROS
 """Largest lead of a row, in microseconds, over the moment that is judged. A later row is from a clock that was ahead,
 and proves nothing."""
 
-_LISTING = ("state", "reason", "timestamp_type", "leader", "owner", "deleted")
+_LISTING = ("state", "reason", "timestamp_type", "max_timestamp", "leader", "owner", "deleted")
 
 
 def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:

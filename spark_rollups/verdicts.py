@@ -222,6 +222,8 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     first_poll, first_end = values_of("polled_from", seconds, np.nan), values_of("polled_offset", floats, np.nan)
     unchanged = (end == first_end) & (np.isnan(latest) | (latest == first_end)) & (first_poll <= until)
     state = values_of("state", texts, None)
+    newest = values_of("max_timestamp", seconds, np.nan)
+    proved_age = unchanged & (state == State.OBSERVED.value) & (newest <= rule.as_of)
     cluster, name = texts(keys["cluster"]), texts(keys["topic"])
     resting = np.empty(len(chosen), object)
     resting[:] = [rule.rests.of(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
@@ -241,6 +243,8 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         unreadable_since=np.where(unread, since, np.nan),
         last_advance=last,
         unchanged_since=np.where(unchanged, first_poll, np.nan),
+        polled_from=first_poll,
+        newest=np.where(proved_age, newest, np.nan),
         known_since=values_of("known_since", seconds, np.nan),
         known_slots=values_of("known_slots", integers, 0),
         end_offset=end,
@@ -280,6 +284,7 @@ def _columns(
         "timestamp_type": pa.array(subjects.timestamp_type, pa.string()),
         "last_advance": moments(subjects.last_advance),
         "observed_until": moments(subjects.observed_until),
+        "polled_from": moments(subjects.polled_from),
         "silence_seconds": numbers(found.silence),
         "active_slots": found.active_slots,
         "history_start": moments(found.history_start),

@@ -25,12 +25,12 @@ from exporter.domain.groups.readers import groups_in, who_reads
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import JudgedSubject, evidence_now, falling
-from exporter.domain.judging.rollup_verdicts import SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.judging.subject_facts import SubjectFacts
 from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import of_weeks
+from exporter.domain.verdicts import SCHEDULE, TRAFFIC_CLOCK
 
 _COLOURS = {
     Verdict.LIVE: "green",

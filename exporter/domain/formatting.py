@@ -5,6 +5,7 @@ Times are Unix seconds, durations seconds, sizes bytes. Times are shown in UTC w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
@@ -29,6 +30,17 @@ def duration(seconds: float | None) -> str:
             rest = whole % length // part
             return f"{whole // length} {unit} {rest} {lesser}" if rest else f"{whole // length} {unit}"
     return f"{whole} s"
+
+
+def duration_at_most(seconds: float) -> str:
+    """Return the two largest units, rounded up: no shorter than ``seconds``, which must not be negative."""
+    whole = math.ceil(seconds)
+    for (_, length), (_, part) in pairwise(_DURATIONS):
+        if whole >= length:
+            # Rounding up may reach the next larger unit, which has a coarser one beside it.
+            rounded = -(-whole // part) * part
+            return duration(rounded) if rounded == whole else duration_at_most(rounded)
+    return duration(whole)
 
 
 def ago(seconds: float) -> str:

@@ -33,6 +33,16 @@ HELD_FROM."""
 SUSPECT_SHARE = 0.75
 """With an override a silence is suspect past this share of its ``max_silence_seconds``."""
 
+TRAFFIC_CLOCK, SCHEDULE, PERIOD, GAPS, NO_RULE, OVERRIDE = (
+    "traffic-clock",
+    "schedule",
+    "period",
+    "gaps",
+    "none",
+    "override",
+)
+"""The rules that judge streams; ``exporter.domain.judging.gap_law`` explains ``gaps``."""
+
 WITHOUT_EXPECTATIONS = "every verdict is learning, except of topics with an override"
 """What people read where expectations are missing, or may not be used."""
 
@@ -83,6 +93,8 @@ class Expectation:
     clock is dead after ``max_silence_seconds`` at the latest. While a drop of the fleet lasts (``falling``), a silence
     that only the drop makes unusual is held.
 
+    What was dead already at ``polled_from``, its first poll, is ``retired``: it died before anybody watched.
+
     The rest only explains: what the stream was judged by, from ``history_start`` on (``evidence.EvidenceFacts``), the
     state of a replica, and the name of the incident that held it.
     """
@@ -107,6 +119,7 @@ class Expectation:
     log_mean: float | None = None
     log_spread: float | None = None
     pause_slots: float | None = None
+    polled_from: float | None = None
     schedule: Schedule | None = None
     rests: Sequence[Rest] | None = None
     falling: OngoingDrop | None = None

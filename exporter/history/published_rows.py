@@ -20,13 +20,14 @@ from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
 from exporter.storage import Location, for_pyarrow
 
-_TIMES = ("as_of", "last_advance", "history_start", "largest_silence_end")
+_TIMES = ("as_of", "last_advance", "polled_from", "history_start", "largest_silence_end")
 _BATCH_ROWS = 4096
 _BUFFER_BYTES = 2**20
 """So much of a column is read ahead: by default a whole column is, compressed."""
 _LATER = (
-    *("pause_slots", "schedule", "rests", "falling", "history_start", "observed_seconds", "largest_silence_seconds"),
-    *("largest_silence_end", "largest_missed", "weeks", "active_slots", "replication", "incident"),
+    *("pause_slots", "polled_from", "schedule", "rests", "falling", "history_start", "observed_seconds"),
+    *("largest_silence_seconds", "largest_silence_end", "largest_missed", "weeks", "active_slots", "replication"),
+    "incident",
 )
 """Columns that sets published by an older rollup lack."""
 T = TypeVar("T")

@@ -65,6 +65,11 @@ _HEADINGS = {
         "Dead in the verdicts of the last two weeks, and written again since.",
         "Nothing to do. After a real outage, see why nobody noticed it sooner.",
     ),
+    "abandoned": _Heading(
+        "Abandoned before monitoring began",
+        "Dead already at the first poll, by the timestamps of their records, and not written since.",
+        "Ask their owners whether they are still needed; nobody is paged for them.",
+    ),
     "unreadable": _Heading(
         "Unreadable",
         "The last poll had no answer for these partitions; their silence is not proved since.",
@@ -232,6 +237,8 @@ def _section_of(row: JudgedStream, facts: Facts) -> str | None:
     verdict, state = row.finding.verdict, row.finding.state
     if verdict == Verdict.DEAD:
         return "newly-dead" if _is_new(row, facts) else "still-dead"
+    if verdict == Verdict.RETIRED and _died_before_polls(row.finding):
+        return "abandoned"
     if verdict in (Verdict.RETIRED, Verdict.SUSPECT, Verdict.HELD, Verdict.MUTED):
         return verdict
     if row.finding.revival is not None:
@@ -239,6 +246,12 @@ def _section_of(row: JudgedStream, facts: Facts) -> str | None:
     if verdict == Verdict.LEARNING:
         return state if state in (State.NEVER_WRITTEN, State.EMPTY) else "learning"
     return None
+
+
+def _died_before_polls(finding: Finding) -> bool:
+    if finding.dead_since is None or finding.polled_from is None:
+        return False
+    return finding.last_advance is None or finding.dead_since <= finding.polled_from
 
 
 def _is_new(row: JudgedStream, facts: Facts) -> bool:
@@ -276,6 +289,8 @@ def _urgency(section: str, finding: Finding) -> float:
         when = finding.overdue_since
     elif section == "revived" and finding.revival is not None:
         when = finding.revival.advanced_at
+    elif section == "abandoned":
+        return -finding.dead_since.timestamp() if finding.dead_since is not None else 0.0
     elif section == "suspect":
         return finding.silence_score or 0.0
     return when.timestamp() if when is not None else 0.0
@@ -321,6 +336,7 @@ def _counts(sections: Iterable[Section], topics: Sequence[ListedTopic], dead_bef
         came_back=count["revived"],
         still_dead=count["still-dead"],
         suspect=count["suspect"],
+        abandoned=count["abandoned"],
         too_new=count["learning"],
         without_records=_sum(count["never-written"], count["empty"]),
         dead_topics=sum(topic.verdict == Verdict.DEAD for topic in topics),

@@ -106,6 +106,8 @@ class Finding:
     largest_silence_seconds: float | None = None
     history_start: datetime | None = None
     dead_since: datetime | None = None
+    polled_from: datetime | None = None
+    """Its first poll."""
     observed_seconds: float | None = None
     chart: Chart | None = None
     """Of the first findings that need action."""
@@ -189,6 +191,8 @@ class Counts:
     came_back: Count
     still_dead: Count
     suspect: Count
+    abandoned: Count
+    """Those dead before monitoring began."""
     too_new: Count
     without_records: Count
     dead_topics: int

@@ -23,7 +23,18 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from exporter.domain import Verdict
 from exporter.domain.formatting import duration, iso, plural, size
 from spark_rollups.report import drawing, wording
-from spark_rollups.report.model import ACTION, DRAWN, ClusterCoverage, Entry, Finding, Gap, OwnerPart, Report, Section
+from spark_rollups.report.model import (
+    ACTION,
+    DRAWN,
+    ClusterCoverage,
+    Entry,
+    Finding,
+    Gap,
+    ListedTopic,
+    OwnerPart,
+    Report,
+    Section,
+)
 
 OPEN_ENTRIES = 40
 """Entries that need action and are shown with their charts."""
@@ -145,7 +156,10 @@ def _context(report: Report) -> dict[str, Any]:
     return {
         "report": report,
         "action": _action(report),
-        "others": [section for section in report.sections if section.key not in (*ACTION, "unreadable", "revived")],
+        "others": [
+            section for section in report.sections if section.key not in (*ACTION, "unreadable", "revived", "abandoned")
+        ],
+        "abandoned": _abandoned(report),
         "verdicts": verdicts,
         "meanings": wording.VERDICT_MEANINGS,
         "totals": _totals(report, verdicts),
@@ -173,6 +187,13 @@ def _context(report: Report) -> dict[str, Any]:
         "LISTED_GAPS": LISTED_GAPS,
         "LISTED_NAMES": LISTED_NAMES,
     }
+
+
+def _abandoned(report: Report) -> list[ListedTopic]:
+    """Return the topics that were dead before monitoring began, oldest first."""
+    listed = {(topic.cluster, topic.topic): topic for topic in report.topics}
+    entries = report.section("abandoned").entries
+    return [listed[entry.cluster, entry.topic] for entry in entries if entry.is_topic]
 
 
 def _totals(report: Report, verdicts: Sequence[str]) -> list[tuple[str, int, int | None]]:

@@ -34,6 +34,7 @@ def _news(counts: Counts) -> str:
         (counts.came_back, "came back", "came back"),
         (counts.still_dead, "is still dead", "are still dead"),
         (counts.suspect, "is silent for longer than usual", "are silent for longer than usual"),
+        (counts.abandoned, "was abandoned before monitoring began", "were abandoned before monitoring began"),
         (counts.too_new, "is too new to judge", "are too new to judge"),
         (Count(counts.without_records.topics), "holds no record", "hold no record"),
     ):
@@ -56,9 +57,10 @@ def then(facts: Facts, zone: tzinfo) -> str:
 
 def _compared(counts: Counts, facts: Facts, zone: tzinfo) -> str:
     now, before = counts.dead_topics, counts.dead_topics_week_ago
-    of_all = f"{now:,} of {plural(counts.topics, 'topic')} {'is' if now == 1 else 'are'} dead now"
+    other, topics = ("other ", counts.topics - counts.abandoned.topics) if counts.abandoned else ("", counts.topics)
+    of_all = f"{now:,} of {plural(topics, f'{other}topic')} {'is' if now == 1 else 'are'} dead now"
     if not now:
-        of_all = "no topic is dead now" if counts.topics == 1 else f"none of {counts.topics:,} topics is dead now"
+        of_all = f"no {other}topic is dead now" if topics <= 1 else f"none of {topics:,} {other}topics is dead now"
     if before is None:
         return f"{of_all}; there are no verdicts of a week ago to compare with"
     if now == before:

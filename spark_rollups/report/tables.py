@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import Outage, State, Verdict
-from exporter.domain.judging.rollup_verdicts import NO_RULE
+from exporter.domain.verdicts import NO_RULE
 from spark_rollups.batches import KEY as STREAM
 from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
@@ -56,6 +56,7 @@ _COLUMNS = (
     "rule",
     "history_start",
     "dead_since",
+    "polled_from",
     "observed_seconds",
     "records_7d",
     "partitions",

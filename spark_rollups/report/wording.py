@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import State, formatting
-from exporter.domain.formatting import duration, plural
+from exporter.domain.formatting import duration, duration_at_most, plural
 from exporter.domain.judging.evidence import judged_by, judged_until
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line
-from exporter.domain.judging.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.scoring.calibration import of_weeks, rate
-from exporter.domain.verdicts import Verdict
+from exporter.domain.verdicts import GAPS, OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK, Verdict
 from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Finding, Revival
 from spark_rollups.report.rules import Promise, RuleInForce
 from spark_rollups.report.topic_facts import Relations, Storage
@@ -30,8 +29,8 @@ _NAMED_READERS = 5
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OF_ALL = (
     (
-        "A topic with fewer than 10 active slots or fewer than two whole weeks of history has no expectation: it is "
-        "learning."
+        "A topic of which no record is known, or only the newest and that for less than four weeks, has no "
+        "expectation: it is learning."
     ),
     "Silence is judged by advances of the end offset and proved only where the exporter polled or backfilled.",
     (
@@ -141,7 +140,7 @@ def _before(finding: Finding, last_advance: datetime) -> str:
     before = f"In the {span}{observed} it was never silent"
     if largest < finding.slot_seconds:
         return f"{before} for {'a whole hour' if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)}."
-    return f"{before} for longer than {duration(math.ceil(largest / 60) * 60)}."
+    return f"{before} for longer than {duration_at_most(largest)}."
 
 
 def _missed(finding: Finding) -> str:
@@ -288,6 +287,14 @@ def _by_rule(rule: RuleInForce, given: Sequence[Promise]) -> tuple[str, ...]:
             (
                 "Rule period, for what is written too seldom for a profile but regularly: dead past 1.75 times its "
                 "longest silence in 12 weeks. It is not calibrated."
+            ),
+        )
+    if rule.rule == GAPS:
+        return (
+            (
+                "Rule gaps, for what has fewer than 10 active hours or two whole weeks of history and no period: dead "
+                "when, by the number and the mean of its few gaps, so long a silence comes by chance as seldom as one "
+                "past the threshold, after 8 weeks at the latest."
             ),
         )
     if rule.rule == OVERRIDE:

@@ -181,6 +181,7 @@ COPY = ',source_topic="orders",target_topic="orders",partition="0"'
 SEEN = {
     ("kafka_topic_verdict", f'{PROD},topic="audit",verdict="dead"'): 1,
     ("kafka_topic_verdict", f'{PROD},topic="late",verdict="suspect"'): 1,
+    ("kafka_topic_silence_seconds", f'{PROD},topic="late"'): 7200,
     ("kafka_topic_partitions_by_verdict", f'{PROD},topic="orders",verdict="dead"'): 2,
     ("topic_liveness_held_topics", PROD): 12,
     ("kafka_consumergroup_members", PROD + GROUP): 1,

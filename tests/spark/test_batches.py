@@ -174,7 +174,7 @@ def test_each_topic_gets_the_verdict_of_its_story(spool: Spool, whole: Made, lea
     assert verdicts == {
         ("orders", None): Verdict.LIVE, ("orders", 0): Verdict.LIVE, ("orders", 1): Verdict.LIVE,
         ("orders", 2): Verdict.DEAD, ("legacy", None): Verdict.DEAD, ("retired", None): Verdict.RETIRED,
-        ("young", None): Verdict.LEARNING, ("weekly", None): Verdict.QUIET, ("monthly", None): Verdict.LEARNING,
+        ("young", None): Verdict.LIVE, ("weekly", None): Verdict.QUIET, ("monthly", None): Verdict.QUIET,
         ("never", None): Verdict.LEARNING, ("unread", None): Verdict.HELD, ("nightly", None): Verdict.QUIET,
         ("fell", None): Verdict.LIVE, ("office", None): Verdict.QUIET,
     }  # fmt: skip

@@ -141,9 +141,9 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         ("legacy", 0, Verdict.DEAD),
         ("legacy", None, Verdict.DEAD),
         ("retired", None, Verdict.RETIRED),
-        ("young", None, Verdict.LEARNING),
+        ("young", None, Verdict.LIVE),
         ("weekly", None, Verdict.QUIET),
-        ("monthly", None, Verdict.LEARNING),
+        ("monthly", None, Verdict.QUIET),
         ("never", None, Verdict.LEARNING),
         ("nightly", None, Verdict.QUIET),
         ("fell", None, Verdict.LIVE),
@@ -213,7 +213,7 @@ def test_every_verdict_explains_itself(judged: Judged) -> None:
     assert "2 of 3 partitions of orders live" in dead
     assert "dead since" in dead
     assert "weekly run on Mon at 01:00 UTC (latest 01:00 in 6 weeks)" in judged.at_end["weekly", 0].evidence
-    assert "1 active hour of 10 needed" in judged.at_end["monthly", 0].evidence
+    assert "2 active hours known since Mon 2025-01-06 01:00 UTC; " in judged.at_end["monthly", 0].evidence
     assert "never" in judged.at_end["never", 0].evidence
     assert all(row.evidence for row in judged.at_end.values())
 

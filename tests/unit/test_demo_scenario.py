@@ -119,6 +119,7 @@ def judged(streams: Sequence[Shown], week: float) -> Iterator[Verdict]:
         known.max_silence,
         never,
         never,
+        never,
     )
     rows = np.full(len(streams), -1)
     rows[known.stream] = np.where(known.clocked | ~np.isnan(known.max_silence), np.arange(len(known)), -1)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import locale
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from exporter.domain.formatting import ago, duration, iso, moment, named, plural, size, some
+from exporter.domain.formatting import ago, duration, duration_at_most, iso, moment, named, plural, size, some
 
 HOUR, DAY = 3600, 86_400
 
@@ -32,6 +34,17 @@ HOUR, DAY = 3600, 86_400
 def test_a_duration_has_its_two_largest_units(seconds: float | None, written: str) -> None:
     """A duration is rounded down to its two largest units, and an unknown one is no number."""
     assert duration(seconds) == written
+
+
+@given(st.floats(0.0, 400.0 * DAY))
+def test_a_largest_duration_is_exact_to_the_unit_that_it_prints(seconds: float) -> None:
+    """It is never shorter than the value, and never longer by a whole unit of those it prints."""
+    written = duration_at_most(seconds)
+    units = {"d": DAY, "h": HOUR, "min": 60, "s": 1}
+    words = written.split()
+    shown = sum(int(count) * units[unit] for count, unit in zip(words[::2], words[1::2], strict=True))
+    finest = HOUR if shown > DAY else 60 if shown > HOUR else 1
+    assert seconds <= shown < seconds + finest + 1e-6
 
 
 def test_an_age_is_ago_or_ahead() -> None:

@@ -608,3 +608,28 @@ def test_a_line_of_a_list_is_a_row_whatever_a_group_is_called(name: str) -> None
         [row] = csv.DictReader("\r\n".join(LISTS[list_of](report)).splitlines(keepends=True), strict=True)
         assert row["readers"] == visible(f"first; {name}")
         assert (row["evidence"], row["verdict"]) == ("silent; evidence of None", "dead")
+
+
+def test_what_was_dead_before_monitoring_began_has_a_section_of_its_own_oldest_first() -> None:
+    """The sentence counts them, the page shows their bytes, and one that is written again has come back."""
+    polled = AS_OF - 2 * HOUR
+    names = ("lately", "long-ago", "watched")
+    rows = []
+    for name, dead_for in zip(names, (40 * DAY, 300 * DAY, 40 * DAY), strict=True):
+        since = AS_OF - 90 * DAY if name == "watched" else polled
+        found = replace(finding(None, "retired", dead_for), dead_since=AS_OF - dead_for, polled_from=since)
+        rows += judged(found, key=TopicKey("prod", name, f"id-{name}"), partitions=1)
+    back = replace(finding(None, "live"), revival=Revival(AS_OF - 400 * DAY, AS_OF - 300 * DAY, AS_OF))
+    rows += judged(back, key=TopicKey("prod", "back", "id-back"), partitions=1)
+    sizes = {TopicKey("prod", "long-ago", "id-long-ago"): Relations(disk_bytes=5 * 2**30)}
+    report = build_report(facts(rows, relations=sizes, week_ago_as_of=None))
+    assert [entry.topic for entry in report.section("abandoned").entries] == ["long-ago", "lately"]
+    assert [entry.topic for entry in report.section("retired").entries] == ["watched"]
+    assert [entry.topic for entry in report.section("revived").entries] == ["back"]
+    assert report.summary.startswith(
+        "In the week to Tue 2026-03-03, nothing died, 1 topic came back and 2 topics were abandoned before monitoring "
+        "began; none of 2 other topics is dead now"
+    )
+    page = to_html(report)
+    assert page.index("Abandoned before monitoring began") < page.index("5.0 GiB") < page.index("Clean-up candidates")
+    plain(report)

@@ -79,6 +79,7 @@ class LearnedStream:
             known.max_silence,
             np.full(count, np.nan),
             np.full(count, np.nan),
+            np.full(count, np.nan),
         )
         # Each is judged at a moment up to which it is proved: no last good poll is too long ago.
         scores = promises.judge(JudgedSilences(rows, last, now), float(now.max(initial=0.0)), math.inf)

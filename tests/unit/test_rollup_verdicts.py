@@ -99,6 +99,8 @@ def streams(
         unreadable_since=np.full(count, np.nan),
         last_advance=advance,
         unchanged_since=np.full(count, np.nan),
+        polled_from=np.full(count, np.nan),
+        newest=np.full(count, np.nan),
         known_since=advance - 5 * DAY,
         known_slots=np.full(count, 7, np.int64),
         end_offset=np.full(count, 9.0),
@@ -333,7 +335,7 @@ def test_a_partition_that_was_never_read_leaves_its_topic_unproved() -> None:
     found = judged(each)
     verdicts = {(each.name[row], int(each.partition[row])): VERDICTS[found.verdict[row]] for row in range(len(each))}
     assert verdicts["lives", -1] == Verdict.LIVE
-    assert verdicts["silent", 0] == Verdict.DEAD
+    assert verdicts["silent", 0] == Verdict.HELD
     assert verdicts["silent", -1] == Verdict.HELD
     assert verdicts["silent", 1] == Verdict.LEARNING
 

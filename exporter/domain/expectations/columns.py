@@ -35,6 +35,7 @@ FIGURES = (
     "log_mean",
     "log_spread",
     "pause_slots",
+    "polled_from",
     "history_start",
     "observed_seconds",
     "largest_silence_seconds",

@@ -93,6 +93,8 @@ class SilenceRules:
     falling_since: Floats
     falling_until: Floats
     """The span in which a drop of the fleet holds silences that only it makes unusual. Unix seconds; NaN: no drop."""
+    polled_from: Floats
+    """The first poll of each stream. What was dead before it is retired. Unix seconds; NaN: unknown."""
 
     def judge(self, silences: JudgedSilences, now: float, behind: float = 0.0) -> Scores:
         """Judge silences by these thresholds.
@@ -152,7 +154,7 @@ class SilenceRules:
             late=silent & clocks.late(clock, ticks),
             alarming=by_now,
             without_drop=without_drop,
-            retired=until - since >= retired_after(dead_from - since),
+            retired=(until - since >= retired_after(dead_from - since)) | (dead_from <= self.polled_from[rows]),
             unproved=silent_now & (now - until > np.maximum(slot, behind)) & (unproved > suspect),
         )
         scores.score[at] = score
@@ -179,7 +181,7 @@ class SilenceRules:
             late=np.zeros(len(rows), np.bool_),
             alarming=(silence > suspect, silence > dead),
             without_drop=(without > suspect, without > dead),
-            retired=silence >= retired_after(dead),
+            retired=(silence >= retired_after(dead)) | (since + dead <= self.polled_from[rows]),
             unproved=(now - since > suspect) & (now - until > np.maximum(slot, behind)),
         )
         scores.score[at] = self.dead[rows] * silence / dead
@@ -244,7 +246,7 @@ class ExpectationSet:
         codes = [_CODES_BY_NAME.get(verdict, _LEARNING) for verdict in shared.verdicts]
         self.published = np.array(codes, dtype=np.int8)[table.verdict]
         """The verdict of each row when it was published."""
-        falling = [[getattr(one, name) for one in shared.falling] for name in ("since", "until")]
+        since, until = ([getattr(one, name) for one in shared.falling] for name in ("since", "until"))
         self._rules = SilenceRules(
             clocks,
             np.where(sound & (counted >= 0), np.arange(len(table)), -1),
@@ -253,7 +255,9 @@ class ExpectationSet:
             table.dead_score,
             table.suspect_silence_seconds,
             table.max_silence_seconds if sound.all() else np.where(sound, table.max_silence_seconds, np.nan),
-            *(_chosen(moments, table.falling) for moments in falling),
+            _chosen(since, table.falling),
+            _chosen(until, table.falling),
+            table.polled_from,
         )
 
     @property

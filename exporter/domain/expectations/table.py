@@ -95,6 +95,7 @@ class ExpectationTable(Mapping[Key, Expectation]):
     log_mean: Floats
     log_spread: Floats
     pause_slots: Floats
+    polled_from: Floats
     schedule: Numbers
     rests: Numbers
     falling: Numbers
@@ -157,6 +158,7 @@ class ExpectationTable(Mapping[Key, Expectation]):
             log_mean=or_none(self.log_mean[row]),
             log_spread=or_none(self.log_spread[row]),
             pause_slots=or_none(self.pause_slots[row]),
+            polled_from=or_none(self.polled_from[row]),
             schedule=None if schedule < 0 else shared.schedules[schedule].whole(shared.profiles),
             rests=None if rests < 0 else tuple(shared.rests[rests]),
             falling=None if falling < 0 else shared.falling[falling],

@@ -42,6 +42,11 @@ class Streams(ColumnSet):
     last_advance: Floats
     unchanged_since: Floats
     """The first poll that saw the present end offset. It only bounds the silence: no later advance is possible."""
+    polled_from: Floats
+    """The first poll."""
+    newest: Floats
+    """The timestamp of the newest record, where it proves an age: the record is there, its timestamp neither future nor
+    preserved, and the end offset has not moved since the first poll."""
     known_since: Floats
     known_slots: Integers
     end_offset: Floats
@@ -79,6 +84,9 @@ def with_topics(partitions: Streams, topics: Streams) -> Streams:
         max((one for one in some if one is not None), default=None) for some in np.split(mine.timestamp_type, at[1:])
     ]
     since = np.fmin.reduceat(mine.unreadable_since, at)
+    # A partition whose newest record has no proved age leaves the age of its topic unknown.
+    no_records = np.isin(mine.state.astype(str), (State.NEVER_WRITTEN, State.EMPTY))
+    dated = np.logical_and.reduceat(no_records | ~np.isnan(mine.newest), at)
     whole = Streams(
         mine.topic[at],
         mine.cluster[at],
@@ -93,6 +101,8 @@ def with_topics(partitions: Streams, topics: Streams) -> Streams:
         np.where(unreadable, since, np.nan),
         topics.last_advance,
         np.maximum.reduceat(mine.unchanged_since, at),
+        np.fmin.reduceat(mine.polled_from, at),
+        np.where(dated, np.fmax.reduceat(mine.newest, at), np.nan),
         topics.known_since,
         topics.known_slots,
         np.add.reduceat(mine.end_offset, at),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Floats, or_none
+from exporter.domain.arrays import Codes, Flags, Floats, or_none
 from exporter.domain.judging.incidents import Held, Incident
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State, TopicPartition
@@ -77,6 +77,8 @@ class Assessment:
     held: Held
     silences: Silences | None = None
     """The silences that were judged: of each partition, then of each topic."""
+    follows: Flags | None = None
+    """[n]: which partitions have the verdict of their topic (``detection.follow_topics``)."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, Scores, retired_after
 from exporter.domain.judging.assessment import Assessment, Judgement, Judgements
+from exporter.domain.judging.gap_law import judge_ages
 from exporter.domain.judging.incidents import Held, Silent, Streams, hold, of_drop
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import HOUR
@@ -26,7 +27,12 @@ GOOD_SHARE = 0.9
 _WITHOUT_TIME = (State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP)
 """States of partitions that have no timestamp at all."""
 
+_DATED = [STATE_CODES[state] for state in (State.OBSERVED, State.EMPTY, State.NEVER_WRITTEN)]
+"""States of partitions that leave the age of their topic's newest record known."""
+
+_LEARNING = VERDICT_CODES[Verdict.LEARNING]
 _ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
+_ADVANCING = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)]
 
 
 class Detector:
@@ -61,11 +67,15 @@ class Detector:
         scores = _score(self.expectations, silences, rows, now)
         held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling)
         judged = _judgements(scores, silences)
+        without = (judged.verdict == _LEARNING) & (place < 0)
+        judged.verdict[without] = _judge_without_rhythm(snapshot.table, silences, now)[without]
+        count = len(layout)
+        follows = _follow(judged, silences, layout)
         overridden = np.flatnonzero(place >= 0)
         if len(overridden):
             by_config = overruled_silences(silences[overridden], overrides[place[overridden]], now)
             _put(judged, overridden, by_config)
-        count = len(layout)
+            follows[place[:count] >= 0] = False
         return Assessment(
             layout,
             _part(judged, slice(0, count)),
@@ -75,6 +85,7 @@ class Detector:
             _counts(layout, judged.verdict[:count], len(VERDICTS)),
             held,
             silences,
+            follows,
         )
 
     def _expected(self, metadata: Metadata) -> tuple[Rows, Rows, BeforeRestart]:
@@ -86,6 +97,53 @@ class Detector:
             before = self.expectations.before_restart(of_partitions)
             self._laid_out = (metadata, of_partitions, of_topics, before)
         return self._laid_out[1:]
+
+
+def follow_topics(own: Codes, of_topics: Codes, since: Floats, topic_since: Floats) -> Flags:
+    """Return which partitions have the verdict of their topic in place of their own; indices into VERDICTS.
+
+    ``of_topics`` [n] are the verdicts of their topics, ``topic_since`` when these last advanced (NaN: unknown). A
+    partition has a verdict of its own where its topic advances and did so after it, or where one of both is
+    ``learning``. One whose own verdict is that of its topic needs no other.
+    """
+    with np.errstate(invalid="ignore"):
+        later = topic_since > np.where(np.isnan(since), -np.inf, since)
+    judged = (own != _LEARNING) & (of_topics != _LEARNING)
+    return np.asarray(judged & (own != of_topics) & ~(np.isin(of_topics, _ADVANCING) & later))
+
+
+def _follow(judged: Judgements, silences: Silences, layout: Layout) -> Flags:
+    """Give partitions that follow their topics the judgement of these; return which do."""
+    count = len(layout)
+    topic = count + layout.topic
+    since = np.where(silences.there, silences.since, np.nan)
+    follows = follow_topics(judged.verdict[:count], judged.verdict[topic], since[:count], since[topic])
+    rows, of = np.flatnonzero(follows), topic[follows]
+    judged.verdict[rows] = judged.verdict[of]
+    judged.expected_by[rows], judged.score[rows] = judged.expected_by[of], judged.score[of]
+    return follows
+
+
+def _judge_without_rhythm(table: Table, silences: Silences, now: float) -> Codes:
+    """Return the verdicts of partitions, then of topics, where nothing is expected of them.
+
+    One that polls saw advance within the hour is ``live``. Of one that they did not, the age of its newest record
+    judges.
+    """
+    layout = table.layout
+
+    def any_of_topic(rows: Flags) -> Flags:
+        return np.bincount(layout.topic[rows], minlength=len(layout.topics)) > 0
+
+    moved = ~np.isnan(table.last_advance)
+    observed = table.read & (table.state == STATE_CODES[State.OBSERVED])
+    undated = ~(table.read & np.isin(table.state, _DATED))
+    trusted = silences.there & np.concatenate([observed & ~moved, ~any_of_topic(undated | moved)])
+    newest = np.concatenate([table.newest, newest_by_topic(table)])
+    codes = judge_ages(silences.until - np.fmax(newest, np.where(silences.known, silences.since, newest)), trusted)
+    lately = silences.there & silences.known & (now - silences.since <= HOUR)
+    codes[lately & np.concatenate([moved, any_of_topic(moved)])] = VERDICT_CODES[Verdict.LIVE]
+    return codes
 
 
 def judge(silence: Silence | None, expectation: Expectation | None, now: float) -> Judgement:

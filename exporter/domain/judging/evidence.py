@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.domain.expectations.silence_rules import retired_after
-from exporter.domain.formatting import duration, moment, plural
+from exporter.domain.formatting import duration, duration_at_most, moment, plural
 from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
@@ -20,6 +20,9 @@ from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import TopicOverride, Verdict
 
 _MINUTE, _HOUR, _DAY, _WEEK = 60.0, 3600.0, 86_400.0, 7 * 86_400.0
+
+FOLLOWS = "with its topic: "
+"""How the evidence of a partition begins that has the verdict of its topic."""
 
 _OBSERVED_SHARE = 0.95
 """Observed share of the past. With less, the line says how much was observed."""
@@ -60,6 +63,14 @@ class EvidenceFacts:
     """The drop that holds it."""
     held: str | None = None
     """Another reason why it is held."""
+    by_gaps: bool = False
+    """Whether the law of gaps judges it (``exporter.domain.judging.gap_law``)."""
+    polled_from: float | None = None
+    """Its first poll."""
+    newest: float | None = None
+    """The timestamp of its newest record, where the age of that is proved."""
+    records: int | None = None
+    """Number of records ever written."""
     baseline_of: float | None = None
     """The last advance at the time its baseline was chosen, if it may have advanced since."""
 
@@ -69,10 +80,43 @@ def evidence(row: EvidenceFacts) -> str:
     if row.verdict == Verdict.LEARNING:
         clauses = [f"learning: {_missing(row)}", silence(row)]
     else:
-        by_period = "by its period, not calibrated" if _by_period(row) else None
         emptied = "now empty" if row.state == State.EMPTY else None
-        clauses = [silence(row), _rested(row), _usual_silence(row), _limits(row), _held(row), by_period, emptied]
+        usual = _few_gaps(row) if row.by_gaps else _usual_silence(row)
+        aged = _abandoned(row) if row.last_advance is None and row.verdict == Verdict.SUSPECT else None
+        clauses = [silence(row), _rested(row), usual, aged, _limits(row), _held(row), _by_wall_clock(row), emptied]
     return "; ".join(clause for clause in (*clauses, _misdated(row), _proved_until(row), _siblings(row)) if clause)
+
+
+def _few_gaps(row: EvidenceFacts) -> str | None:
+    """Return how little is known of the rhythm of a stream that the law of gaps judges."""
+    if row.history_start is None or row.last_advance is None:
+        return None
+    active = plural(row.active_slots or 0, "active hour")
+    return f"{active} known since {moment(min(row.history_start, row.last_advance))}"
+
+
+def _by_wall_clock(row: EvidenceFacts) -> str | None:
+    """Return what sets its limit by the wall clock, if one decides."""
+    if not _by_period(row):
+        return None
+    return "by its few gaps" if row.by_gaps else "by its period, not calibrated"
+
+
+def died_before_polls(dead_from: float | None, polled_from: float | None) -> bool:
+    """Return whether a stream was dead at its first poll (both Unix seconds, None where unknown)."""
+    return dead_from is not None and polled_from is not None and dead_from <= polled_from
+
+
+def _abandoned(row: EvidenceFacts) -> str | None:
+    """Return what is known of a stream that was dead, or whose newest record was old, before polls began."""
+    newest = row.newest if row.last_advance is None else row.last_advance
+    if newest is None or row.polled_from is None:
+        return None
+    before = "" if row.records is None else f"; {plural(row.records, 'record')} before"
+    return (
+        f"newest record of {moment(newest)[:_DATE]} by its timestamp; "
+        f"nothing written since polls began {duration(row.as_of - row.polled_from)} ago{before}"
+    )
 
 
 def overridden(row: EvidenceFacts, override: TopicOverride) -> str:
@@ -140,8 +184,7 @@ def _usual_silence(row: EvidenceFacts) -> str | None:
     if row.largest_silence < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
     else:
-        # Rounded up, for it never was longer.
-        never = f"never silent over {duration(math.ceil(row.largest_silence / _MINUTE) * _MINUTE)}"
+        never = f"never silent over {duration_at_most(row.largest_silence)}"
         if row.largest_silence_end is not None:
             never += f" (until {moment(row.largest_silence_end)})"
     missed, most = row.missed_slots, row.largest_missed
@@ -160,14 +203,15 @@ def judged_by(history_start: float, last_advance: float, observed_seconds: float
     """
     until = judged_until(last_advance)
     span = until - history_start
-    days, before = math.floor(span / _DAY), f" before {moment(until)[:_DATE]}"
-    length = duration(span) if days < 1 else plural(days, "day").removeprefix("1 ")
+    # The first day counts, so that no silence of the span lies before it.
+    days, before = math.ceil(span / _DAY), f" before {moment(until)[:_DATE]}"
+    length = duration(span) if span < _DAY else plural(days, "day").removeprefix("1 ")
     if observed_seconds is not None and observed_seconds < _OBSERVED_SHARE * span:
         if observed_seconds < _DAY:
             return length + before, f", of which {duration(observed_seconds)} were observed,"
         if (seen := math.floor(observed_seconds / _DAY)) < days:
             return length + before, f", of which {seen} {'was' if seen == 1 else 'were'} observed,"
-    return (f"{math.floor(span / _WEEK)} weeks" if span >= 2 * _WEEK else length) + before, ""
+    return (f"{days // 7} weeks" if days >= 14 and days % 7 == 0 else length) + before, ""
 
 
 def judged_until(last_advance: float) -> float:
@@ -195,6 +239,8 @@ def _limits(row: EvidenceFacts) -> str | None:
         died = dead if dead_from is None else f"{dead} since {dead_from}"
         if row.verdict == Verdict.DEAD:
             return died
+        if row.last_advance is None or died_before_polls(row.expected_by, row.polled_from):
+            return "; ".join(clause for clause in (died, _abandoned(row)) if clause)
         dead_after = 0.0
         if row.expected_by is not None and row.last_advance is not None:
             dead_after = row.expected_by - row.last_advance

@@ -14,16 +14,15 @@ from exporter.domain.formatting import moment, plural
 from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import GOOD_SHARE
-from exporter.domain.judging.evidence import EvidenceFacts, at_least_since, evidence, overridden, silence
+from exporter.domain.judging.evidence import FOLLOWS, EvidenceFacts, at_least_since, evidence, overridden, silence
+from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SECONDS
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.slots import BY_HOUR
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
-
-_NO_RULE = "none"
+from exporter.domain.verdicts import GAPS, NO_RULE, Expectation, TopicOverride, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +42,12 @@ class SubjectNow:
     """The reason why it is unknown whether an incident holds it."""
     published: str | None = None
     """The evidence line of the rollup, where nothing newer is known."""
+    newest: float | None = None
+    """The timestamp of its newest record."""
+    records: int | None = None
+    """Number of records ever written."""
+    with_topic: JudgedSubject | None = None
+    """Its topic, where a partition has the verdict of that."""
 
 
 NOTHING = SubjectNow()
@@ -75,7 +80,17 @@ def evidence_now(subject: JudgedSubject, now: float) -> str:
 def evidence_of_all(subjects: Sequence[JudgedSubject], now: float) -> list[str]:
     """Return the sentence of each subject, which are all different. Their expectations are prepared only once."""
     foreseen = _foreseen(subjects, now)
-    return [_line(subject, now, to_come) for subject, to_come in zip(subjects, foreseen, strict=True)]
+    of_topics: dict[tuple[str, Judgement], str] = {}
+    lines = []
+    for subject, to_come in zip(subjects, foreseen, strict=True):
+        topic = subject.seen.with_topic
+        if topic is None:
+            lines.append(_line(subject, now, to_come))
+            continue
+        if (key := (subject.seen.topic, topic.judgement)) not in of_topics:
+            of_topics[key] = evidence_now(topic, now)
+        lines.append(FOLLOWS + of_topics[key])
+    return lines
 
 
 def _line(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> str:
@@ -85,13 +100,13 @@ def _line(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> str:
     row = _judged(subject, now, foreseen)
     if seen.override is not None:
         return _joined([_unseen(seen), overridden(row, seen.override)])
-    unusable = expectation is None or expectation.rule != _NO_RULE
+    unusable = expectation is None or expectation.rule != NO_RULE
     if judgement.verdict is Verdict.LEARNING and unusable and seen.state not in (State.NEVER_WRITTEN, State.EMPTY):
         why = "no expectation of it is in force" if expectation is None else "what is published of it cannot be used"
         return _joined([_unseen(seen), silence(row), f"learning: {why}"])
     doubt = None if seen.may_be_held is None else f"may be held: {seen.may_be_held}"
     after = [doubt, _replication(judgement, expectation), _readers(judgement, seen)]
-    return _joined([_unseen(seen), evidence(row), *after])
+    return _joined([None if row.newest is not None else _unseen(seen), evidence(row), *after])
 
 
 def _joined(clauses: Sequence[str | None]) -> str:
@@ -115,8 +130,13 @@ def falling(incident: Incident | None, expectation: Expectation | None) -> Ongoi
 
 def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> EvidenceFacts:
     judgement, expectation, incident, seen = subject
-    last, (_, until) = judgement.last_advance, _span(subject, now)
+    last, (since, until) = judgement.last_advance, _span(subject, now)
     live = judgement.expected_by is not None
+    # Without any advance only the age of its newest record can have judged it.
+    newest = seen.newest if last is None and judgement.verdict in (Verdict.SUSPECT, Verdict.RETIRED) else None
+    if newest is not None:
+        foreseen = _Foreseen(newest + SUSPECT_AFTER_SECONDS, newest + DEAD_AFTER_SECONDS)
+    polled_from = None if expectation is None else expectation.polled_from
     return EvidenceFacts(
         as_of=now,
         topic=seen.topic,
@@ -147,6 +167,10 @@ def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> Evidence
         rests=() if expectation is None else expectation.rests or (),
         falling=falling(incident, expectation),
         held=_held(judgement, seen.silence, foreseen.suspect_from) if incident is None else str(incident),
+        by_gaps=expectation is not None and expectation.rule == GAPS,
+        polled_from=since if newest is not None else polled_from,
+        newest=newest,
+        records=seen.records,
         baseline_of=None if expectation is None else expectation.last_advance,
     )
 

@@ -169,6 +169,8 @@ def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
         partitions=_partitions(one, row),
         readers=_readers(one, name),
         override=one.override(name),
+        newest=or_none(one.assessment.newest[row]),
+        records=int(one.snapshot.table.latest[one.assessment.layout.rows_of(name)].sum()),
     )
 
 
@@ -196,8 +198,15 @@ def _partition(one: ClusterFacts, row: int) -> JudgedSubject:
             reason=None if reading.reason is None else str(reading.reason),
             partitions=_partitions(one, int(one.assessment.layout.topic[row])),
             override=one.override(key.topic),
+            newest=reading.newest,
+            records=reading.latest,
+            with_topic=_topic(one, int(one.assessment.layout.topic[row])) if _follows(one, row) else None,
         ),
     )
+
+
+def _follows(one: ClusterFacts, row: int) -> bool:
+    return one.assessment.follows is not None and bool(one.assessment.follows[row])
 
 
 _LIVING = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)]

@@ -9,41 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows, or_none
-from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
+from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.history.streams import Streams, Strings, objects
 from exporter.domain.judging import evidence
-from exporter.domain.judging.detection import overruled_silences
-from exporter.domain.learning.baselines import Baselines, longest_usual
-from exporter.domain.learning.drops import DAY
+from exporter.domain.judging.detection import follow_topics
+from exporter.domain.judging.measured_silences import MeasuredSilences
+from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.hours import Integers
-from exporter.domain.learning.rest_days import Rest, extra_seconds_for_rests, is_due_on, quiet
-from exporter.domain.learning.schedule import planned
-from exporter.domain.learning.slots import BY_HOUR
-from exporter.domain.overrides import OverrideColumns, Overrides
-from exporter.domain.polls.silence import Silences
-from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
-from exporter.domain.verdicts import (
-    DEAD_AT_LATEST_SECONDS,
-    SUSPECT_SHARE,
-    VERDICT_CODES,
-    VERDICTS,
-    TopicOverride,
-    Verdict,
-)
+from exporter.domain.overrides import Overrides
+from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, Threshold
+from exporter.domain.verdicts import OVERRIDE, VERDICT_CODES, TopicOverride, Verdict
 
-TRAFFIC_CLOCK, SCHEDULE, PERIOD, NO_RULE, OVERRIDE = "traffic-clock", "schedule", "period", "none", "override"
-"""The rule that judges a stream."""
-
-UNSEEN_SECONDS = 3600.0
-"""Age of the last poll in seconds. Polls are in the spool within minutes; past this age the exporter did not poll."""
-
-_ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
 _LIVE = [VERDICT_CODES[Verdict.LIVE], VERDICT_CODES[Verdict.QUIET], VERDICT_CODES[Verdict.LATE]]
 
 
@@ -104,12 +84,19 @@ def judge(
     Incidents are not looked for: that needs all topics of a cluster (``exporter.domain.judging.incidents.hold``).
     An override in force decides the verdict, and its topic belongs to no incident.
     """
-    measured = _Measured(streams, baselines, row, as_of, thresholds)
+    measured = MeasuredSilences(streams, baselines, row, as_of, thresholds)
     in_force = _in_force(streams, overrides, as_of)
-    verdict, columns = measured.scores.verdicts.copy(), measured.columns()
+    verdict, columns = measured.verdicts(), measured.columns()
+    follows, of = _follow(streams, verdict)
+    verdict[follows] = verdict[of]
+    for name in ("suspect_limit", "limit", "suspect_from", "expected_by"):
+        columns[name] = columns[name].copy()
+        columns[name][follows] = columns[name][of]
     learning, live = (_counted(streams, np.isin(verdict, of)) for of in ([VERDICT_CODES[Verdict.LEARNING]], _LIVE))
     partitions = _counted(streams, ~np.isin(verdict, []))
     lines, if_held = measured.lines(verdict, partitions, live, learning)
+    for each in (lines, if_held):
+        each[follows] = [evidence.FOLLOWS + line if line else None for line in each[of]]
     rule = measured.rule.copy()
     decided = np.zeros(len(streams), np.bool_)
     for override, rows in in_force.items():
@@ -138,6 +125,17 @@ def judge(
     )
 
 
+def _follow(streams: Streams, verdict: NDArray[np.int8]) -> tuple[Rows, Rows]:
+    """Return the rows of partitions that have the verdict of their topic, and the row of its topic for each."""
+    topics = np.flatnonzero(streams.whole)
+    of_topic = np.zeros(int(streams.topic.max(initial=-1)) + 1, np.intp)
+    of_topic[streams.topic[topics]] = topics
+    of = of_topic[streams.topic]
+    since = streams.last_advance
+    follows = np.flatnonzero(follow_topics(verdict, verdict[of], since, since[of]) & ~streams.whole)
+    return follows, of[follows]
+
+
 def _in_force(streams: Streams, overrides: Sequence[TopicOverride], as_of: float) -> dict[TopicOverride, Rows]:
     """Return the rows of each override that is in force for at least one."""
     if not overrides:
@@ -157,228 +155,3 @@ def _counted(streams: Streams, chosen: Flags) -> Integers:
     mine = chosen & ~streams.whole
     counts = np.bincount(streams.topic[mine], minlength=int(streams.topic.max(initial=-1)) + 1)
     return counts[streams.topic].astype(np.int64)
-
-
-class _Measured:
-    """How long each stream is silent, what it missed, its score, and when that passes the thresholds."""
-
-    def __init__(
-        self,
-        streams: Streams,
-        baselines: Baselines,
-        row: Rows,
-        as_of: float,
-        thresholds: Mapping[str, Threshold],
-    ) -> None:
-        self.streams, self.as_of = streams, as_of
-        self._baselines = baselines
-        count, there = len(streams), row >= 0
-
-        def of_baseline(column: NDArray[Any], otherwise: NDArray[Any] | float) -> NDArray[Any]:
-            if not len(column):
-                return np.broadcast_to(np.asarray(otherwise, column.dtype), (count,)).copy()
-            return np.where(there, column[row], otherwise)
-
-        self.slot = of_baseline(baselines.slot_seconds, BY_HOUR.seconds)
-        self.active_slots = of_baseline(baselines.active_slots, streams.known_slots).astype(np.int64)
-        self.weeks = of_baseline(baselines.weeks, 0).astype(np.int64)
-        self.history_start = of_baseline(baselines.history_start, streams.known_since)
-        self.largest = of_baseline(baselines.largest_silence, np.nan)
-        self.observed = of_baseline(baselines.observed, np.nan)
-        self.largest_end = of_baseline(baselines.largest_silence_end, np.nan)
-        self.largest_missed = of_baseline(baselines.largest_missed, np.nan)
-        self.schedule = of_baseline(baselines.schedule, np.array(None))
-        by_schedule = planned(self.schedule)
-        by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
-        self.suspect_limit, self.limit = (
-            of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
-        )
-        self.rests = _resting(streams, baselines, row)
-        excused = extra_seconds_for_rests(
-            longest_usual(self.suspect_limit, self.limit), streams.last_advance, self.rests
-        )
-        self.suspect_limit, self.limit = self.suspect_limit + excused, self.limit + excused
-        of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
-        for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
-            of_baselines[place] = rests
-        self._clocks = baselines.clocks(of_baselines)
-        self._clock = np.where(by_clock, row, -1)
-        self.rule = np.select(
-            [by_schedule, by_clock, ~np.isnan(self.limit)], np.array([SCHEDULE, TRAFFIC_CLOCK, PERIOD], object), NO_RULE
-        ).astype(object)
-        self.suspect, self.dead = (
-            np.where(streams.whole, getattr(thresholds[TOPIC], name), getattr(thresholds[PARTITION], name)).astype(
-                np.float64
-            )
-            for name in ("suspect", "dead")
-        )
-        rules = SilenceRules(
-            self._clocks,
-            self._clock,
-            self.slot,
-            self.suspect,
-            self.dead,
-            self.suspect_limit,
-            self.limit,
-            *(
-                np.array([np.nan if one is None else getattr(one, name) for one in streams.falling], np.float64)
-                for name in ("since", "until")
-            ),
-        )
-        since = streams.last_advance
-        self.known = ~np.isnan(since) & ~np.isnan(streams.observed_until)
-        until = np.maximum(np.where(self.known, streams.observed_until, 0.0), np.where(self.known, since, 0.0))
-        self.silence = np.where(self.known, until - np.where(self.known, since, 0.0), np.nan)
-        rows = np.where(self.known & (self.rule != NO_RULE), np.arange(count), -1)
-        self.scores = rules.judge(
-            JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
-        )
-        self.has_expectation, self.held = self.scores.has_expectation, self.scores.falling
-        # Also where its silence is not measured.
-        rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
-        self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))
-        self.missed = np.where(self.known, missed, np.nan)
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns of Verdicts that are neither counts nor texts."""
-        return {
-            "silence": self.silence,
-            "slot_seconds": self.slot,
-            "active_slots": self.active_slots,
-            "history_start": self.history_start,
-            "weeks": self.weeks,
-            "missed_slots": self.missed,
-            "suspect_limit": self.suspect_limit,
-            "limit": self.limit,
-            "suspect_from": self.suspect_from,
-            "expected_by": self.expected_by,
-            "suspect_score": self.suspect,
-            "dead_score": self.dead,
-            "score": np.where(self._clock >= 0, self.scores.score, np.nan),
-        }
-
-    def overrule(
-        self,
-        rows: Rows,
-        override: TopicOverride,
-        verdict: NDArray[np.int8],
-        columns: dict[str, Any],
-        lines: Strings,
-    ) -> None:
-        """Write what the configuration decides into ``verdict``, ``columns`` and ``lines``."""
-        limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
-        overrides = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
-        verdict[rows] = overruled_silences(self._silences(rows), overrides, self.as_of).verdict
-        for name, value in (
-            ("limit", np.full(len(rows), limit)),
-            ("suspect_limit", np.full(len(rows), SUSPECT_SHARE * limit)),
-            ("suspect_from", self.streams.last_advance[rows] + SUSPECT_SHARE * limit),
-            ("expected_by", self.streams.last_advance[rows] + limit),
-            ("score", np.full(len(rows), np.nan)),
-        ):
-            columns[name] = columns[name].copy()
-            columns[name][rows] = value
-        for row in rows.tolist():
-            line = evidence.overridden(self._line(row, VERDICTS[verdict[row]], 0, 0, 0), override)
-            lines[row] = "; ".join(clause for clause in (self._unseen(row, VERDICTS[verdict[row]]), line) if clause)
-
-    def _unseen(self, row: int, verdict: Verdict) -> str | None:
-        """Return what is known of a last advance that nobody saw."""
-        if not np.isnan(self.streams.last_advance[row]):
-            return None
-        since = self.streams.unchanged_since[row]
-        if not np.isnan(since):
-            return evidence.at_least_since(since)
-        return "learning: since when it is silent is not known" if verdict is Verdict.LEARNING else None
-
-    def _silences(self, rows: Rows) -> Silences:
-        """Return silences since the last advance; if unknown, since the first poll that saw the present end offset."""
-        known, observed = self.known[rows], self.streams.observed_until[rows]
-        last, unchanged = self.streams.last_advance[rows], self.streams.unchanged_since[rows]
-        there = known | (np.isnan(last) & ~np.isnan(unchanged) & ~np.isnan(observed))
-        since = np.where(there, np.where(known, last, unchanged), 0.0)
-        until = np.where(there, np.maximum(since, observed), 0.0)
-        nothing = np.zeros(len(rows), np.bool_)
-        none = np.zeros(len(rows), np.int64)
-        return Silences(there, since, until, known, known, nothing, none, none, np.full(len(rows), np.nan))
-
-    def lines(
-        self, verdict: NDArray[np.int8], partitions: Integers, live: Integers, learning: Integers
-    ) -> tuple[Strings, Strings]:
-        """Return the evidence of each row, and its evidence if an incident held it."""
-        count = len(self.streams)
-        lines, if_held = np.full(count, None, object), np.full(count, None, object)
-        may_be_held = np.isin(verdict, _ALARMING) & self.scores.holdable
-        for row in range(count):
-            counts = int(partitions[row]), int(live[row]), int(learning[row])
-            lines[row] = evidence.evidence(self._line(row, VERDICTS[verdict[row]], *counts))
-            if may_be_held[row]:
-                if_held[row] = evidence.evidence(self._line(row, Verdict.HELD, *counts))
-        return lines, if_held
-
-    def _line(self, row: int, verdict: Verdict, partitions: int, live: int, learning: int) -> evidence.EvidenceFacts:
-        streams = self.streams
-        partition = int(streams.partition[row])
-        return evidence.EvidenceFacts(
-            as_of=self.as_of,
-            topic=streams.name[row],
-            partition=None if partition < 0 else partition,
-            verdict=verdict,
-            state=streams.state[row],
-            reason=streams.reason[row],
-            last_advance=or_none(streams.last_advance[row]),
-            observed_until=or_none(streams.observed_until[row]),
-            unreadable_since=or_none(streams.unreadable_since[row]),
-            silence_seconds=or_none(self.silence[row]),
-            active_slots=int(self.active_slots[row]),
-            history_start=or_none(self.history_start[row]),
-            weeks=int(self.weeks[row]),
-            observed_seconds=or_none(self.observed[row]),
-            largest_silence=or_none(self.largest[row]),
-            largest_silence_end=or_none(self.largest_end[row]),
-            missed_slots=or_none(self.missed[row]),
-            largest_missed=or_none(self.largest_missed[row]),
-            max_silence_seconds=or_none(self.limit[row]),
-            suspect_from=or_none(self.suspect_from[row]),
-            expected_by=or_none(self.expected_by[row]),
-            partitions=partitions,
-            partitions_live=live,
-            partitions_learning=learning,
-            slot_seconds=float(self.slot[row]),
-            schedule=self.schedule[row],
-            rests=self.rests[row],
-            falling=streams.falling[row] if self.held[row] else None,
-        )
-
-
-def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
-    """Return the rests of each stream that count from the week of its last advance on.
-
-    For a stream with a traffic clock, rests of a calendar count only if some day of its week is quiet anyway. For a
-    stream judged by the wall clock alone, a rest of any origin counts if the next run is due on it.
-    """
-    found = objects([()] * len(streams))
-    some = np.flatnonzero((row >= 0) & np.array([bool(one) for one in streams.rests], np.bool_))
-    if not len(some):
-        return found
-    of = row[some]
-    rates = baselines.profile[of].copy()
-    for place, schedule in enumerate(baselines.schedule[of]):
-        if schedule is not None:
-            rates[place] = schedule.deadlines
-    last = streams.last_advance[some]
-    due = last + longest_usual(baselines.suspect_silence[of], baselines.max_silence[of])
-    columns = (column.tolist() for column in (some, quiet(rates), baselines.clocked[of], last, due))
-    for place, is_quiet, by_clock, since, due_at in zip(*columns, strict=True):
-        known: Sequence[Rest] = streams.rests[place]
-        if not by_clock:
-            found[place] = tuple(one for one in known if is_due_on(one, due_at))
-            continue
-        found[place] = tuple(
-            one for one in known if one.until > since and one.since < since + _AHEAD and (is_quiet or one.seen)
-        )
-    return found
-
-
-_AHEAD = DEAD_AT_LATEST_SECONDS + 7 * DAY
-"""Seconds after the last advance. A later rest changes no verdict."""

@@ -15,6 +15,7 @@ from spark_rollups.session import start_session
 from tests.bench.detection.defaults import OUTAGES, SIZES, accepted_table, defaults_of, defaults_tables
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
+from tests.bench.detection.few_gaps import few_gaps_table
 from tests.bench.detection.fleet import Fleet, partitions, topics
 from tests.bench.detection.holiday import holiday_table
 from tests.bench.detection.measure import NOMINAL, across_sets
@@ -83,6 +84,9 @@ def main() -> int:
     )
     parser.add_argument(
         "--typical", action="store_true", help="print only how soon twelve typical topics are late, suspect and dead"
+    )
+    parser.add_argument(
+        "--few", action="store_true", help="print only what is dead by few gaps, and how much of it is written again"
     )
     parser.add_argument(
         "--holiday",
@@ -162,6 +166,8 @@ def _alone(options: argparse.Namespace) -> Sequence[tuple[str, Rows]] | None:
         return [("", kind_table(options.kinds, seeds, 2 * options.topics))]
     if options.typical:
         return [("", typical_table(options.seed))]
+    if options.few:
+        return [("", few_gaps_table([_fleet(name, options.topics, options.seed) for name in options.sets]))]
     return None if options.defaults is None else _defaults(options, seeds)
 
 

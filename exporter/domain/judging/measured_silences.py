@@ -1,0 +1,310 @@
+"""How long each stream of a rollup is silent, by which rule it is judged, and the evidence of its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Rows, or_none
+from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
+from exporter.domain.history.streams import Streams, Strings, objects
+from exporter.domain.judging import evidence
+from exporter.domain.judging.detection import overruled_silences
+from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SECONDS, find_limits, judge_ages
+from exporter.domain.learning.baselines import WEEKS, Baselines, longest_usual
+from exporter.domain.learning.drops import DAY
+from exporter.domain.learning.hours import Integers
+from exporter.domain.learning.rest_days import Rest, extra_seconds_for_rests, is_due_on, quiet
+from exporter.domain.learning.schedule import planned
+from exporter.domain.learning.slots import BY_HOUR
+from exporter.domain.learning.traffic_clock import WEEK
+from exporter.domain.overrides import OverrideColumns
+from exporter.domain.polls.silence import Silences
+from exporter.domain.scoring.calibration import PARTITION, TOPIC, Threshold
+from exporter.domain.verdicts import (
+    DEAD_AT_LATEST_SECONDS,
+    GAPS,
+    NO_RULE,
+    PERIOD,
+    SCHEDULE,
+    SUSPECT_SHARE,
+    TRAFFIC_CLOCK,
+    VERDICT_CODES,
+    VERDICTS,
+    TopicOverride,
+    Verdict,
+)
+
+UNSEEN_SECONDS = 3600.0
+"""Age of the last poll in seconds. Polls are in the spool within minutes; past this age the exporter did not poll."""
+
+_ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
+
+
+class MeasuredSilences:
+    """How long each stream is silent, what it missed, its score, and when that passes the thresholds."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        baselines: Baselines,
+        row: Rows,
+        as_of: float,
+        thresholds: Mapping[str, Threshold],
+    ) -> None:
+        self.streams, self.as_of = streams, as_of
+        self._baselines = baselines
+        count, there = len(streams), row >= 0
+
+        def of_baseline(column: NDArray[Any], otherwise: NDArray[Any] | float) -> NDArray[Any]:
+            if not len(column):
+                return np.broadcast_to(np.asarray(otherwise, column.dtype), (count,)).copy()
+            return np.where(there, column[row], otherwise)
+
+        self.slot = of_baseline(baselines.slot_seconds, BY_HOUR.seconds)
+        self.active_slots = of_baseline(baselines.active_slots, streams.known_slots).astype(np.int64)
+        self.weeks = of_baseline(baselines.weeks, 0).astype(np.int64)
+        self.history_start = of_baseline(baselines.history_start, streams.known_since)
+        self.largest = of_baseline(baselines.largest_silence, np.nan)
+        self.observed = of_baseline(baselines.observed, np.nan)
+        self.largest_end = of_baseline(baselines.largest_silence_end, np.nan)
+        self.largest_missed = of_baseline(baselines.largest_missed, np.nan)
+        self.schedule = of_baseline(baselines.schedule, np.array(None))
+        by_schedule = planned(self.schedule)
+        by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
+        self.suspect_limit, self.limit = (
+            of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
+        )
+        self.rests = _resting(streams, baselines, row)
+        excused = extra_seconds_for_rests(
+            longest_usual(self.suspect_limit, self.limit), streams.last_advance, self.rests
+        )
+        self.suspect_limit, self.limit = self.suspect_limit + excused, self.limit + excused
+        of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
+        for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
+            of_baselines[place] = rests
+        self._clocks = baselines.clocks(of_baselines)
+        self._clock = np.where(by_clock, row, -1)
+        self.suspect, self.dead = (
+            np.where(streams.whole, getattr(thresholds[TOPIC], name), getattr(thresholds[PARTITION], name)).astype(
+                np.float64
+            )
+            for name in ("suspect", "dead")
+        )
+        by_period = ~np.isnan(self.limit)
+        by_gaps = ~by_clock & ~by_period & ~np.isnan(streams.last_advance)
+        gaps, seconds = self._known_gaps(there)
+        of_gaps = find_limits(gaps, seconds, self.suspect, self.dead)
+        self.active_slots = np.where(by_gaps, gaps + 1.0, self.active_slots).astype(np.int64)
+        self.history_start = np.where(by_gaps, streams.last_advance - seconds, self.history_start)
+        self.suspect_limit, self.limit = (
+            np.where(by_gaps, limit, learned)
+            for limit, learned in zip(of_gaps, (self.suspect_limit, self.limit), strict=True)
+        )
+        self.rule = np.select(
+            [by_schedule, by_clock, by_period, by_gaps],
+            np.array([SCHEDULE, TRAFFIC_CLOCK, PERIOD, GAPS], object),
+            NO_RULE,
+        ).astype(object)
+        falling_since, falling_until = (
+            np.array([np.nan if one is None else getattr(one, name) for one in streams.falling], np.float64)
+            for name in ("since", "until")
+        )
+        rules = SilenceRules(
+            self._clocks,
+            self._clock,
+            self.slot,
+            self.suspect,
+            self.dead,
+            self.suspect_limit,
+            self.limit,
+            falling_since,
+            falling_until,
+            streams.polled_from,
+        )
+        since = streams.last_advance
+        self.known = ~np.isnan(since) & ~np.isnan(streams.observed_until)
+        until = np.maximum(np.where(self.known, streams.observed_until, 0.0), np.where(self.known, since, 0.0))
+        self.silence = np.where(self.known, until - np.where(self.known, since, 0.0), np.nan)
+        rows = np.where(self.known & (self.rule != NO_RULE), np.arange(count), -1)
+        self.scores = rules.judge(
+            JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
+        )
+        self.has_expectation, self.held = self.scores.has_expectation, self.scores.falling
+        # Also where its silence is not measured.
+        rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
+        self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))
+        self.missed = np.where(self.known, missed, np.nan)
+        # Of these only the newest record is known.
+        self.by_age = np.isnan(since) & ~np.isnan(streams.newest)
+        self.suspect_from = np.where(self.by_age, streams.newest + SUSPECT_AFTER_SECONDS, self.suspect_from)
+        self.expected_by = np.where(self.by_age, streams.newest + DEAD_AFTER_SECONDS, self.expected_by)
+
+    def verdicts(self) -> NDArray[np.int8]:
+        """Return the verdict of each row by itself, as indices into VERDICTS."""
+        by_age = judge_ages(self.streams.observed_until - self.streams.newest, self.by_age)
+        return np.where(self.by_age, by_age, self.scores.verdicts)
+
+    def _known_gaps(self, there: Flags) -> tuple[Floats, Floats]:
+        """Return the number of gaps before each last advance, and their sum in seconds; 0 where none is known.
+
+        They are those of its whole history where that is as short as a baseline, else those of its baseline, ``there``
+        for some.
+        """
+        last, streams = self.streams.last_advance, self.streams
+        lived = last - streams.known_since
+        young = lived <= (WEEKS + 1) * WEEK
+        gaps = np.select([young, there], [streams.known_slots - 1, self.active_slots], 0)
+        seconds = np.select([young, there], [lived, last - self.history_start], 0.0)
+        return np.maximum(gaps, 0).astype(np.float64), seconds
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of Verdicts that are neither counts nor texts."""
+        return {
+            "silence": self.silence,
+            "slot_seconds": self.slot,
+            "active_slots": self.active_slots,
+            "history_start": self.history_start,
+            "weeks": self.weeks,
+            "missed_slots": self.missed,
+            "suspect_limit": self.suspect_limit,
+            "limit": self.limit,
+            "suspect_from": self.suspect_from,
+            "expected_by": self.expected_by,
+            "suspect_score": self.suspect,
+            "dead_score": self.dead,
+            "score": np.where(self._clock >= 0, self.scores.score, np.nan),
+        }
+
+    def overrule(
+        self,
+        rows: Rows,
+        override: TopicOverride,
+        verdict: NDArray[np.int8],
+        columns: dict[str, Any],
+        lines: Strings,
+    ) -> None:
+        """Write what the configuration decides into ``verdict``, ``columns`` and ``lines``."""
+        limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
+        overrides = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
+        verdict[rows] = overruled_silences(self._silences(rows), overrides, self.as_of).verdict
+        for name, value in (
+            ("limit", np.full(len(rows), limit)),
+            ("suspect_limit", np.full(len(rows), SUSPECT_SHARE * limit)),
+            ("suspect_from", self.streams.last_advance[rows] + SUSPECT_SHARE * limit),
+            ("expected_by", self.streams.last_advance[rows] + limit),
+            ("score", np.full(len(rows), np.nan)),
+        ):
+            columns[name] = columns[name].copy()
+            columns[name][rows] = value
+        for row in rows.tolist():
+            line = evidence.overridden(self._line(row, VERDICTS[verdict[row]], 0, 0, 0), override)
+            lines[row] = "; ".join(clause for clause in (self._unseen(row, VERDICTS[verdict[row]]), line) if clause)
+
+    def _unseen(self, row: int, verdict: Verdict) -> str | None:
+        """Return what is known of a last advance that nobody saw."""
+        if not np.isnan(self.streams.last_advance[row]):
+            return None
+        since = self.streams.unchanged_since[row]
+        if not np.isnan(since):
+            return evidence.at_least_since(since)
+        return "learning: since when it is silent is not known" if verdict is Verdict.LEARNING else None
+
+    def _silences(self, rows: Rows) -> Silences:
+        """Return silences since the last advance; if unknown, since the first poll that saw the present end offset."""
+        known, observed = self.known[rows], self.streams.observed_until[rows]
+        last, unchanged = self.streams.last_advance[rows], self.streams.unchanged_since[rows]
+        there = known | (np.isnan(last) & ~np.isnan(unchanged) & ~np.isnan(observed))
+        since = np.where(there, np.where(known, last, unchanged), 0.0)
+        until = np.where(there, np.maximum(since, observed), 0.0)
+        nothing = np.zeros(len(rows), np.bool_)
+        none = np.zeros(len(rows), np.int64)
+        return Silences(there, since, until, known, known, nothing, none, none, np.full(len(rows), np.nan))
+
+    def lines(
+        self, verdict: NDArray[np.int8], partitions: Integers, live: Integers, learning: Integers
+    ) -> tuple[Strings, Strings]:
+        """Return the evidence of each row, and its evidence if an incident held it."""
+        count = len(self.streams)
+        lines, if_held = np.full(count, None, object), np.full(count, None, object)
+        may_be_held = np.isin(verdict, _ALARMING) & self.scores.holdable
+        for row in range(count):
+            counts = int(partitions[row]), int(live[row]), int(learning[row])
+            lines[row] = evidence.evidence(self._line(row, VERDICTS[verdict[row]], *counts))
+            if may_be_held[row]:
+                if_held[row] = evidence.evidence(self._line(row, Verdict.HELD, *counts))
+        return lines, if_held
+
+    def _line(self, row: int, verdict: Verdict, partitions: int, live: int, learning: int) -> evidence.EvidenceFacts:
+        streams = self.streams
+        partition = int(streams.partition[row])
+        return evidence.EvidenceFacts(
+            as_of=self.as_of,
+            topic=streams.name[row],
+            partition=None if partition < 0 else partition,
+            verdict=verdict,
+            state=streams.state[row],
+            reason=streams.reason[row],
+            last_advance=or_none(streams.last_advance[row]),
+            observed_until=or_none(streams.observed_until[row]),
+            unreadable_since=or_none(streams.unreadable_since[row]),
+            silence_seconds=or_none(self.silence[row]),
+            active_slots=int(self.active_slots[row]),
+            history_start=or_none(self.history_start[row]),
+            weeks=int(self.weeks[row]),
+            observed_seconds=or_none(self.observed[row]),
+            largest_silence=or_none(self.largest[row]),
+            largest_silence_end=or_none(self.largest_end[row]),
+            missed_slots=or_none(self.missed[row]),
+            largest_missed=or_none(self.largest_missed[row]),
+            max_silence_seconds=or_none(self.limit[row]),
+            suspect_from=or_none(self.suspect_from[row]),
+            expected_by=or_none(self.expected_by[row]),
+            partitions=partitions,
+            partitions_live=live,
+            partitions_learning=learning,
+            slot_seconds=float(self.slot[row]),
+            schedule=self.schedule[row],
+            rests=self.rests[row],
+            falling=streams.falling[row] if self.held[row] else None,
+            by_gaps=self.rule[row] == GAPS,
+            polled_from=or_none(streams.polled_from[row]),
+            newest=or_none(streams.newest[row]),
+            records=None if np.isnan(streams.end_offset[row]) else int(streams.end_offset[row]),
+        )
+
+
+def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
+    """Return the rests of each stream that count from the week of its last advance on.
+
+    For a stream with a traffic clock, rests of a calendar count only if some day of its week is quiet anyway. For a
+    stream judged by the wall clock alone, a rest of any origin counts if the next run is due on it.
+    """
+    found = objects([()] * len(streams))
+    some = np.flatnonzero((row >= 0) & np.array([bool(one) for one in streams.rests], np.bool_))
+    if not len(some):
+        return found
+    of = row[some]
+    rates = baselines.profile[of].copy()
+    for place, schedule in enumerate(baselines.schedule[of]):
+        if schedule is not None:
+            rates[place] = schedule.deadlines
+    last = streams.last_advance[some]
+    due = last + longest_usual(baselines.suspect_silence[of], baselines.max_silence[of])
+    columns = (column.tolist() for column in (some, quiet(rates), baselines.clocked[of], last, due))
+    for place, is_quiet, by_clock, since, due_at in zip(*columns, strict=True):
+        known: Sequence[Rest] = streams.rests[place]
+        if not by_clock:
+            found[place] = tuple(one for one in known if is_due_on(one, due_at))
+            continue
+        found[place] = tuple(
+            one for one in known if one.until > since and one.since < since + _AHEAD and (is_quiet or one.seen)
+        )
+    return found
+
+
+_AHEAD = DEAD_AT_LATEST_SECONDS + 7 * DAY
+"""Seconds after the last advance. A later rest changes no verdict."""

@@ -1,0 +1,120 @@
+"""The first day on a cluster with history: what was abandoned is named, and nothing that lives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from exporter.demo.broker import Broker
+from tests.integration.serving import Exporter, until
+from tests.workbench import Workbench
+
+HOUR, DAY = 3600.0, 86_400.0
+
+DEAD: Mapping[str, tuple[float, float, int]] = {
+    "dead-hourly-30": (30, 1 / 24, 300),
+    "dead-daily-34": (34, 1, 30),
+    "dead-half-daily-40": (40, 0.5, 60),
+    "dead-weekly-50": (50, 7, 8),
+    "dead-hourly-60": (60, 1 / 24, 300),
+    "dead-weekly-75": (75, 7, 4),
+    "dead-single-90": (90, 1, 1),
+    "dead-daily-120": (120, 1, 60),
+    "dead-burst-180": (180, 0.01, 200),
+    "dead-weekly-250": (250, 7, 10),
+    "dead-three-330": (330, 7, 3),
+    "dead-hourly-400": (400, 1 / 24, 200),
+}
+"""Topic -> days since its last record, days between its records, and how many there are."""
+
+LIVING: Mapping[str, tuple[float, float, int]] = {
+    **{f"live-hourly-{number}": (number / 100, 1 / 24, 900) for number in range(5)},
+    **{f"live-daily-{number}": (0.1 + number / 8, 1, 55) for number in range(5)},
+    **{f"live-weekly-{number}": (1.0 + number, 7, 8) for number in range(4)},
+    **{f"live-busy-{number}": (0.01, 1 / 96, 2000) for number in range(2)},
+    "live-young-1": (0.2, 0.5, 8),
+    "live-young-2": (3, 1, 4),
+    "live-single": (9, 1, 1),
+    "live-two": (5, 14, 2),
+}
+
+
+def records(now: float) -> Iterator[tuple[str, int, float]]:
+    """The records of the whole fleet in order of time."""
+    for topic, (age, gap, count) in {**DEAD, **LIVING}.items():
+        for place in reversed(range(count)):
+            yield topic, 0, now - (age + place * gap) * DAY
+
+
+def verdicts(exporter: Exporter) -> dict[str, str]:
+    """The verdict of each topic, by /metrics."""
+    return {
+        sample.labels["topic"]: sample.labels["verdict"]
+        for sample in exporter.samples()
+        if sample.name == "kafka_topic_verdict" and sample.value == 1
+    }
+
+
+@pytest.mark.timeout(900)
+def test_twelve_abandoned_topics_are_named_and_none_of_twenty_living(
+    broker: Broker, workbench: Workbench, tmp_path: Path
+) -> None:
+    """By the exporter's first poll where eight weeks are over, by all once the rollup has seen their past."""
+    assert (len(DEAD), len(LIVING)) == (12, 20)
+    for topic in (*DEAD, *LIVING):
+        workbench.create(topic)
+    workbench.write(records(time.time()))
+    config = tmp_path / "serve.yaml"
+    history = tmp_path / "history"
+    config.write_text(
+        f"clusters: [{{name: prod, kafka: {{bootstrap.servers: '{broker.bootstrap}'}}, "
+        f"topics: {{include: ['dead-.*', 'live-.*']}}}}]\nhistory: {{folder: '{history}'}}\n"
+    )
+    serving = type("Configured", (Exporter,), {"config": config})
+    with serving(tmp_path) as exporter:
+        until(lambda: len(verdicts(exporter)) == 32, "the first poll")
+        first = verdicts(exporter)
+        page = exporter.page("/api/v1/topics?limit=100").json()
+        until(lambda: any((history / "spool" / "inventory").glob("*.parquet")), "the inventory")
+    assert {topic for topic in first if first[topic] == "retired"} == {
+        topic for topic, (age, *_) in DEAD.items() if age >= 56
+    }
+    assert {topic for topic in first if first[topic] == "suspect"} == {
+        topic for topic, (age, *_) in DEAD.items() if age < 56
+    }
+    assert "dead" not in first.values()
+    evidence = {one["topic"]: one["evidence"] for one in page["items"]}
+    assert "nothing written since polls began" in evidence["dead-daily-120"]
+    assert evidence["dead-daily-120"].endswith("60 records before")
+
+    def run(*arguments: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "exporter", *arguments, "--config", str(config)],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    run("backfill")
+    run("rollup", "--master", "local[2]")
+    run("report", "--master", "local[1]", "--output", str(tmp_path / "report"))
+    report = json.loads((tmp_path / "report" / "liveness.json").read_text())
+    sections = {one["key"]: [entry["topic"] for entry in one["entries"]] for one in report["sections"]}
+    assert sections["abandoned"] == sorted(DEAD, key=lambda topic: -DEAD[topic][0])
+    assert not sections["newly-dead"] and not sections["still-dead"] and not sections["retired"]
+    assert "12 topics were abandoned before monitoring began" in report["summary"]
+    with serving(tmp_path) as exporter:
+        until(lambda: len(verdicts(exporter)) == 32, "the first poll")
+        after = verdicts(exporter)
+        assert {topic for topic in after if after[topic] == "retired"} == set(DEAD)
+        assert not {"dead", "suspect", "held"} & set(after.values())
+        workbench.write([("dead-daily-120", 0, time.time())])
+        until(lambda: verdicts(exporter)["dead-daily-120"] == "live", "it lives again")

@@ -1,0 +1,238 @@
+"""Verdicts without a learned rhythm, what died before polls began, and partitions that follow their topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from exporter.domain import Activity, Expectation, Reading, State, TopicPartition, Verdict
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.history.streams import with_topics
+from exporter.domain.judging.assessment import Assessment
+from exporter.domain.judging.detection import Detector
+from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow, evidence_now
+from exporter.domain.judging.queries import ClusterFacts, Query, partitions, topics
+from exporter.domain.judging.rollup_verdicts import judge
+from exporter.domain.learning.baselines import Baselines
+from exporter.domain.polls.silence import Silence
+from exporter.domain.verdicts import VERDICTS
+from tests.snapshots import snapshot_of, topics_of
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
+from tests.unit.test_rollup_verdicts import steady, streams
+
+NOW = MONDAY + 2 * HOUR
+NO_BASELINES = steady(1)[np.zeros(0, np.intp)]
+
+
+def reading(state: State, age_days: float | None, advanced: float | None = None) -> Reading:
+    """A partition that was first polled two hours ago; ``advanced`` seconds ago it was seen to advance."""
+    since = MONDAY if advanced is None else NOW - advanced
+    activity = Activity(
+        last_good_poll=NOW,
+        silent_since=since,
+        last_advance=None if advanced is None else since,
+        end_offset=9,
+        polls_good=9,
+    )
+    return Reading(state, activity, 1, 0, 9, None if age_days is None else NOW - age_days * DAY)
+
+
+def assess(readings: list[Reading], *expectations: Expectation) -> Assessment:
+    """Judge the partitions of one topic."""
+    keyed = {TopicPartition("orders", number): one for number, one in enumerate(readings)}
+    snapshot = snapshot_of(keyed, topics_of(keyed), taken_at=NOW)
+    return Detector(ExpectationSet(expectations)).assess(snapshot, NOW)
+
+
+@pytest.mark.parametrize(
+    ("state", "age_days", "advanced", "verdict"),
+    [
+        (State.OBSERVED, 27, None, Verdict.LEARNING),
+        (State.OBSERVED, 29, None, Verdict.SUSPECT),
+        (State.OBSERVED, 57, None, Verdict.RETIRED),
+        (State.FUTURE, -9, None, Verdict.LEARNING),
+        (State.PRESERVED, 400, 7200, Verdict.LEARNING),
+        (State.OBSERVED, 400, 60, Verdict.LIVE),
+        (State.OBSERVED, 400, 7200, Verdict.LEARNING),
+        (State.EMPTY, None, None, Verdict.LEARNING),
+        (State.NEVER_WRITTEN, None, None, Verdict.LEARNING),
+        (State.IDLE_IN_TIER, 400, None, Verdict.LEARNING),
+        (State.PENDING, 400, None, Verdict.LEARNING),
+    ],
+)
+def test_from_the_first_poll_on_the_age_of_the_newest_record_judges(
+    state: State, age_days: float | None, advanced: float | None, verdict: Verdict
+) -> None:
+    """Without any expectation: old, unmoved and well dated is retired; an advance is life; all else is not known."""
+    found = assess([reading(state, age_days, advanced)])
+    assert VERDICTS[found.of_topics.verdict[0]] is verdict
+    assert VERDICTS[found.of_partitions.verdict[0]] is verdict
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict"),
+    [
+        (reading(State.EMPTY, None), Verdict.RETIRED),
+        (reading(State.OBSERVED, 3), Verdict.LEARNING),
+        (reading(State.UNSUPPORTED, None), Verdict.LEARNING),
+        (reading(State.OBSERVED, 90, 60), Verdict.LIVE),
+    ],
+)
+def test_a_topic_is_as_old_as_its_newest_partition(other: Reading, verdict: Verdict) -> None:
+    """One partition whose newest record may be young leaves the topic without a verdict by age."""
+    found = assess([reading(State.OBSERVED, 60), other])
+    assert VERDICTS[found.of_topics.verdict[0]] is verdict
+
+
+def test_the_evidence_of_an_abandoned_topic_says_where_it_comes_from() -> None:
+    """The date of the newest record, since when polls saw nothing, and how many records came before."""
+    keyed = {TopicPartition("orders", 0): reading(State.OBSERVED, 100)}
+    snapshot = snapshot_of(keyed, topics_of(keyed), taken_at=NOW)
+    facts = ClusterFacts("prod", snapshot, Detector().assess(snapshot, NOW), None, lambda *_: None)
+    (topic,), (partition,) = topics([facts], Query(), NOW).items, partitions([facts], Query(), NOW).items
+    assert topic["verdict"] == "retired"
+    assert topic["evidence"] == (
+        "dead since Sat 2026-01-17 02:00 UTC; newest record of Sat 2025-11-22 by its timestamp; "
+        "nothing written since polls began 2 h ago; 9 records before"
+    )
+    assert partition["evidence"] == topic["evidence"]
+
+
+def judged(
+    last_days: float, slots: int, lived_days: float, polled_days: float = 0.0
+) -> tuple[Verdict, str, str, float]:
+    """Return the verdict of a rollup on a stream of few records: verdict, rule, evidence, days until it is dead."""
+    last = NOW - last_days * DAY
+    each = streams([("prod", "few")], [0], [last], [NOW])
+    count = len(each)
+    each = replace(
+        each,
+        known_since=np.full(count, last - lived_days * DAY),
+        known_slots=np.full(count, slots, np.int64),
+        polled_from=np.full(count, NOW - polled_days * DAY),
+    )
+    found = judge(each, NO_BASELINES, np.full(count, -1), NOW)
+    return VERDICTS[found.verdict[0]], found.rule[0], found.evidence[0], float(found.expected_by[0] - last) / DAY
+
+
+@pytest.mark.parametrize(
+    ("last_days", "slots", "lived_days", "verdict"),
+    [
+        (5, 4, 21, Verdict.QUIET),
+        (30, 4, 21, Verdict.SUSPECT),
+        (57, 4, 21, Verdict.DEAD),
+        (30, 1, 0, Verdict.SUSPECT),
+        (57, 1, 0, Verdict.DEAD),
+        (28, 12, 11, Verdict.DEAD),
+        (60, 4, 21, Verdict.DEAD),
+        (64, 4, 21, Verdict.RETIRED),
+    ],
+)
+def test_few_records_are_judged_by_their_gaps(
+    last_days: float, slots: int, lived_days: float, verdict: Verdict
+) -> None:
+    """A weekly topic of four records, one record, and a topic that lived for eleven days; polls saw all of it."""
+    found = judged(last_days, slots, lived_days, polled_days=last_days + lived_days)
+    assert found[:2] == (verdict, "gaps")
+
+
+def test_what_was_dead_before_polls_began_is_retired_at_once() -> None:
+    """Nobody is paged for what died before anybody watched; what dies under their eyes is dead."""
+    verdict, _, evidence, dead_after = judged(60, 4, 21, polled_days=0.1)
+    assert dead_after == 56.0
+    assert verdict is Verdict.RETIRED
+    assert "nothing written since polls began 2 h 24 min ago; 9 records before" in evidence
+    assert judged(60, 4, 21, polled_days=4.1)[0] is Verdict.DEAD
+
+
+@pytest.mark.parametrize(
+    ("age_days", "verdict"),
+    [(27, Verdict.LEARNING), (29, Verdict.SUSPECT), (57, Verdict.RETIRED), (None, Verdict.LEARNING)],
+)
+def test_the_rollup_judges_by_the_age_of_the_newest_record_where_no_advance_is_known(
+    age_days: float | None, verdict: Verdict
+) -> None:
+    """Without a backfill it says what the exporter says, and when the topic was dead by that."""
+    each = streams([("prod", "old")], [0], [np.nan], [NOW])
+    partition = replace(each[~each.whole], newest=np.array([np.nan if age_days is None else NOW - age_days * DAY]))
+    both = with_topics(partition, each[each.whole])
+    both = replace(both, polled_from=np.full(2, MONDAY))
+    found = judge(both, NO_BASELINES, np.full(2, -1), NOW)
+    assert [VERDICTS[code] for code in found.verdict] == [verdict] * 2
+    if verdict is Verdict.RETIRED:
+        assert found.expected_by[1] == NOW - DAY
+        assert "nothing written since polls began 2 h ago" in found.evidence[1]
+
+
+def test_the_exporter_retires_by_the_published_first_poll() -> None:
+    """A silence that was dead at the first poll is retired; an advance makes it live at once."""
+    row = by_wall(polled_from=MONDAY)
+    silent = [reading(State.OBSERVED, 1)]
+    died = replace(row, last_advance=MONDAY - 6 * HOUR, end_offset=9)
+    lately = replace(row, last_advance=MONDAY - 4.9 * HOUR, end_offset=9)
+    for one, verdict in ((died, Verdict.RETIRED), (lately, Verdict.DEAD)):
+        whole = replace(one, partition=None)
+        assert VERDICTS[assess(silent, one, whole).of_topics.verdict[0]] is verdict
+    whole = replace(died, partition=None)
+    written = [reading(State.OBSERVED, 0, advanced=30)]
+    assert VERDICTS[assess(written, died, whole).of_topics.verdict[0]] is Verdict.LIVE
+
+
+def test_the_only_partition_of_a_topic_has_the_verdict_of_its_topic() -> None:
+    """One stream has one threshold: past that of partitions, not past that of topics, it is suspect."""
+    partition = by_wall(last_advance=NOW - 6 * HOUR, end_offset=9)
+    topic = replace(partition, partition=None, max_silence_seconds=9 * HOUR)
+    found = assess([reading(State.OBSERVED, 1)], partition, topic)
+    assert VERDICTS[found.of_partitions.verdict[0]] is Verdict.SUSPECT
+    assert found.verdicts[0].sum() == 1
+    assert found.of_partitions.expected_by[0] == found.of_topics.expected_by[0]
+
+
+@pytest.mark.parametrize(("other_hours", "verdict"), [(0.5, Verdict.DEAD), (4.5, Verdict.SUSPECT)])
+def test_a_partition_is_dead_by_itself_only_while_its_topic_advances(other_hours: float, verdict: Verdict) -> None:
+    """Where the whole topic is overdue, that is what is said of each of its partitions."""
+    dead = by_wall(last_advance=NOW - 6 * HOUR, end_offset=9)
+    other = replace(dead, partition=1, last_advance=NOW - other_hours * HOUR)
+    topic = replace(other, partition=None)
+    found = assess([reading(State.OBSERVED, 1), reading(State.OBSERVED, 1)], dead, other, topic)
+    assert VERDICTS[found.of_partitions.verdict[0]] is verdict
+
+
+def test_the_rollup_gives_partitions_the_verdict_of_their_topic_too() -> None:
+    """Also the evidence and the limits are those of the topic; the published ones stay their own."""
+    last = [NOW - 6 * DAY, NOW - 5 * DAY]
+    each = streams([("prod", "both")] * 2, [0, 1], last, [NOW, NOW])
+    limits = np.array([1.0, 1.0, 30.0]) * DAY
+    made: Baselines = replace(
+        steady(3), mean=np.full(3, np.nan), spread=np.full(3, np.nan), suspect_silence=limits / 10, max_silence=limits
+    )
+    found = judge(each, made, np.arange(3), NOW)
+    assert [VERDICTS[code] for code in found.verdict] == [Verdict.SUSPECT] * 3
+    assert found.evidence[0] == f"with its topic: {found.evidence[2]}"
+    assert found.learned_limit.tolist() == limits.tolist()
+    assert found.expected_by.tolist() == [found.expected_by[2]] * 3
+
+
+def test_few_gaps_are_named_in_the_evidence() -> None:
+    """How many active hours are known, and that the limit comes from them."""
+    row = by_wall(
+        rule="gaps",
+        last_advance=MONDAY - 30 * DAY,
+        active_slots=4,
+        history_start=MONDAY - 51 * DAY,
+        suspect_silence_seconds=28 * DAY,
+        max_silence_seconds=56 * DAY,
+    )
+    silence = Silence(MONDAY - 30 * DAY, NOW, known=True)
+    found = Detector(ExpectationSet([row]))
+    assert found.expectations.faults.total() == 0
+    subject = JudgedSubject(
+        judgement=assess([reading(State.OBSERVED, 30)]).of_topics.judgement(0)._replace(last_advance=silence.since),
+        expectation=row,
+        seen=SubjectNow(topic="orders", silence=silence),
+    )
+    line = evidence_now(subject, NOW)
+    assert "4 active hours known since Sat 2026-01-10 00:00 UTC; suspect since" in line
+    assert line.endswith("by its few gaps")
