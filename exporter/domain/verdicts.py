@@ -43,7 +43,7 @@ TRAFFIC_CLOCK, SCHEDULE, PERIOD, GAPS, NO_RULE, OVERRIDE = (
 )
 """The rules that judge streams; ``exporter.domain.judging.gap_law`` explains ``gaps``."""
 
-WITHOUT_EXPECTATIONS = "every verdict is learning, except of topics with an override"
+WITHOUT_EXPECTATIONS = "no topic is judged, except by an override or the age of its newest record"
 """What people read where expectations are missing, or may not be used."""
 
 

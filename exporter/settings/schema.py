@@ -256,7 +256,7 @@ class ExpectationSettings(Section):
     """The maximum age of published expectations, in seconds; the exporter ignores older ones."""
 
     max_age: Annotated[Seconds, at_least("1m")] = 8 * 86400.0
-    """1m to 36500d. Older ones are not used: every verdict is learning, except of topics with an override."""
+    """1m to 36500d. Older ones are not used: no topic is judged, except by an override or its age."""
 
 
 class BackfillSettings(Section):

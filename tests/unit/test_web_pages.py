@@ -78,7 +78,8 @@ def test_the_first_page_does_not_call_topics_well_while_nothing_is_judged() -> N
         assert headline == "Verdicts are not known"
         assert tiles == ["3 learning", "1 partition unreadable"]
         assert line.endswith(
-            f"{fault}, so every verdict is learning, except of topics with an override: run `topic-liveness rollup`."
+            f"{fault}, so no topic is judged, except by an override or the age of its newest record: "
+            "run `topic-liveness rollup`."
         )
 
 

@@ -10,9 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from exporter.domain.history.streams import Streams, objects, with_topics
 from exporter.domain.judging.gap_law import find_limits
+from exporter.domain.judging.rollup_verdicts import judge
 from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS, WEEKS_NEEDED
+from exporter.domain.verdicts import GAPS, NO_RULE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, topics
+from tests.bench.detection.history import first_week_of, history
 from tests.bench.detection.silences import LONGEST
 from tests.bench.detection.table import Rows
 
@@ -95,3 +99,67 @@ def _of_stream(times: Floats, vague: np.ndarray, lost: Sequence[Span]) -> list[t
         low, high = np.searchsorted(hours, [at - _SPAN, at])
         found.append((at, float(high - low), at - float(hours[low]), end - at))
     return found
+
+
+def rules_table(fleet: Fleet, ages: Sequence[int] = (1, 2, 3, 4, 8)) -> Rows:
+    """Return how many topics with a record are judged, and by which rule, when so many weeks of history are known."""
+    units = topics(fleet)
+    made, first = history(units).baselines, first_week_of(fleet)
+    rows: Rows = [("weeks of history", "topics", "judged", *(f"by {rule}" for rule in _RULES))]
+    for weeks in ages:
+        now = weeks * HOURS_A_WEEK
+        hours = [np.unique(np.floor(times[times < now])) for times in units.times]
+        some = np.flatnonzero([len(one) > 0 for one in hours])
+        last = np.array([hours[unit][-1] for unit in some])
+        # The silences of the week that begins have no baseline before it is over.
+        row = np.full(2 * len(some), -1, np.intp)
+        for number, (unit, at) in enumerate(zip(some.tolist(), last.tolist(), strict=True)):
+            found = np.flatnonzero((made.stream == unit) & (made.week == first + at // HOURS_A_WEEK))
+            row[len(some) + number] = found[0] if len(found) else -1
+        judged = judge(
+            _streams(fleet, [hours[unit] for unit in some.tolist()], now), made, row, fleet.start + now * _HOUR
+        )
+        rule = judged.rule[len(some) :].tolist()
+        rows.append(
+            (
+                str(weeks),
+                f"{len(some):,}",
+                f"{100 * sum(one != NO_RULE for one in rule) / len(some):.1f} %",
+                *(f"{100 * rule.count(one) / len(some):.0f} %" for one in _RULES),
+            )
+        )
+    return rows
+
+
+_RULES = (TRAFFIC_CLOCK, SCHEDULE, PERIOD, GAPS)
+
+
+def _streams(fleet: Fleet, hours: Sequence[Floats], now: float) -> Streams:
+    """Return topics of one partition with these active hours, polled since the fleet began, as of ``now`` (hours)."""
+    count = len(hours)
+    unknown = np.full(count, np.nan)
+    last, since = (np.array([fleet.start + one[place] * _HOUR for one in hours]) for place in (-1, 0))
+    partitions = Streams(
+        topic=np.arange(count),
+        cluster=objects(["bench"] * count),
+        name=objects([f"topic-{number}" for number in range(count)]),
+        topic_id=objects([None] * count),
+        partition=np.zeros(count, np.int32),
+        leader=np.ones(count, np.int32),
+        state=objects(["observed"] * count),
+        reason=objects([None] * count),
+        timestamp_type=objects([None] * count),
+        observed_until=np.full(count, fleet.start + now * _HOUR),
+        unreadable_since=unknown,
+        last_advance=last,
+        unchanged_since=unknown,
+        polled_from=np.full(count, fleet.start),
+        newest=unknown,
+        known_since=since,
+        known_slots=np.array([len(one) for one in hours]),
+        end_offset=np.ones(count),
+        records_7d=np.ones(count, np.int64),
+        rests=objects([()] * count),
+        falling=objects([None] * count),
+    )
+    return with_topics(partitions, partitions)
