@@ -237,7 +237,7 @@ def _section_of(row: JudgedStream, facts: Facts) -> str | None:
     verdict, state = row.finding.verdict, row.finding.state
     if verdict == Verdict.DEAD:
         return "newly-dead" if _is_new(row, facts) else "still-dead"
-    if verdict == Verdict.RETIRED and _died_before_polls(row.finding):
+    if verdict == Verdict.RETIRED and row.died_before_polls:
         return "abandoned"
     if verdict in (Verdict.RETIRED, Verdict.SUSPECT, Verdict.HELD, Verdict.MUTED):
         return verdict
@@ -246,12 +246,6 @@ def _section_of(row: JudgedStream, facts: Facts) -> str | None:
     if verdict == Verdict.LEARNING:
         return state if state in (State.NEVER_WRITTEN, State.EMPTY) else "learning"
     return None
-
-
-def _died_before_polls(finding: Finding) -> bool:
-    if finding.dead_since is None or finding.polled_from is None:
-        return False
-    return finding.last_advance is None or finding.dead_since <= finding.polled_from
 
 
 def _is_new(row: JudgedStream, facts: Facts) -> bool:
@@ -290,7 +284,7 @@ def _urgency(section: str, finding: Finding) -> float:
     elif section == "revived" and finding.revival is not None:
         when = finding.revival.advanced_at
     elif section == "abandoned":
-        return -finding.dead_since.timestamp() if finding.dead_since is not None else 0.0
+        return -(finding.dead_since or datetime.max.replace(tzinfo=UTC)).timestamp()
     elif section == "suspect":
         return finding.silence_score or 0.0
     return when.timestamp() if when is not None else 0.0

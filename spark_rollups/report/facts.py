@@ -31,6 +31,14 @@ class JudgedStream:
     partitions_live: int
     dead_a_week_ago: bool = False
 
+    @property
+    def died_before_polls(self) -> bool:
+        """Whether it was dead at its first poll, or is by the age of its newest record alone."""
+        found = self.finding
+        if found.dead_since is None or found.polled_from is None:
+            return False
+        return found.last_advance is None or found.dead_since <= found.polled_from
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:

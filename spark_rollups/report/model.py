@@ -107,7 +107,6 @@ class Finding:
     history_start: datetime | None = None
     dead_since: datetime | None = None
     polled_from: datetime | None = None
-    """Its first poll."""
     observed_seconds: float | None = None
     chart: Chart | None = None
     """Of the first findings that need action."""
@@ -184,7 +183,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The figures of the summary. ``too_new`` have too little history to be judged, ``without_records`` none."""
+    """The figures of the summary. ``abandoned`` were dead at their first poll, ``too_new`` cannot be judged yet."""
 
     topics: int
     died: Count
@@ -192,7 +191,6 @@ class Counts:
     still_dead: Count
     suspect: Count
     abandoned: Count
-    """Those dead before monitoring began."""
     too_new: Count
     without_records: Count
     dead_topics: int

@@ -191,9 +191,9 @@ def _context(report: Report) -> dict[str, Any]:
 
 def _abandoned(report: Report) -> list[ListedTopic]:
     """Return the topics that were dead before monitoring began, oldest first."""
-    listed = {(topic.cluster, topic.topic): topic for topic in report.topics}
+    topics = {(topic.cluster, topic.topic): topic for topic in report.topics}
     entries = report.section("abandoned").entries
-    return [listed[entry.cluster, entry.topic] for entry in entries if entry.is_topic]
+    return [topics[entry.cluster, entry.topic] for entry in entries if entry.is_topic]
 
 
 def _totals(report: Report, verdicts: Sequence[str]) -> list[tuple[str, int, int | None]]:
