@@ -18,7 +18,7 @@ from exporter.domain.arrays import Floats, Offsets, Rows, runs
 from exporter.domain.history.backfill_plan import Scope, WrittenStreams, plan
 from exporter.domain.history.hourly_activity import BACKFILLED, Moments, fold
 from exporter.domain.history.streams import Streams, objects
-from exporter.domain.judging.audit import NOT_JUDGED, judge_by_gaps
+from exporter.domain.judging.audit import NOT_JUDGED
 from exporter.domain.judging.incidents import Silent, hold
 from exporter.domain.judging.incidents import Streams as Together
 from exporter.domain.judging.rollup_verdicts import judge
@@ -109,7 +109,7 @@ class TopicPasts:
         sticks, row = _baselines(hours, last)
         streams = self._streams(topics, last, hours)
         judged = judge(streams, sticks, row, self._clock.now(), overrides=self._overrides)
-        self.verdict[topics], self.evidence[topics] = judge_by_gaps(streams, judged, self.longest_silence[topics])
+        self.verdict[topics], self.evidence[topics] = judged.verdict, judged.evidence
         self._if_held[topics] = judged.evidence_if_held
         silent = self._silent
         for column, values in zip(
@@ -197,6 +197,8 @@ class TopicPasts:
             unreadable_since=nothing,
             last_advance=last,
             unchanged_since=nothing,
+            polled_from=nothing,
+            newest=nothing,
             known_since=np.where(np.isinf(known_since), np.nan, known_since),
             known_slots=np.bincount(active.stream, minlength=count).astype(np.int64),
             end_offset=nothing,

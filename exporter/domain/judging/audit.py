@@ -14,11 +14,7 @@ import numpy as np
 
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.expectations.silence_rules import retired_after
-from exporter.domain.formatting import duration, moment, plural
-from exporter.domain.history.streams import Streams, Strings, objects
-from exporter.domain.judging.gap_law import find_limits
-from exporter.domain.judging.rollup_verdicts import NO_RULE, Verdicts
+from exporter.domain.history.streams import Strings, objects
 from exporter.domain.learning.hours import Integers
 from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.readings import Reason
@@ -214,39 +210,6 @@ def classify(topics: AuditTopics, now: float) -> Codes:
         [rule for rule, _ in rules], [LIVENESS_CODES[one] for _, one in rules], LIVENESS_CODES[Liveness.UNKNOWN]
     ).astype(np.int8)
     return codes
-
-
-def judge_by_gaps(streams: Streams, judged: Verdicts, longest: Floats) -> tuple[Codes, Strings]:
-    """Return the verdicts and evidence of topics, by the law of gaps where no rule of their own judges them.
-
-    ``longest`` is the longest gap known of each, in seconds.
-    """
-    verdict, evidence = judged.verdict.copy(), judged.evidence.copy()
-    gaps = np.maximum(streams.known_slots - 1, 0).astype(np.float64)
-    seconds = np.where(gaps > 0, streams.last_advance - streams.known_since, 0.0)
-    suspect, dead = find_limits(gaps, seconds)
-    silence = judged.silence
-    rows = np.flatnonzero((judged.rule == NO_RULE) & _is(judged.verdict, Verdict.LEARNING))
-    with np.errstate(invalid="ignore"):
-        codes = np.select(
-            [silence > np.maximum(dead, retired_after(dead)), silence > dead, silence > suspect],
-            [VERDICT_CODES[one] for one in (Verdict.RETIRED, Verdict.DEAD, Verdict.SUSPECT)],
-            VERDICT_CODES[Verdict.QUIET],
-        )
-    verdict[rows] = codes[rows]
-    for row in rows.tolist():
-        last = float(streams.last_advance[row])
-        known = "no earlier record is known"
-        if gaps[row]:
-            known = (
-                f"written in {plural(int(gaps[row]) + 1, 'hour')} of the {duration(float(seconds[row]))} before, "
-                f"never silent over {duration(float(longest[row]))}"
-            )
-        evidence[row] = (
-            f"silent {duration(float(silence[row]))} (since {moment(last)}); {known}; by these gaps suspect "
-            f"past {duration(float(suspect[row]))}, dead past {duration(float(dead[row]))}"
-        )
-    return verdict, evidence
 
 
 def order_by_urgency(topics: AuditTopics, codes: Codes) -> Rows:
