@@ -284,7 +284,7 @@ def _urgency(section: str, finding: Finding) -> float:
     elif section == "revived" and finding.revival is not None:
         when = finding.revival.advanced_at
     elif section == "abandoned":
-        return -(finding.dead_since or datetime.max.replace(tzinfo=UTC)).timestamp()
+        return -(finding.last_advance or finding.dead_since or datetime.max.replace(tzinfo=UTC)).timestamp()
     elif section == "suspect":
         return finding.silence_score or 0.0
     return when.timestamp() if when is not None else 0.0

@@ -96,7 +96,7 @@ def _of_stream(times: Floats, vague: np.ndarray, lost: Sequence[Span]) -> list[t
             continue
         if any(at < until and end > since for since, until in lost if np.isfinite(end)):
             continue
-        low, high = np.searchsorted(hours, [at - _SPAN, at])
+        low, high = np.searchsorted(hours, [at - _SPAN, at], side="right")
         found.append((at, float(high - low), at - float(hours[low]), end - at))
     return found
 
