@@ -27,8 +27,7 @@ def profile(active: Floats, observed: Floats, prior: float) -> Floats:
     """Return the rates of the 168 hours from active slots and observed hours summed over weeks, [..., 168].
 
     Each hour is smoothed with its neighbours. A prior of ``prior`` slots pulls it towards the same hour of working days
-    or weekends, and these towards the rate of the whole week. The observed hours then count as many active slots as
-    they had: without that, runs at fixed hours would count a third less.
+    or weekends, and these towards the rate of the whole week.
     """
     flat = active.sum(-1, keepdims=True) / np.maximum(observed.sum(-1, keepdims=True), 1.0)
     of_day = (active @ _IN_GROUP + prior) / (observed @ _IN_GROUP + prior / np.maximum(flat, _LEAST_RATE))
@@ -37,8 +36,6 @@ def profile(active: Floats, observed: Floats, prior: float) -> Floats:
     exposed = _smoothed(observed)
     exposed += (prior / of_day)[..., _OF_DAY]
     rates /= exposed
-    total = active.sum(-1, keepdims=True)
-    rates *= np.where(total > 0, total / np.maximum((rates * observed).sum(-1, keepdims=True), _LEAST_RATE), 1.0)
     return rates
 
 
