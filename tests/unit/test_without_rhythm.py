@@ -90,8 +90,8 @@ def test_the_evidence_of_an_abandoned_topic_says_where_it_comes_from() -> None:
     """The date of the newest record, since when polls saw nothing, and how many records came before."""
     keyed = {TopicPartition("orders", 0): reading(State.OBSERVED, 100)}
     snapshot = snapshot_of(keyed, topics_of(keyed), taken_at=NOW)
-    facts = ClusterFacts("prod", snapshot, Detector().assess(snapshot, NOW), None, lambda *_: None)
-    (topic,), (partition,) = topics([facts], Query(), NOW).items, partitions([facts], Query(), NOW).items
+    facts = ClusterFacts("prod", snapshot, Detector().assess(snapshot, NOW), None, lambda *_: None, NOW)
+    (topic,), (partition,) = topics([facts], Query()).items, partitions([facts], Query()).items
     assert topic["verdict"] == "retired"
     assert topic["evidence"] == (
         "dead since Sat 2026-01-17 02:00 UTC; newest record of Sat 2025-11-22 by its timestamp; "
