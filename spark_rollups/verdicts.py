@@ -293,7 +293,7 @@ def _columns(
         "largest_silence_end": of_baseline("largest_silence_end"),
         "weeks": found.weeks,
         "missed_slots": numbers(found.missed_slots),
-        "largest_missed": of_baseline("largest_missed"),
+        "largest_missed": numbers(found.largest_missed),
         "suspect_silence_seconds": numbers(found.suspect_limit),
         "max_silence_seconds": numbers(found.limit),
         "suspect_from": moments(found.suspect_from),

@@ -20,6 +20,7 @@ from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
+from tests.unit.test_rhythms import START, known
 from tests.unit.test_rollup_verdicts import steady, streams
 
 NOW = MONDAY + 2 * HOUR
@@ -236,3 +237,15 @@ def test_few_gaps_are_named_in_the_evidence() -> None:
     line = evidence_now(subject, NOW)
     assert "4 active hours known since Sat 2026-01-10 00:00 UTC; suspect since" in line
     assert line.endswith("by its few gaps")
+
+
+@pytest.mark.parametrize("hours", [[6, 18], [0, 6, 12, 18], [8, 9, 17, 18]])
+def test_missed_hours_are_as_many_as_the_runs_at_fixed_hours_that_did_not_come(hours: list[int]) -> None:
+    """After eight weeks of runs at fixed hours three days without any miss one less than their runs, up to one more."""
+    moments = START + np.sort([day * DAY + hour * HOUR + 600.0 for day in range(56) for hour in hours])
+    learned = known(moments, 8).baselines
+    last = float(moments[-1])
+    until = last + 3 * DAY
+    each = streams([("prod", "fixed")], [0], [last], [until])
+    found = judge(each, Baselines.joined([learned, learned]), np.arange(2), until)
+    assert 3 * len(hours) - 1.5 <= found.missed_slots[0] <= 3 * len(hours) + 0.5

@@ -19,6 +19,7 @@ from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SE
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line
 from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.learning.profiles import missed_scale
 from exporter.domain.learning.slots import BY_HOUR
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
@@ -154,7 +155,7 @@ def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> Evidence
         observed_seconds=None if expectation is None else expectation.observed_seconds,
         largest_silence=None if expectation is None else expectation.largest_silence_seconds,
         largest_silence_end=None if expectation is None else expectation.largest_silence_end,
-        missed_slots=foreseen.missed,
+        missed_slots=None if foreseen.missed is None else foreseen.missed * _missed_scale(expectation),
         largest_missed=None if expectation is None else expectation.largest_missed,
         max_silence_seconds=None if expectation is None else expectation.max_silence_seconds,
         suspect_from=foreseen.suspect_from,
@@ -192,6 +193,18 @@ def _foreseen(subjects: Sequence[JudgedSubject], now: float) -> list[_Foreseen]:
     for row, of_one in zip(rows, np.column_stack(foreseen).tolist(), strict=True):
         found[row] = _Foreseen(*map(or_none, of_one))
     return found
+
+
+def _missed_scale(row: Expectation | None) -> float:
+    if (
+        row is None
+        or row.schedule is not None
+        or row.profile is None
+        or None in (row.active_slots, row.observed_seconds)
+    ):
+        return 1.0
+    known = (np.array([value], np.float64) for value in (row.active_slots, row.observed_seconds, row.profile))
+    return float(missed_scale(*known)[0])
 
 
 def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | None) -> str | None:

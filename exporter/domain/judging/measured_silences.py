@@ -17,6 +17,7 @@ from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SE
 from exporter.domain.learning.baselines import WEEKS, Baselines, longest_usual
 from exporter.domain.learning.drops import DAY
 from exporter.domain.learning.hours import Integers
+from exporter.domain.learning.profiles import missed_scale
 from exporter.domain.learning.rest_days import Rest, extra_seconds_for_rests, is_due_on, quiet
 from exporter.domain.learning.schedule import planned
 from exporter.domain.learning.slots import BY_HOUR
@@ -71,9 +72,11 @@ class MeasuredSilences:
         self.largest = of_baseline(baselines.largest_silence, np.nan)
         self.observed = of_baseline(baselines.observed, np.nan)
         self.largest_end = of_baseline(baselines.largest_silence_end, np.nan)
-        self.largest_missed = of_baseline(baselines.largest_missed, np.nan)
         self.schedule = of_baseline(baselines.schedule, np.array(None))
         by_schedule = planned(self.schedule)
+        scale = missed_scale(baselines.active_slots.astype(np.float64), baselines.observed, baselines.profile)
+        self._scale = np.where(by_schedule, 1.0, of_baseline(scale, 1.0))
+        self.largest_missed = of_baseline(baselines.largest_missed, np.nan) * self._scale
         by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
         self.suspect_limit, self.limit = (
             of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
@@ -137,7 +140,7 @@ class MeasuredSilences:
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
         self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))
-        self.missed = np.where(self.known, missed, np.nan)
+        self.missed = np.where(self.known, missed * self._scale, np.nan)
         # Of these only the newest record is known.
         self.by_age = np.isnan(since) & ~np.isnan(streams.newest)
         self.suspect_from = np.where(self.by_age, streams.newest + SUSPECT_AFTER_SECONDS, self.suspect_from)
@@ -170,6 +173,7 @@ class MeasuredSilences:
             "history_start": self.history_start,
             "weeks": self.weeks,
             "missed_slots": self.missed,
+            "largest_missed": self.largest_missed,
             "suspect_limit": self.suspect_limit,
             "limit": self.limit,
             "suspect_from": self.suspect_from,

@@ -40,6 +40,8 @@ class Verdicts:
     history_start: Floats
     weeks: Integers
     missed_slots: Floats
+    largest_missed: Floats
+    """Both count as many slots as were active in the past (``profiles.missed_scale``)."""
     suspect_limit: Floats
     limit: Floats
     suspect_from: Floats

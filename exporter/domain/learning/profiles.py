@@ -45,6 +45,17 @@ def flat(active: Floats, observed: Floats) -> Floats:
     return np.broadcast_to(np.maximum(rate, _LEAST_RATE), active.shape)
 
 
+def missed_scale(active: Floats, observed_seconds: Floats, rates: Floats) -> Floats:
+    """Return by what missed slots count for people: so that a usual week misses as many as were active in the past.
+
+    ``rates`` [n, 168] are those of the profile, which draws runs at fixed hours towards the hours around them. So the
+    score of a silence has less of them; its thresholds have as much less. 1 where nothing is known.
+    """
+    expected = rates.sum(-1) / HOURS * observed_seconds / 3600.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where((expected > 0) & (active > 0), active / expected, 1.0)
+
+
 def by_days(active: Floats, observed: Floats, rates: Floats) -> Floats:
     """Return the ratio of the variation of active hours a day to that by chance; 0 where too few days are known.
 
