@@ -278,10 +278,8 @@ def _sorted(section: str, entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def _urgency(section: str, finding: Finding) -> float:
-    when: datetime | None = None
-    if section in ("newly-dead", "still-dead"):
-        when = finding.overdue_since
-    elif section == "revived" and finding.revival is not None:
+    when = finding.overdue_since if section in ("newly-dead", "still-dead") else None
+    if section == "revived" and finding.revival is not None:
         when = finding.revival.advanced_at
     elif section == "abandoned":
         return -(finding.last_advance or finding.dead_since or datetime.max.replace(tzinfo=UTC)).timestamp()
