@@ -17,7 +17,8 @@ from exporter.domain.learning.drops import LEAST_REFERENCES, LONGEST_DAYS, MOST_
 from exporter.domain.learning.rest_days import Calendar, Rest, Rests, quiet
 from exporter.domain.learning.traffic_clock import HOUR, WEEK, Clocks
 from exporter.domain.polls.silence import Silence
-from tests.unit.expectations import DAY, MONDAY, by_clock
+from tests.unit.expectations import CALM_MONDAY as MONDAY
+from tests.unit.expectations import DAY, by_clock
 
 FIRST = np.zeros(1, np.intp)
 offsets = st.floats(0.0, 3 * WEEK)
