@@ -205,6 +205,8 @@ class ClientProcess:
     def _end(self, running: RunningProcess, why: Restart = Restart.ENDED, how: str = "") -> SourceError:
         """End a process, and count it once; return the error of a call that was under way."""
         running.end()
+        if running.left:
+            threading.Event().wait()  # nobody waits for this thread, and what it did is no failure
         if not how:
             why = Restart.ENDED if running.overdue is None else Restart.HUNG
             how = running.overdue or end_of(running.process.exitcode or 0)

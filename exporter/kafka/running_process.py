@@ -44,6 +44,8 @@ class RunningProcess:
         """Start it; it is not waited for. Raises OSError or RuntimeError where this host allows no more."""
         self.answered = 0
         self.settled_bytes = 0
+        self.left = False
+        """Whether it was ended because the exporter is at its end."""
         self.overdue: str | None = None
         """How long a call was waited for, if it was too long."""
         self.proxies: dict[Served, BaseProxy] = {}
@@ -66,7 +68,7 @@ class RunningProcess:
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
         # At exit the standard library would wait for it, and it ends with SIGKILL only.
-        atexit.register(self.process.kill)
+        atexit.register(self._leave)
 
     @property
     def alive(self) -> bool:
@@ -107,7 +109,11 @@ class RunningProcess:
         with self._reaping:
             self.process.kill()
             self.process.join()
-        atexit.unregister(self.process.kill)
+        atexit.unregister(self._leave)
+
+    def _leave(self) -> None:
+        self.left = True
+        self.process.kill()
 
     def _take_lines(self, lines: Connection) -> None:
         """Log what the process logs, until it ends; None says that it listens."""
