@@ -29,6 +29,7 @@ from exporter.domain.learning.rest_days import Rest, Rests
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import State
+from exporter.domain.polls.silence import TIMESTAMPS_DIFFER_SECONDS
 from exporter.domain.scoring.calibration import Threshold
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 from spark_rollups.batches import (
@@ -210,6 +211,10 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         return values_at(read(column(streams, name)), row, otherwise)
 
     last, until = values_of("last_advance", seconds, np.nan), values_of("observed_until", seconds, np.nan)
+    state, newest = values_of("state", texts, None), values_of("max_timestamp", seconds, np.nan)
+    # Where the newest record is later, history missed an advance.
+    missed = (state == State.OBSERVED.value) & (newest > last + TIMESTAMPS_DIFFER_SECONDS) & (newest <= rule.as_of)
+    last = np.where(missed, newest, last)
     # An exporter whose clock is ahead tells that there was an advance, and not when.
     last = np.where(last > rule.as_of + CLOCKS_DIFFER_SECONDS, np.nan, np.minimum(last, rule.as_of))
     # Nothing later than the moment that is judged is proof of a silence at it.
@@ -221,8 +226,6 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     end = np.where(np.isnan(end), latest, end)
     first_poll, first_end = values_of("polled_from", seconds, np.nan), values_of("polled_offset", floats, np.nan)
     unchanged = (end == first_end) & (np.isnan(latest) | (latest == first_end)) & (first_poll <= until)
-    state = values_of("state", texts, None)
-    newest = values_of("max_timestamp", seconds, np.nan)
     proved_age = unchanged & (state == State.OBSERVED.value) & (newest <= rule.as_of)
     cluster, name = texts(keys["cluster"]), texts(keys["topic"])
     resting = np.empty(len(chosen), object)

@@ -96,3 +96,35 @@ def test_an_advance_of_the_future_is_no_sign_of_life_and_no_date(
     found = judge_batch(streams, arrow_schema(BASELINES).empty_table(), rule=rule, schema=arrow_schema(JUDGED))
     assert found.column("verdict").to_pylist() == [verdict, verdict], "the partition and its topic"
     assert found.column("last_advance").to_pylist() == [last, last]
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict"), [("observed", Verdict.LIVE), ("future", Verdict.DEAD), ("preserved", Verdict.DEAD)]
+)
+def test_nothing_is_dead_before_its_newest_record(state: str, verdict: Verdict) -> None:
+    """History missed the last advance where a later record is there, unless its timestamp shows nothing."""
+    key, died, newest = {"cluster": "prod", "topic": "idle", "topic_id": "id"}, timedelta(days=6), timedelta(seconds=94)
+    known = {
+        "known_slots": 0,
+        "end_offset": 40,
+        "latest_offset": 40,
+        "listed_at": POLLED,
+        "deleted": False,
+        "state": state,
+        "last_advance": AS_OF - died,
+        "max_timestamp": AS_OF - newest,
+        "observed_until": AS_OF,
+        "records_7d": 0,
+    }
+    rule = Rule(
+        AS_OF.timestamp(),
+        DEFAULT_THRESHOLDS,
+        (TopicOverride("idle", max_silence_seconds=7200.0),),
+        {"prod": round(AS_OF.timestamp() * 1e6)},
+        Rests((), (), 0),
+    )
+    rows = [{**key, "partition": 0, **known}, {**key, "partition": None, **known, "max_timestamp": None}]
+    streams = pa.Table.from_pylist(rows, arrow_schema(STREAMS_NOW))
+    found = judge_batch(streams, arrow_schema(BASELINES).empty_table(), rule=rule, schema=arrow_schema(JUDGED))
+    assert found.column("verdict").to_pylist() == [verdict, verdict], "the partition and its topic"
+    assert set(found.column("last_advance").to_pylist()) == {AS_OF - (newest if state == "observed" else died)}

@@ -83,7 +83,7 @@ def with_topics(partitions: Streams, topics: Streams) -> Streams:
     types = [
         max((one for one in some if one is not None), default=None) for some in np.split(mine.timestamp_type, at[1:])
     ]
-    since = np.fmin.reduceat(mine.unreadable_since, at)
+    since, last = np.fmin.reduceat(mine.unreadable_since, at), np.fmax.reduceat(mine.last_advance, at)
     # A partition whose newest record has no proved age leaves the age of its topic unknown.
     no_records = np.isin(mine.state.astype(str), (State.NEVER_WRITTEN, State.EMPTY))
     dated = np.logical_and.reduceat(no_records | ~np.isnan(mine.newest), at)
@@ -99,7 +99,7 @@ def with_topics(partitions: Streams, topics: Streams) -> Streams:
         objects(types),
         np.minimum.reduceat(mine.observed_until, at),
         np.where(unreadable, since, np.nan),
-        topics.last_advance,
+        np.where(last > topics.last_advance, last, topics.last_advance),
         np.maximum.reduceat(mine.unchanged_since, at),
         np.fmin.reduceat(mine.polled_from, at),
         np.where(dated, np.fmax.reduceat(mine.newest, at), np.nan),
