@@ -15,14 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from exporter.backfill.checkpoint import Checkpoint
 from exporter.collectors.poller import Poller
 from exporter.domain import Source, TopicPartition, Window
+from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
+from exporter.domain.polls.layout import Layout
 from exporter.history import History, Spool, finished_files
-from exporter.history.cluster_states import read_state
+from exporter.history.cluster_states import Progress, read_state, state_file, write_state
 from exporter.history.columns import columns_of
 from exporter.history.published import Expectations, of_topic
 from exporter.history.tables import read_columns
@@ -62,6 +65,9 @@ class StoredBench(Bench):
         self.spool = Spool(s3.location(name), "exporter-1")
         self.history = History("c", self.spool, exporter="exporter-1", window_seconds=300, poll_interval_seconds=30)
         self.poller = Poller("c", self.source, [self.history, Collected()], self.clock)
+
+    def wait(self) -> None:
+        """Go on: these tests see that no poll waits for storage."""
 
 
 def test_an_object_is_there_whole_or_not_at_all_when_the_server_is_killed(s3: S3Server) -> None:
@@ -343,7 +349,11 @@ def test_serve_on_object_storage_is_one_of_its_name_and_reports_what_a_killed_on
     """A second one ends and names the first, which reported what one before it, killed an hour ago, had not written."""
     claim = s3.folder_of("serve") / "serve-default.lock" / f"{0:032x}.json"
     claim.parent.mkdir(parents=True)
-    claim.write_text(json.dumps({"process": 1, "host": "there", "started": 1000.0, "polled": 1090.0}))
+    claim.write_text(json.dumps({"process": 1, "host": "there", "polled": 1090.0}))
+    nothing = np.zeros(0, dtype=np.int64)
+    columns = dict.fromkeys(STATE_COLUMNS, nothing)
+    state = ClusterState(None, None, 1000.0, None, Layout.of({}), (), nothing, columns)
+    write_state(state_file(s3.location("serve"), "default", "default"), state, Progress(1000.0, 1000.0, 1000.0, 0.0))
     os.utime(claim, (time.time() - 3600,) * 2)
     # A window that ends before the exporter does would be a file of its own.
     there = {
