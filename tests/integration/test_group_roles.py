@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer
 
@@ -19,6 +20,7 @@ from exporter.domain import GroupSweep, NoTimeLag, TopicPartition
 from exporter.domain.groups.consumer_groups import OtherGroup
 from exporter.domain.groups.readers import who_reads
 from exporter.domain.groups.roles import GroupRole
+from exporter.domain.judging.readers_and_copies import why_keep
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed
@@ -132,7 +134,7 @@ def busy(kafka_jars: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory
             process = running.enter_context(subprocess.Popen(started, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
             running.callback(process.kill)
         with sweeping(broker.bootstrap, "plain", ".*") as swept:
-            workbench.until(lambda: set(swept.sweep().others or {}) == {"shared", "streamed"}, 120)
+            workbench.until(lambda: set(swept.attempt().others or {}) == {"shared", "streamed"}, 120)
         yield broker
 
 
@@ -232,3 +234,38 @@ def test_markers_of_producers_that_ended_are_no_time_lag(workbench: Workbench) -
         exporter.close()
     forget(workbench, name)
     workbench.delete(name)
+
+
+def test_a_topic_that_holds_state_is_never_said_to_be_unneeded(workbench: Workbench) -> None:
+    """As the broker describes topics that nobody reads: compacted, kept for ever, with an internal name."""
+    week = {"retention.ms": "604800000"}
+    topics = {
+        "_schemas": {"cleanup.policy": "compact"},
+        "unneeded-changelog": week,
+        "unneeded-forever": {"retention.ms": "-1"},
+        "unneeded-compacted": {"cleanup.policy": "compact,delete", **week},
+        "unneeded": week,
+    }
+    for topic, config in topics.items():
+        workbench.create(topic, 1, config)
+    with sweeping(workbench.bootstrap, "_schemas|unneeded.*", ".*") as swept:
+        sweep = swept.sweep()
+        info = {name: one.config for name, one in swept.snapshot().metadata.topics.items()}
+    configs = [info[name] for name in topics]
+    assert None not in configs
+    found = why_keep(
+        list(topics),
+        [one.cleanup_policy for one in configs if one is not None],
+        np.array([one.retention_seconds for one in configs if one is not None], dtype=np.float64),
+        [one.remote_storage for one in configs if one is not None],
+        who_reads(sweep, list(topics)).readership(),
+    )
+    assert dict(zip(topics, found, strict=True)) == {
+        "_schemas": "it is compacted; its name is that of an internal topic",
+        "unneeded-changelog": "its name is that of an internal topic",
+        "unneeded-forever": "it is kept for ever",
+        "unneeded-compacted": "it is compacted",
+        "unneeded": "",
+    }
+    for topic in topics:
+        workbench.delete(topic)
