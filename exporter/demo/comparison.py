@@ -93,7 +93,7 @@ def reported_dead(report: Path) -> set[Key]:
         for section in document["sections"]
         for entry in section["entries"]
         for finding in entry["findings"]
-        if finding["verdict"] == Verdict.DEAD
+        if finding["verdict"] in _GONE
     }
 
 
@@ -130,7 +130,7 @@ def _row(
         problems.append(f"/metrics shows {by_exporter or 'nothing'}, not as one of: {joined_names(truth)}")
     # The report lists a partition that died with its topic under the topic.
     named = key in dead or (partition not in topic.odd_ones and (topic.name, None) in dead)
-    if named != (truth == {Verdict.DEAD}):
+    if named != (truth <= _GONE):
         problems.append(f"the report {'names' if named else 'does not name'} it as dead")
     if partition is not None and topic.state is not None:
         state = (shown.states or {}).get(key, State.OBSERVED)
@@ -147,6 +147,7 @@ def _row(
     )
 
 
+_GONE = frozenset({Verdict.DEAD, Verdict.RETIRED})
 _UNSHOWN = frozenset({Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING})
 
 

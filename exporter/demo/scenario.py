@@ -136,7 +136,8 @@ def _hour(rhythm: Rhythm, topic: str, partition: int, hour: int) -> tuple[float,
 
 
 _HEALTHY = frozenset({Verdict.LIVE, Verdict.QUIET, Verdict.LATE})
-_DEAD = frozenset({Verdict.DEAD})
+_RETIRED = frozenset({Verdict.RETIRED})
+"""The demo's deaths are older than its first poll."""
 _LEARNING = frozenset({Verdict.LEARNING})
 _NOT_DEAD = _HEALTHY | _LEARNING
 
@@ -147,13 +148,13 @@ TOPICS: tuple[Topic, ...] = (
         _HEALTHY,
         partitions=12,
         died={7: 3.5 * DAY},
-        odd_ones={7: _DEAD},
+        odd_ones={7: _RETIRED},
         pulse_seconds=2.0,
     ),
     Topic(
         "payments-legacy",
         "written every hour until its producer was switched off four days ago; partition 3 was never written",
-        _DEAD,
+        _RETIRED,
         partitions=4,
         died={**dict.fromkeys(range(3), 4 * DAY), 3: HISTORY_SECONDS},
         odd_ones={3: _LEARNING},
@@ -162,8 +163,8 @@ TOPICS: tuple[Topic, ...] = (
     Topic("nightly-batch", "twenty minutes from 02:00 UTC each night", _HEALTHY, rhythm=nightly, pulse_seconds=None),
     Topic(
         "weekly-report",
-        "one record a week, on Monday morning: four weeks are too few for a verdict",
-        _LEARNING | {Verdict.LIVE},
+        "one record a week, on Monday morning: four weeks are too few for a rhythm, so its few gaps judge it",
+        _HEALTHY,
         rhythm=weekly,
         pulse_seconds=None,
     ),

@@ -237,7 +237,7 @@ def _section_of(row: JudgedStream, facts: Facts) -> str | None:
     verdict, state = row.finding.verdict, row.finding.state
     if verdict == Verdict.DEAD:
         return "newly-dead" if _is_new(row, facts) else "still-dead"
-    if verdict == Verdict.RETIRED and row.died_before_polls:
+    if verdict == Verdict.RETIRED and row.finding.partition is None and row.died_before_polls:
         return "abandoned"
     if verdict in (Verdict.RETIRED, Verdict.SUSPECT, Verdict.HELD, Verdict.MUTED):
         return verdict

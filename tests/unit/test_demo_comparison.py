@@ -127,7 +127,7 @@ def test_the_exporter_is_asked_through_no_proxy(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_report_names_its_dead(tmp_path: Path) -> None:
     """Dead topics and dead partitions are collected from every section; other verdicts are not."""
-    findings = [{"partition": 7, "verdict": "dead"}, {"partition": 8, "verdict": "learning"}]
+    findings = [{"partition": 7, "verdict": "retired"}, {"partition": 8, "verdict": "learning"}]
     whole = [{"partition": None, "verdict": "dead"}]
     sections = [
         {"key": "newly-dead", "entries": [{"topic": "orders", "findings": findings}]},

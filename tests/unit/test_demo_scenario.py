@@ -13,6 +13,7 @@ import pytest
 from exporter.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
 from exporter.domain import Verdict
 from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
+from exporter.domain.judging.gap_law import find_limits
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import UNKNOWN, Hours
@@ -104,7 +105,7 @@ def judged(streams: Sequence[Shown], week: float) -> Iterator[Verdict]:
     hours = [hours_of(number, each) for number, each in enumerate(streams) if each.seen]
     made = list(baselines(Hours.joined(hours), [int(week)])) if hours else []
     if not made:
-        yield from [Verdict.LEARNING] * len(streams)
+        yield from map(by_few_gaps, streams)
         return
     known = Baselines.joined(made)
     thresholds = [DEFAULT_THRESHOLDS[TOPIC if streams[row].partition is None else PARTITION] for row in known.stream]
@@ -119,14 +120,25 @@ def judged(streams: Sequence[Shown], week: float) -> Iterator[Verdict]:
         known.max_silence,
         never,
         never,
-        never,
+        np.array([streams[row].started for row in known.stream]),
     )
     rows = np.full(len(streams), -1)
     rows[known.stream] = np.where(known.clocked | ~np.isnan(known.max_silence), np.arange(len(known)), -1)
     last, started = (np.array([getattr(each, name) for each in streams]) for name in ("last", "started"))
     # Each is judged at its start, up to which its silence is proved: no last good poll is too long ago.
     scores = promises.judge(JudgedSilences(rows, last, started), float(started.max()), math.inf)
-    yield from (VERDICTS[one] for one in scores.verdicts)
+    for each, verdict in zip(streams, (VERDICTS[one] for one in scores.verdicts), strict=True):
+        yield by_few_gaps(each) if verdict is Verdict.LEARNING else verdict
+
+
+def by_few_gaps(shown: Shown) -> Verdict:
+    """Judge a stream without a rhythm by its gaps, where any record of it is shown."""
+    if not shown.seen:
+        return Verdict.LEARNING
+    active = len({int(at // HOUR) for at in shown.seen})
+    suspect, _ = find_limits(np.array([active - 1.0]), np.array([max(shown.seen) - min(shown.seen)]))
+    silence = shown.started - shown.last
+    return Verdict.SUSPECT if silence > suspect[0] else Verdict.QUIET if silence > HOUR else Verdict.LIVE
 
 
 def verdicts(topic: Topic, *starts: float) -> dict[tuple[float, int | None], Verdict]:
@@ -153,12 +165,14 @@ def test_truth_holds_at_every_hour_and_at_the_edges(topic: Topic) -> None:
 
 
 def test_the_dead_ones_are_named() -> None:
-    """Exactly partition 7 of orders and the three partitions of payments-legacy may be dead, and nothing else."""
+    """Exactly partition 7 of orders and three partitions of payments-legacy died, before anybody watched."""
     dead = [
-        (topic.name, partition) for topic, partition in partitions() if Verdict.DEAD in topic.partition_truth(partition)
+        (topic.name, partition)
+        for topic, partition in partitions()
+        if Verdict.RETIRED in topic.partition_truth(partition)
     ]
     assert dead == [("orders", 7), *(("payments-legacy", partition) for partition in range(3))]
-    assert [topic.name for topic in TOPICS if Verdict.DEAD in topic.truth] == ["payments-legacy"]
+    assert [topic.name for topic in TOPICS if Verdict.RETIRED in topic.truth] == ["payments-legacy"]
 
 
 def test_the_same_start_gives_the_same_records() -> None:
