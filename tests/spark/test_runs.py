@@ -278,12 +278,10 @@ def test_many_parts_make_the_tables_that_one_makes(
     assert all(made[day_later][name] for name in ("daily", "streams", "baselines", "maxima", "verdicts", "published"))
 
 
-def together(
-    spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]], hours_apart: float = 0.0
-) -> dict[tuple[str, str], tuple[str, str]]:
+def together(spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]]) -> dict[tuple[str, str], tuple[str, str]]:
     """Return verdict and evidence of whole topics (cluster, number, crossed, verdict) after incidents were looked for.
 
-    Topic n fell silent n times so many hours before the end, as of five hours after which all is judged.
+    All fell silent at the end, five hours before the moment that is judged.
     """
     records = [
         {
@@ -295,8 +293,8 @@ def together(
             "has_expectation": True,
             "unusual": crossed,
             "holdable": crossed,
-            "last_advance": moment(at(END) - hours_apart * number * HOUR),
-            "overdue": moment(at(END) - hours_apart * number * HOUR + HOUR) if crossed else None,
+            "last_advance": moment(at(END)),
+            "overdue": moment(at(END) + HOUR) if crossed else None,
             "evidence": "as it is",
             "evidence_if_held": "silent",
         }
@@ -323,20 +321,3 @@ def test_an_incident_in_one_cluster_holds_nothing_in_another_and_nothing_that_is
     }
     assert found["a", "t-00"] == found["b", "t-00"] == (Verdict.QUIET, "as it is")
     assert CLUSTER not in {cluster for cluster, _ in found}
-
-
-def test_topics_that_fell_silent_one_after_the_other_are_held_as_of_the_moment_that_is_judged(
-    spark: SparkSession,
-) -> None:
-    """Seven of fifty in a day and a half are more than chance brings; over three days they are deaths."""
-    rows = [("a", number, number < 7, "dead" if number < 7 else "live") for number in range(50)]
-    found = together(spark, rows, hours_apart=5.0)
-    assert {topic for (_, topic), (verdict, _) in found.items() if verdict == Verdict.HELD} == {
-        f"t-{number:02d}" for number in range(7)
-    }
-    evidence = found["a", "t-03"][1]
-    assert evidence.startswith(
-        "silent; held: 7 of 50 topics fell silent one after the other, more than chance brings, "
-    )
-    apart = together(spark, rows, hours_apart=12.0)
-    assert not [one for one in apart.values() if one[0] == Verdict.HELD]
