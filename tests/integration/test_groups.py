@@ -267,7 +267,7 @@ def test_any_text_may_be_a_name(workbench: Workbench, swept: Swept, name: str) -
     assert found == dict.fromkeys(
         (
             f"kafka_consumergroup_{metric}"
-            for metric in ("current_offset", "lag", "current_offset_sum", "lag_sum", "members", "state")
+            for metric in ("assigned", "current_offset", "lag", "current_offset_sum", "lag_sum", "members", "state")
         ),
         names,
     )
