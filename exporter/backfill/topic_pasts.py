@@ -18,7 +18,7 @@ from exporter.domain.arrays import Floats, Offsets, Rows, runs
 from exporter.domain.history.backfill_plan import Scope, WrittenStreams, plan
 from exporter.domain.history.hourly_activity import BACKFILLED, Moments, fold
 from exporter.domain.history.streams import Streams, objects
-from exporter.domain.judging.audit import NOT_JUDGED
+from exporter.domain.judging.audit import NOT_JUDGED, spare_earlier_silences
 from exporter.domain.judging.incidents import Silent, hold
 from exporter.domain.judging.incidents import Streams as Together
 from exporter.domain.judging.rollup_verdicts import judge
@@ -37,7 +37,7 @@ PAST_SECONDS, DENSE_PAST_SECONDS, LONG_PAST_SECONDS = 8 * WEEK, 2 * WEEK, 27 * W
 """How far the past of a topic is searched: eight weeks before the Monday of its newest record; two of a topic with many
 records, whose two weeks say as much; half a year of a topic with few, which takes few look-ups."""
 
-LONG_SILENT_SECONDS, LAST_PAST_SECONDS = 5 * WEEK, WEEK
+LONG_SILENT_SECONDS, LAST_PAST_SECONDS = 8 * WEEK, WEEK
 """A topic with many records that is silent for longer than the first is searched that far before its newest record: any
 rhythm that one week shows, a monthly one too, is over by then."""
 
@@ -109,7 +109,8 @@ class TopicPasts:
         sticks, row = _baselines(hours, last)
         streams = self._streams(topics, last, hours)
         judged = judge(streams, sticks, row, self._clock.now(), overrides=self._overrides)
-        self.verdict[topics], self.evidence[topics] = judged.verdict, judged.evidence
+        longest = self.longest_silence[topics]
+        self.verdict[topics], self.evidence[topics] = spare_earlier_silences(judged, longest, last)
         self._if_held[topics] = judged.evidence_if_held
         silent = self._silent
         for column, values in zip(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -27,12 +28,14 @@ from exporter.domain.judging.audit import (
     is_internal,
     mirror_aliases,
     order_by_urgency,
+    spare_earlier_silences,
 )
 from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
+from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason
-from exporter.domain.verdicts import VERDICT_CODES, Verdict
+from exporter.domain.verdicts import GAPS, SCHEDULE, VERDICT_CODES, Verdict
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 from exporter.settings import Settings
 
@@ -145,6 +148,21 @@ def test_why_a_topic_is_unknown_names_the_cause() -> None:
         "the timestamps of its records are seconds, not milliseconds",
         "interrupted before its past was looked at",
     ]
+
+
+def test_a_silence_that_was_as_long_before_is_no_alarm() -> None:
+    """The law of gaps knows only the number of gaps and their sum; a rule that a rhythm gave is left alone."""
+    dead = VERDICT_CODES[Verdict.DEAD]
+    judged = SimpleNamespace(
+        verdict=np.full(3, dead, np.int8),
+        evidence=np.array(["a", "b", "c"], object),
+        rule=np.array([GAPS, GAPS, SCHEDULE], object),
+        silence=np.full(3, 60 * DAY),
+    )
+    longest, last = np.array([90 * DAY, 50 * DAY, 90 * DAY]), np.full(3, NOW - 60 * DAY)
+    verdict, evidence = spare_earlier_silences(cast("Verdicts", judged), longest, last)
+    assert verdict.tolist() == [VERDICT_CODES[Verdict.QUIET], dead, dead]
+    assert evidence[0].endswith("; it was silent for 90 d before") and evidence[1:].tolist() == ["b", "c"]
 
 
 def test_the_summary_counts_bytes_deaths_and_what_is_unknown() -> None:

@@ -14,11 +14,13 @@ import numpy as np
 
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.column_set import ColumnSet
+from exporter.domain.formatting import duration, moment
 from exporter.domain.history.streams import Strings, objects
+from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.hours import Integers
 from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.readings import Reason
-from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
+from exporter.domain.verdicts import GAPS, VERDICT_CODES, VERDICTS, Verdict
 
 LIVE_SECONDS = 3600.0
 """A topic whose newest record is at most this old is written now: the same hour as for the verdict ``live``."""
@@ -180,7 +182,7 @@ class AuditTopics(ColumnSet):
     @property
     def compacted(self) -> Flags:
         """Whether compaction keeps the newest record of each key."""
-        return np.array([policy is not None and "compact" in policy for policy in self.policy], np.bool_)
+        return np.array([is_compacted(policy) for policy in self.policy], np.bool_)
 
 
 def classify(topics: AuditTopics, now: float) -> Codes:
@@ -212,6 +214,22 @@ def classify(topics: AuditTopics, now: float) -> Codes:
     return codes
 
 
+def spare_earlier_silences(judged: Verdicts, longest: Floats, last: Floats) -> tuple[Codes, Strings]:
+    """Return verdicts and evidence of topics without a rhythm: one that was silent for as long before is quiet.
+
+    ``longest`` is the longest silence before the present one in seconds, ``last`` the last record (Unix seconds). The
+    law of gaps knows only their number and their sum.
+    """
+    verdict, evidence = judged.verdict.copy(), judged.evidence.copy()
+    with np.errstate(invalid="ignore"):
+        before = (judged.rule == GAPS) & (judged.silence <= longest)
+    for row in np.flatnonzero(before & _is(verdict, Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)).tolist():
+        verdict[row] = VERDICT_CODES[Verdict.QUIET]
+        silent, earlier = duration(float(judged.silence[row])), duration(float(longest[row]))
+        evidence[row] = f"silent {silent} (since {moment(float(last[row]))}); it was silent for {earlier} before"
+    return verdict, evidence
+
+
 def order_by_urgency(topics: AuditTopics, codes: Codes) -> Rows:
     """Return rows, most urgent first; of one kind the longest silence first, then by name."""
     last = np.where(np.isnan(topics.last_record), np.inf, topics.last_record)
@@ -225,7 +243,7 @@ def roles_of(topics: AuditTopics, row: int) -> list[str]:
         words.append("error topic")
     if topics.internal[row]:
         words.append("internal")
-    if topics.compacted[row]:
+    if is_compacted(topics.policy[row]):
         words.append("compacted")
     elif topics.retention[row] == np.inf:
         words.append("kept for ever")
@@ -273,6 +291,11 @@ def mirror_aliases(topics: Collection[str]) -> frozenset[str]:
 def find_copies(topics: Sequence[str], aliases: Collection[str]) -> list[str | None]:
     """Return the alias of the cluster from which each topic is copied, None where it is no copy."""
     return [next((alias for alias in aliases if name.startswith(f"{alias}.")), None) for name in topics]
+
+
+def is_compacted(policy: str | None) -> bool:
+    """Return whether a cleanup policy keeps the newest record of each key."""
+    return policy is not None and "compact" in policy
 
 
 def is_internal(topic: str) -> bool:

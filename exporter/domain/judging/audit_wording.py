@@ -9,7 +9,16 @@ import numpy as np
 
 from exporter.domain.arrays import Codes, Flags
 from exporter.domain.formatting import ago, moment, plural, size
-from exporter.domain.judging.audit import DOUBTS, LIVE_SECONDS, LIVENESS, LIVENESS_CODES, AuditTopics, Doubt, Liveness
+from exporter.domain.judging.audit import (
+    DOUBTS,
+    LIVE_SECONDS,
+    LIVENESS,
+    LIVENESS_CODES,
+    AuditTopics,
+    Doubt,
+    Liveness,
+    is_compacted,
+)
 from exporter.domain.polls.answers import reason_of_code
 from exporter.domain.polls.readings import Reason
 
@@ -124,7 +133,7 @@ def _of_roles(topics: AuditTopics, row: int) -> Iterator[str]:
         yield "a dead-letter, retry or error topic by its name, which is usually silent"
     if topics.internal[row]:
         yield "internal: it may hold state of an application"
-    if topics.compacted[row]:
+    if is_compacted(topics.policy[row]):
         yield "compacted: it may hold state that is read without being written"
     elif topics.retention[row] == np.inf:
         yield "kept for ever: it may hold state"
