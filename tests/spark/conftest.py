@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_rollups.frames import KEEPS_TABLES
 from spark_rollups.job import main
 from spark_rollups.session import start_session
 from tests.programs import Call
@@ -37,6 +38,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", master="local[2]", log=log, conf=QUICK)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def large(spark: SparkSession) -> Iterator[None]:
+    """The settings of a history of some MiB: no table stays in memory, and files of other days are not read."""
+    large = {KEEPS_TABLES: "false", "spark.databricks.delta.stats.skipping": "true"}
+    before = {name: str(spark.conf.get(name)) for name in large}
+    for name, value in large.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="module")

@@ -241,6 +241,7 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     assert days(copied) == before
 
 
+@pytest.mark.usefixtures("large")
 def test_many_parts_make_the_tables_that_one_makes(
     spark: SparkSession, history: Path, day_later: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
