@@ -1,10 +1,10 @@
-"""What Spark's workers make of a whole story, without Spark: one day after the other, and as of the past."""
+"""What Spark's workers judge of a whole story, without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,11 @@ from spark_rollups.learning import DAYS, LEARNED, learn_batch, week_of
 from spark_rollups.publish import publish
 from spark_rollups.schemas import BASELINES
 from spark_rollups.update import update
-from spark_rollups.update_rows import Observers, Task
+from spark_rollups.update_rows import Task
 from spark_rollups.verdicts import JUDGED, Rule, held, judge_batch
 from tests.spark.spool_days import EVENTS, STATE, Rows, listing, observers, read, window
 from tests.spark.story import HOUR, World, at, every, moment
 from tests.spark.test_rollup import END, HALF, RETIRED, write_story
-
-INVENTORY_AGE = timedelta(days=2)
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,6 @@ class Made:
 
     days: pa.Table
     streams: pa.Table
-
-    @property
-    def state(self) -> pa.Table:
-        """What the next run knows."""
-        days = [{**row, "day": number(row["date"])} for row in self.days.to_pylist()]
-        return pa.Table.from_pylist([*self.streams.to_pylist(), *days], schema=STATE)
 
 
 def number(day: date) -> int:
@@ -100,11 +92,6 @@ class Spool:
         }
         return Task(**options)
 
-    def since(self, day: date) -> Rows:
-        """The windows that touch the days from one on."""
-        midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        return [row for row in self.windows if row["window_start"] >= midnight or row["window_end"] > midnight]
-
 
 @pytest.fixture(scope="module")
 def spool(tmp_path_factory: pytest.TempPathFactory) -> Spool:
@@ -121,12 +108,6 @@ def spool(tmp_path_factory: pytest.TempPathFactory) -> Spool:
 def whole(spool: Spool) -> Made:
     """All of it at once."""
     return spool.all_at_once(END)
-
-
-def judged(made: Made, spool: Spool, baselines: pa.Table, maxima: pa.Table, day: float) -> dict[Any, Mapping[str, Any]]:
-    """Return the verdict rows as of a day."""
-    rows = table_of_judged(made, spool, baselines, maxima, day).to_pylist()
-    return {(row["topic"], row["partition"]): row for row in rows}
 
 
 def table_of_judged(
@@ -165,21 +146,6 @@ def learned(whole: Made) -> list[pa.Table]:
         "baseline",
         "maximum",
     )
-
-
-def test_each_topic_gets_the_verdict_of_its_story(spool: Spool, whole: Made, learned: list[pa.Table]) -> None:
-    """Dead topics, single dead partitions, retired, learning, quiet and unreadable ones are told apart."""
-    rows = judged(whole, spool, learned[0], learned[1], END)
-    verdicts = {key: row["verdict"] for key, row in rows.items() if key[1] is None or key[0] == "orders"}
-    assert verdicts == {
-        ("orders", None): Verdict.LIVE, ("orders", 0): Verdict.LIVE, ("orders", 1): Verdict.LIVE,
-        ("orders", 2): Verdict.DEAD, ("legacy", None): Verdict.DEAD, ("retired", None): Verdict.RETIRED,
-        ("young", None): Verdict.LIVE, ("weekly", None): Verdict.QUIET, ("monthly", None): Verdict.QUIET,
-        ("never", None): Verdict.LEARNING, ("unread", None): Verdict.HELD, ("nightly", None): Verdict.QUIET,
-        ("fell", None): Verdict.LIVE, ("office", None): Verdict.QUIET,
-    }  # fmt: skip
-    assert ("gone", 0) not in rows
-    assert "2 of 3 partitions of orders live" in rows["orders", 2]["evidence"]
 
 
 def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
@@ -227,56 +193,7 @@ def test_a_rhythm_that_is_new_since_monday_is_known_after_two_pauses(tmp_path: P
     recent = made.days.select(list(DAYS))
     verdicts = []
     for learned in (baselines, pa.concat_tables([baselines, recent], promote_options="default")):
-        [whole] = [row for key, row in judged(made, found, learned, maxima, day).items() if key[1] is None]
+        rows = table_of_judged(made, found, learned, maxima, day).to_pylist()
+        [whole] = [row for row in rows if row["partition"] is None]
         verdicts.append((whole["verdict"], whole["pause_slots"] > 20.0))
     assert verdicts == [(Verdict.DEAD, False), (Verdict.QUIET, True)]
-
-
-def in_order(table: pa.Table) -> list[str]:
-    """Return rows as text."""
-    return sorted(map(str, table.to_pylist()))
-
-
-@pytest.fixture(scope="module")
-def in_two(spool: Spool) -> Made:
-    """The first half, and then what is new: only its own days are read."""
-    before = spool.until(HALF).all_at_once(HALF)
-    since = moment(at(HALF)).date()
-    recent = [row for row in spool.inventory if row["observed_at"].date() >= since - INVENTORY_AGE]
-    coverage = [row for row in spool.coverage if row["window_start"].date() >= since - INVENTORY_AGE]
-    seen = observers(coverage, recent)
-    begin = number(since) * 86_400 * 10**6
-    polls = {
-        key: replace(
-            one,
-            window_start=one.window_start[one.window_start >= begin],
-            last_good_poll=one.last_good_poll[one.window_start >= begin],
-        )
-        for key, one in seen.polls.items()
-    }
-    events = [*map(window, spool.since(since)), *map(listing, recent)]
-    task = spool.task(END, since=number(since), observers=Observers(polls, {}))
-    later = run(events, before.state, task)
-    earlier = [row for row in before.days.to_pylist() if row["date"] < since]
-    return Made(pa.Table.from_pylist([*earlier, *later.days.to_pylist()], schema=later.days.schema), later.streams)
-
-
-def test_days_one_by_one_give_the_tables_of_a_rebuild(whole: Made, in_two: Made) -> None:
-    """Days and streams are the same to the last digit."""
-    assert in_order(in_two.days) == in_order(whole.days)
-    assert in_order(in_two.streams) == in_order(whole.streams)
-
-
-def test_nothing_that_came_later_changes_a_judgement_as_of_then(
-    spool: Spool, in_two: Made, learned: list[pa.Table]
-) -> None:
-    """The verdicts as of the half are the same before and after the second half was written."""
-    half, since = spool.until(HALF), moment(at(HALF)).date()
-    then = half.all_at_once(HALF)
-    touched = half.since(since)
-    events = [{**window(row), "happened": window(row)["happened"] and row in touched} for row in half.windows]
-    task = half.task(HALF, since=number(since), of_the_past=True)
-    again = run([*events, *map(listing, half.inventory)], in_two.state, task)
-    expected = judged(then, half, learned[0], learned[1], HALF)
-    assert expected == judged(again, half, learned[0], learned[1], HALF)
-    assert {row["verdict"] for row in expected.values()} >= {Verdict.LIVE, Verdict.LEARNING, Verdict.DEAD}
