@@ -274,10 +274,10 @@ def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
         # Other folders may be there that are not ours, such as lost+found.
         files = [file for name in ("spool", "tables") for file in files_below(history / name, _DATA)]
     except OSError as error:
-        unread = error.filename if isinstance(history, Path) else history
-        raise UnreadHistoryError(
-            f"{unread} cannot be read: {error.strerror}. Make it readable for this user and run it again"
-        ) from error
+        here = isinstance(history, Path)
+        unread = error.filename if here else history
+        advice = "Make it readable for this user" if here else "Check its address, credentials and rights"
+        raise UnreadHistoryError(f"{unread} cannot be read: {error.strerror}. {advice} and run it again") from error
     if not files and not (isinstance(history, Path) and (history / "tables").is_dir()):
         raise click.UsageError(f"the history folder {str(history)!r} holds no spool files and no tables: {advice}")
     yield files

@@ -135,7 +135,8 @@ def test_a_storage_that_is_not_there_is_named_before_spark_starts(monkeypatch: p
         output, problem = refused.communicate(timeout=120)
     assert (refused.returncode, output) == (2, "")
     cause = "the storage does not answer (NETWORK_CONNECTION)"
-    assert problem == f"Error: s3://history/nowhere cannot be read: {cause}. Fix that and run it again\n"
+    advice = "Check its address, credentials and rights and run it again"
+    assert problem == f"Error: s3://history/nowhere cannot be read: {cause}. {advice}\n"
 
 
 def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None:
