@@ -286,6 +286,8 @@ def _s3_settings() -> dict[str, str]:
         # Hadoop tries again what Amazon's client has tried again: one of both is enough, or a storage that is silent
         # is waited for by their product, ten minutes and more.
         "attempts.maximum": "0",
+        # Servers that show a folder as a bucket give no ETag for a file that was put there by other means.
+        "change.detection.version.required": "false",
         "retry.limit": "5",
         "connection.establish.timeout": "10s",
         "connection.timeout": "30s",
