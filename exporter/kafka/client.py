@@ -10,10 +10,8 @@ from __future__ import annotations
 import logging
 import math
 import re
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
+from collections.abc import Collection, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from exporter.domain import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka import tls
+from exporter.kafka.background_call import call_in_thread
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.msk_iam import AwsIam
 
@@ -241,7 +240,7 @@ class Client:
         except (KafkaException, ValueError) as error:
             raise SourceError(Reason.AUTHENTICATION_FAILED, self._redact(f"{self.bootstrap}: {_text(error)}")) from None
         named = {} if only is None else {"topic": only}
-        awaited = _in_thread(lambda: admin.list_topics(**named, timeout=timeout))
+        awaited = call_in_thread(lambda: admin.list_topics(**named, timeout=timeout))
         while not awaited.done():
             self.serve(0.02)
             now = time.monotonic()
@@ -398,18 +397,3 @@ class Client:
 def _text(error: Exception) -> str:
     cause = error.args[0] if error.args else error
     return (cause.str() if isinstance(cause, KafkaError) else str(cause)).strip()
-
-
-def _in_thread(call: Callable[[], ClusterMetadata]) -> Future[ClusterMetadata]:
-    """Run a blocking call in a daemon thread, so that a call without an answer blocks nothing."""
-    outcome: Future[ClusterMetadata] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - the caller gets whatever it is
-            # Its frames hold the client, and would keep a refused one alive and connecting.
-            outcome.set_exception(error.with_traceback(None))
-
-    threading.Thread(target=run, name="kafka metadata", daemon=True).start()
-    return outcome

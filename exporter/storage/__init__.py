@@ -10,7 +10,6 @@ from exporter.storage.files import (
     Location,
     ObjectPath,
     Stored,
-    as_os_errors,
     delete,
     delete_folder,
     expanded,
@@ -27,6 +26,7 @@ from exporter.storage.files import (
     spark_uri,
     sync,
 )
+from exporter.storage.storage_errors import as_os_errors
 
 __all__ = [
     "Location",

@@ -10,12 +10,14 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
+
+from exporter.storage.storage_errors import storage_calls
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -34,13 +36,6 @@ GOOGLE_RETRY_SECONDS = 30.0
 
 _READ_AT_ONCE = 256 * 2**20
 """An object up to this size is read at once, so that a failure of the storage is not taken for a torn file."""
-
-_AWS_ERROR = re.compile(r"AWS Error (?P<code>[A-Z_]+)(?:.*ExceptionName: (?P<name>\w+))?")
-_REFUSED = re.compile(
-    "access|credential|expired|forbidden|identity|signature|skewed|token|unauthori|user", re.IGNORECASE
-)
-_ABSENT = {"NO_SUCH_BUCKET", "NO_SUCH_KEY"}
-_SILENT = {"NETWORK_CONNECTION", "REQUEST_TIMEOUT", "SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -142,7 +137,7 @@ def opened(path: Location) -> IO[bytes]:
     if isinstance(path, Path):
         return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     storage, name = _within(path)
-    with _storage_calls(path):
+    with storage_calls(path):
         file = storage.open_input_file(name)
         if file.size() > _READ_AT_ONCE:
             return file  # type: ignore[no-any-return] # pyarrow has no types
@@ -189,7 +184,7 @@ def file_info(path: Location) -> Stored | None:
         seen = _regular(path)
         return None if seen is None else Stored(seen.st_mtime, path, seen.st_size)
     storage, name = _within(path)
-    with _storage_calls(path):
+    with storage_calls(path):
         return _stored(path, storage.get_file_info(name))
 
 
@@ -203,7 +198,7 @@ def put(path: Location, write: Callable[[IO[bytes]], object]) -> int:
     content = io.BytesIO()
     write(content)
     storage, name = _within(path)
-    with _storage_calls(path):
+    with storage_calls(path):
         if storage.type_name != "hdfs":
             _put_object(storage, name, content)
             return content.tell()
@@ -239,7 +234,7 @@ def delete_folder(folder: Location) -> None:
             shutil.rmtree(folder)
         return
     storage, name = _within(folder)
-    with _storage_calls(folder), suppress(FileNotFoundError):
+    with storage_calls(folder), suppress(FileNotFoundError):
         storage.delete_dir(name)
 
 
@@ -249,7 +244,7 @@ def delete(path: Location) -> None:
         path.unlink(missing_ok=True)
         return
     storage, name = _within(path)
-    with _storage_calls(path), suppress(FileNotFoundError):
+    with storage_calls(path), suppress(FileNotFoundError):
         storage.delete_file(name)
 
 
@@ -319,7 +314,7 @@ def _list_objects(folder: ObjectPath, pattern: re.Pattern[str], *, deep: bool) -
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - as below
 
     storage, name = _within(folder)
-    with _storage_calls(folder):
+    with storage_calls(folder):
         infos = storage.get_file_info(FileSelector(name, allow_not_found=True, recursive=deep))
     seen = (
         _stored(folder / info.path.removeprefix(f"{name}/"), info)
@@ -360,45 +355,6 @@ def _storage(root: str, endpoint: str | None) -> tuple[FileSystem, str]:
         )
         return client, bucket
     limit = f"?retry_limit_seconds={GOOGLE_RETRY_SECONDS:.0f}" if root.startswith("gs://") else ""
-    with _storage_calls(ObjectPath(root, PurePosixPath())):
+    with storage_calls(ObjectPath(root, PurePosixPath())):
         storage, base = fs.FileSystem.from_uri(f"{root}/{limit}")
     return storage, str(base).rstrip("/")
-
-
-@contextmanager
-def as_os_errors(path: Location) -> Iterator[None]:
-    """Turn pyarrow's errors of object storage into OSErrors with a cause of few words, and no text of a request."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(path, Path):
-            raise
-        found = _AWS_ERROR.search(str(error))
-        code = (found["name"] or found["code"]) if found else ""
-        if isinstance(error, FileNotFoundError) or code in _ABSENT:
-            number, cause = errno.ENOENT, "there is no such bucket or object"
-        elif isinstance(error, PermissionError) or _REFUSED.search(code):
-            number, cause = errno.EACCES, "the storage refuses access"
-        elif isinstance(error, TimeoutError) or code in _SILENT:
-            number, cause = errno.ETIMEDOUT, "the storage does not answer"
-        else:
-            number, cause = errno.EIO, "the storage failed"
-        raise OSError(number, f"{cause} ({code})" if code else cause, str(path)) from None
-
-
-@contextmanager
-def _storage_calls(path: Location) -> Iterator[None]:
-    """Turn whatever pyarrow raises for the state of object storage into OSErrors, as ``as_os_errors`` does.
-
-    For some states of GCS and Azure it raises errors of its own: for HTTP 400, and without a token.
-    """
-    from pyarrow import ArrowException  # noqa: PLC0415 - as above
-
-    try:
-        with as_os_errors(path):
-            yield
-    except ArrowException as error:
-        if isinstance(error, OSError):
-            raise
-        # Its text may quote a request.
-        raise OSError(errno.EIO, f"the storage failed ({type(error).__name__})", str(path)) from None

@@ -125,6 +125,7 @@ def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None
     input_series = [series("kafka_topic_verdict", 1, topic=topic, verdict="dead") for topic in topics]
     input_series += [series("kafka_topic_info", 1, topic=topic, owner=owner) for topic, owner in topics.items()]
     input_series += [series("kafka_topic_consumergroups", int(topic == "read"), topic=topic) for topic in topics]
+    input_series += [series("kafka_topic_consumergroups_without_members", 0, topic=topic) for topic in topics]
     severities = {"test.pay": "critical", "test.x": "info", "unread": "warning", "read": "critical"}
     expected = [
         {"labels": f'{{topic="{topic}",severity="{severity}"}}', "value": 1} for topic, severity in severities.items()

@@ -16,8 +16,8 @@ from exporter.domain.scoring.calibration import (
     Calibration,
     Unusual,
     calibrations,
-    poisson_interval,
 )
+from exporter.domain.scoring.poisson import poisson_interval
 from exporter.domain.scoring.thresholds import fit
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0

@@ -13,7 +13,8 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.scoring.calibration import FALSE_ALARMS, TOPIC, evidence, poisson_interval
+from exporter.domain.scoring.calibration import FALSE_ALARMS, TOPIC, evidence
+from exporter.domain.scoring.poisson import poisson_interval
 from tests.bench.detection.fleet import Fleet, Floats, topics
 from tests.bench.detection.hold import hold
 from tests.bench.detection.product import ProductClock, product_method

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.scoring.calibration import poisson_interval
+from exporter.domain.scoring.poisson import poisson_interval
 from tests.bench.detection.baselines import Method
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.silences import LONGEST, Trial

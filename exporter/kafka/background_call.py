@@ -1,0 +1,25 @@
+"""A blocking call whose caller does not wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def call_in_thread(call: Callable[[], T]) -> Future[T]:
+    """Run a blocking call in a daemon thread, so that a call without an answer blocks nothing."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - the caller gets whatever it is
+            # Its frames hold the client, and would keep a refused one alive and connecting.
+            outcome.set_exception(error.with_traceback(None))
+
+    threading.Thread(target=run, name="kafka metadata", daemon=True).start()
+    return outcome
