@@ -66,8 +66,8 @@ def read_ledger(tables: Tables) -> Mapping[str, frozenset[str]]:
     Raises TablesError where a table has fewer commits than when its files were taken in.
     """
     try:
-        noted = json.loads(read_text(tables.folder / "ingested.json"))
-        known = {name: (int(one["version"]), frozenset(map(str, one["files"]))) for name, one in noted.items()}
+        recorded = json.loads(read_text(tables.folder / "ingested.json"))
+        known = {name: (int(one["version"]), frozenset(map(str, one["files"]))) for name, one in recorded.items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return {}
     for name, (version, _) in known.items():
@@ -83,12 +83,12 @@ def read_ledger(tables: Tables) -> Mapping[str, frozenset[str]]:
 
 def record(tables: Tables, taken: Sequence[Ingested]) -> None:
     """Keep on disk which files of the spool are in the tables, so that no later run looks at them again."""
-    noted = {
+    recorded = {
         done.table: {"version": tables.version(done.table), "files": [path.name for path in done.ingested_paths]}
         for done in taken
     }
     make_folder(tables.folder)
-    write_whole(tables.folder / "ingested.json", json.dumps(noted) + "\n")
+    write_whole(tables.folder / "ingested.json", json.dumps(recorded) + "\n")
 
 
 def ingest_table(

@@ -83,7 +83,7 @@ class Tables:
         self.guard: Callable[[], None] = lambda: None
         """Called before each commit; raises where this run may not write any more."""
         self._whole: set[str] = set()
-        self._kept: dict[str, tuple[int, DataFrame]] = {}
+        self._reads: dict[str, tuple[int, DataFrame]] = {}
         """Tables that were read or written, each with its version then."""
         self._keeps = spark.conf.get(KEEPS_TABLES, "false") == "true"
 
@@ -101,9 +101,9 @@ class Tables:
         version = self.version(name)
         if version < 0:
             return no_rows(self.spark, SCHEMAS[name])
-        kept = self._kept.get(name)
-        if kept is not None and kept[0] == version:
-            return kept[1]
+        held = self._reads.get(name)
+        if held is not None and held[0] == version:
+            return held[1]
         rows = self.spark.read.format("delta").load(self.path(name))
         # A table that an earlier version made may lack columns that may be null.
         lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
@@ -112,7 +112,7 @@ class Tables:
 
     def _keep(self, name: str, version: int, rows: DataFrame) -> DataFrame:
         if self._keeps:
-            self._kept[name] = version, rows.persist()
+            self._reads[name] = version, rows.persist()
         return rows
 
     def count(self, name: str) -> int:
@@ -155,7 +155,7 @@ class Tables:
             writer.save(self.path(name))
         if first:
             delete(self._beginning(name))
-        version, others = self._kept.pop(name, (-1, None))
+        version, others = self._reads.pop(name, (-1, None))
         if first or (mode == "overwrite" and where is None):
             self._keep(name, before + 1, rows)
         elif others is not None and version == before:
