@@ -85,7 +85,7 @@ def test_a_role_that_cannot_be_taken_on_is_named(monkeypatch: pytest.MonkeyPatch
 def test_without_the_extra_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings are refused before anything is connected."""
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
-    with pytest.raises(ValueError, match=r"not installed; next step: pip install 'topic-liveness\[msk\]'"):
+    with pytest.raises(ValueError, match=r"not installed; next step: pip install '.\[msk\]' in a checkout"):
         Client({"bootstrap.servers": "127.0.0.1:9"}, request_timeout=1.0, aws_iam=AwsIam("eu-central-1"))
 
 
