@@ -37,6 +37,7 @@ EVENTS = pa.schema(
         *(pa.field(name, pa.bool_()) for name in ("polled", "happened", "failed", "deleted")),
         pa.field("resolution", pa.float64()),
         pa.field("leader", pa.int32()),
+        pa.field("max_timestamp", pa.timestamp("us", tz="UTC")),
     ]
 )
 _BEFORE = ("counted", "hour_records", "offset_before", "advance_before", "slots_before")
@@ -175,7 +176,7 @@ def window(row: dict[str, Any]) -> dict[str, Any]:
 
 def listing(row: dict[str, Any]) -> dict[str, Any]:
     """Return an inventory row as workers get it."""
-    names = (*KEY, "exporter", "reason", "deleted", "state", "timestamp_type", "leader", "owner")
+    names = (*KEY, "exporter", "reason", "deleted", "state", "timestamp_type", "max_timestamp", "leader", "owner")
     at = _micros(row["observed_at"])
     return {
         **{name: row[name] for name in names},
