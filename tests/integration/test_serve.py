@@ -59,7 +59,7 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     workbench.write([("orders", 0, time.time())] * 3)
     until(lambda: exporter.value("kafka_topic_partition_current_offset", **orders) == 4.0, "the advance")
     assert exporter.value("kafka_topic_partition_last_advance_timestamp_seconds", **orders) is not None
-    assert exporter.value("kafka_topic_verdict", topic="orders", verdict="learning") == 1
+    assert exporter.value("kafka_topic_verdict", topic="orders", verdict="live") == 1
     commit(own_broker.bootstrap, "billing", {TopicPartition("orders", 0): 1})
     until(lambda: exporter.value(GROUPS, topic="orders") == 1.0, "the group")
     serving, clients = exporter.process.pid, exporter.clients()
