@@ -183,7 +183,7 @@ def not_written(history: Path, began: float) -> float:
     [lock] = history.glob("serve-*.lock")
     files = finished_files(history / "spool", ["coverage"])
     ends: list[float] = [end.timestamp() for file in files for end in column(file.path, "window_end")]
-    return max(0.0, lock.stat().st_mtime - max(ends, default=began))
+    return max(0.0, lock.stat().st_mtime - max([began, *ends]))
 
 
 def column(path: Location, name: str, row: type[Row] = Coverage) -> list[Any]:
