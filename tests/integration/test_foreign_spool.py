@@ -19,7 +19,7 @@ ROW = Window("default", "orders", "id", 0, 300.0, 600.0, "e", "poll", records=1,
 
 
 def test_serve_starts_names_each_and_ends_when_asked_to(tmp_path: Path) -> None:
-    """Pipe, socket, device, folder, dead links, foreign columns and a torn file are each named once.
+    """Pipe, socket, device, folder and dead links are each named once; a start reads no window, whatever is in it.
 
     What a killed exporter left unfinished is removed and counted.
     """
@@ -41,6 +41,4 @@ def test_serve_starts_names_each_and_ends_when_asked_to(tmp_path: Path) -> None:
     log = running.log.read_text()
     for name in STRAYS:
         assert log.count(f"{windows / name} is not a regular file and is ignored") == 1
-    assert log.count("windows-foreign.parquet cannot be read (column partition must be int32, got ['string'])") == 1
-    assert log.count("windows-torn.parquet cannot be read (it is not a complete Parquet file") == 1
     assert "Traceback" not in log
