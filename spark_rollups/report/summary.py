@@ -60,7 +60,7 @@ def _compared(counts: Counts, facts: Facts, zone: tzinfo) -> str:
     other, topics = ("other ", counts.topics - counts.abandoned.topics) if counts.abandoned else ("", counts.topics)
     of_all = f"{now:,} of {plural(topics, f'{other}topic')} {'is' if now == 1 else 'are'} dead now"
     if not now:
-        of_all = f"no {other}topic is dead now" if topics <= 1 else f"none of {topics:,} {other}topics is dead now"
+        of_all = f"no {other}topic is dead now" if topics == 1 else f"none of {topics:,} {other}topics is dead now"
     if before is None:
         return f"{of_all}; there are no verdicts of a week ago to compare with"
     if now == before:
