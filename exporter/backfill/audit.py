@@ -18,9 +18,9 @@ from exporter.domain.judging.audit import (
     AuditTopics,
     Relations,
     find_copies,
-    is_internal,
     mirror_aliases,
 )
+from exporter.domain.judging.readers_and_copies import is_internal
 from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import State

@@ -25,12 +25,12 @@ from exporter.domain.judging.audit import (
     classify,
     find_copies,
     find_doubts,
-    is_internal,
     mirror_aliases,
     order_by_urgency,
     spare_earlier_silences,
 )
 from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
+from exporter.domain.judging.readers_and_copies import is_internal
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo

@@ -296,8 +296,3 @@ def find_copies(topics: Sequence[str], aliases: Collection[str]) -> list[str | N
 def is_compacted(policy: str | None) -> bool:
     """Return whether a cleanup policy keeps the newest record of each key."""
     return policy is not None and "compact" in policy
-
-
-def is_internal(topic: str) -> bool:
-    """Return whether a topic holds the state of Kafka or of one of its tools, by the name that these give it."""
-    return topic.startswith("_") or topic.endswith(("-changelog", "-repartition", ".internal"))

@@ -60,6 +60,11 @@ def replica_line(state: str | None, source: str, *, source_lives: bool, whole: b
     return None
 
 
+def is_internal(topic: str) -> bool:
+    """Return whether a topic holds the state of Kafka or of one of its tools, by the name that these give it."""
+    return _INTERNAL.fullmatch(topic) is not None
+
+
 def are_over(*, retired: Flags, dead: Flags, silence: Floats, longest: Floats, mirrored: Flags) -> Flags:
     """Return which topics are silent for 28 days and for twice their longest pause, and neither copied nor a copy.
 
@@ -95,7 +100,7 @@ def why_keep(
             "its cleanup policy is not known" if policy is None else "it is compacted" if "compact" in policy else "",
             "its retention is not known" if np.isnan(seconds) else "it is kept for ever" if np.isinf(seconds) else "",
             "it may be tiered" if remote is None else "it is tiered" if remote else "",
-            "its name is that of an internal topic" if _INTERNAL.fullmatch(name) else "",
+            "its name is that of an internal topic" if is_internal(name) else "",
             "its readers are not known" if of is None else "",
             f"{plural(of.gone, 'group')} without a member committed in it" if of is not None and of.gone else "",
         ]
