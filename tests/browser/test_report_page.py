@@ -101,7 +101,7 @@ def test_a_dead_topic_is_one_entry_and_a_dead_partition_says_so(page: Page) -> N
     assert "whole topic, 6 partitions" in text
     assert "2 consumer groups still read it; 1 group without a member committed in it" in text
     assert (
-        "Nothing was written for 3 d. In the 12 days before Mon 2026-02-23 it was never silent for longer than 3 h."
+        "Nothing was written for 3 d. In the 13 days before Mon 2026-02-23 it was never silent for longer than 3 h."
         in text
     )
     assert "partition 7 of 12" in page.locator("#action .entry").filter(has_text="orders").first.inner_text()

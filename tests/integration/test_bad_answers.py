@@ -121,7 +121,7 @@ def test_a_record_from_before_the_time_proves_nothing() -> None:
     """No look-up by time uses it: it has a reason and no offset."""
     with ScriptedBroker({"t": 1}, lambda _, keys: [ListedOffset(*key, 5, 1000) for key in keys]) as broker:
         source = Watch(broker.bootstrap, ["t"], timeout=5.0).source
-        assert first_since(source, TopicPartition("t", 0), 1.0) == Answer(5, 1.0)
+        assert first_since(source, TopicPartition("t", 0), 1.0) == Answer(5, 1.0, leader_epoch=0)
         assert first_since(source, TopicPartition("t", 0), 1.001) == Answer(reason=Reason.OTHER)
         source.close()
 

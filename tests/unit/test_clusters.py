@@ -185,8 +185,10 @@ def test_clusters_that_share_no_topic_are_no_twins(
 
 def test_what_history_promises_of_a_topic_holds_in_its_cluster_only() -> None:
     """Topics of one name in two clusters: the one with an expectation is dead, the other goes on learning."""
-    pair = Pair(NamedSource({ORDERS: (0, 7, 1e6)}))
+    source = NamedSource({})
+    pair = Pair(source)
     now = pair.clock.now()
+    source.offsets[ORDERS] = (0, 7, now - 6 * HOUR)
     common: dict[str, object] = {"cluster": "bad", "as_of": now, "end_offset": 7, "verdict": "dead"}
     rows = [by_wall(partition=number, last_advance=now - 6 * HOUR, **common) for number in (0, None)]
     pair.monitor.take_expectations(Published(now, now, {"topic": 2.0}, {}, table_of(rows)), None)

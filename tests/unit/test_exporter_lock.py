@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from exporter.domain import Coverage
+from exporter.domain.formatting import duration
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.history import HistoryError, Spool
@@ -61,7 +62,7 @@ def test_a_second_serve_of_one_name_is_refused_and_killed_ones_are_reported(tmp_
             until(lambda: polls(again) >= 2, "two polls")
             lost = again.value(LOST)
             assert lost is not None and 4 < lost < time.monotonic() - began
-            assert f"cluster default: {lost:.0f} s of history were lost with killed" in again.log.read_text()
+            assert f"cluster default: {duration(lost)} of history were lost with killed" in again.log.read_text()
             again.process.send_signal(signal.SIGKILL)
             again.process.wait()
         with Exporter(tmp_path, cluster.bootstrap, **window) as third:
