@@ -32,12 +32,19 @@ EMPTY_IN_THE_DEMO = (
     "groups: Records lost before they were read",
     "groups: No time lag, by reason",
     "groups: Groups not read, by reason",
-    "overview: Largest dead topics",
     "overview: Bytes on disk by verdict",
+    "overview: Dead topics by owner",
+    "overview: Largest dead topics",
+    "overview: Living topics with dead partitions",
+    "overview: Topics that were suspect, held or dead",
     "topic: Longest open transactions",
+    "topic: Partitions that were suspect, held or dead",
     "topic: Producers",
 )
-"""Panels of settings that the demo has not, and of what goes wrong nowhere in it."""
+"""Panels of settings that the demo has not, and of what goes wrong nowhere in it.
+
+What is dead in the demo died before its first poll: it is retired.
+"""
 
 
 def command(folder: Path, *options: str) -> list[str]:
