@@ -130,10 +130,11 @@ def require_whole(server: S3Server, name: str) -> None:
     expectations = Expectations(server.location(name))
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
-    last = Verdict.LEARNING, at(DAYS) - HOUR
-    assert {
+    last = Verdict.LIVE, at(DAYS) - HOUR
+    found = {
         (row.topic, row.partition): (row.verdict, row.last_advance) for row in expectations.published.rows.values()
-    } == {("orders", None): last, ("orders", 0): last, ("orders", 1): last}
+    }
+    assert found == {("orders", None): last, ("orders", 0): last, ("orders", 1): last}, found
 
 
 def leave_unneeded(folder: Path) -> Path:
