@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import re
 import ssl
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,27 +26,11 @@ _VERSIONS = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
-_CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
-_CIPHERS = {
-    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
-    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
-    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
-    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
-}
-"""Names of Go -> those of OpenSSL, for TLS up to 1.2."""
-
-_ALWAYS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-"""The cipher suites of TLS 1.3: as in Go they are no choice of anybody's."""
+_UNSUPPORTED = (
+    *("cipher_suites", "prefer_server_cipher_suites", "curve_preferences", "max_version"),
+    *("cert", "key", "client_ca"),
+)
+"""Settings of exporter-toolkit that are refused: OpenSSL chooses as well, and certificates and keys lie in files."""
 
 _VERIFIED = "RequireAndVerifyClientCert"
 
@@ -114,15 +97,19 @@ class WebConfigFile:
                 self._files = files
                 before = self._state()
             config = given.config(path)
-            for name, had, has in (
-                ("tls_server_config", self._current.tls, config.tls),
-                ("basic_auth_users", self._current.users, config.users),
-            ):
-                if had and not has:
-                    raise WebConfigError(f"{path} has no {name} any more: restart the exporter to serve without it")
+            if self._seen is not None:
+                self._require_alike(path, config)
             self._current = config
         finally:
             self._seen = before
+
+    def _require_alike(self, path: Path, config: WebConfig) -> None:
+        """Raise WebConfigError where only a restart can take ``config``."""
+        if self._current.users and not config.users:
+            raise WebConfigError(f"{path} has no basic_auth_users any more: restart the exporter to serve without it")
+        if (self._current.tls is None) != (config.tls is None):
+            change = "has no tls_server_config any more" if config.tls is None else "has a tls_server_config now"
+            raise WebConfigError(f"{path} {change}: restart the exporter to serve so")
 
     def _state(self) -> object:
         return [_state_of(file) for file in self._files]
@@ -147,9 +134,6 @@ class _Tls(_Section):
     cert_file: _FilePath = None
     key_file: _FilePath = None
     client_ca_file: _FilePath = None
-    cert: str | None = None
-    key: str | None = None
-    client_ca: str | None = None
     client_auth_type: Literal[
         "NoClientCert",
         "RequestClientCert",
@@ -159,55 +143,41 @@ class _Tls(_Section):
     ] = "NoClientCert"
     client_allowed_sans: tuple[str, ...] = ()
     min_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS12"
-    max_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS13"
-    cipher_suites: tuple[Annotated[str, AfterValidator(lambda name: _one_of(name, (*_CIPHERS, *_ALWAYS)))], ...] = ()
-    prefer_server_cipher_suites: bool = True
-    curve_preferences: tuple[Annotated[str, AfterValidator(lambda name: _one_of(name, _CURVES))], ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _supported(cls, given: object) -> object:
+        for name in _UNSUPPORTED:
+            if isinstance(given, Mapping) and name in given:
+                raise ValueError(f"{name} is not supported: leave it out")
+        return given
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for name in ("cert", "key", "client_ca"):
-            if getattr(self, name) and getattr(self, f"{name}_file"):
-                raise ValueError(f"must hold {name} or {name}_file, and only one")
-        for name in ("cert", "key"):
-            if not (getattr(self, name) or getattr(self, f"{name}_file")):
-                raise ValueError(f"must hold {name}_file or {name}")
+        for name in ("cert_file", "key_file"):
+            if not getattr(self, name):
+                raise ValueError(f"must hold {name}")
         verifies = self.client_auth_type in (_VERIFIED, "VerifyClientCertIfGiven")
         if self.client_auth_type == "RequireAnyClientCert":
             raise ValueError(
                 f"client_auth_type must verify what it requires: {_VERIFIED}; any certificate proves nothing"
             )
-        if verifies != bool(self.client_ca or self.client_ca_file):
+        if verifies != bool(self.client_ca_file):
             raise ValueError(
                 f"must hold client_ca_file with client_auth_type {_VERIFIED} or VerifyClientCertIfGiven, and only then"
             )
         if self.client_allowed_sans and self.client_auth_type != _VERIFIED:
             raise ValueError(f"must hold client_allowed_sans with client_auth_type {_VERIFIED} only")
-        if _VERSIONS[self.min_version] > _VERSIONS[self.max_version]:
-            raise ValueError(f"min_version {self.min_version} must not be above max_version {self.max_version}")
-        if len(self.curve_preferences) > 1:
-            raise ValueError("curve_preferences must name one curve: Python's TLS takes no more")
         return self
 
     def context(self, folder: Path) -> ssl.SSLContext:
         """Return the context for connections. Raises OSError, ValueError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version, context.maximum_version = _VERSIONS[self.min_version], _VERSIONS[self.max_version]
-        if older := [_CIPHERS[name] for name in self.cipher_suites if name in _CIPHERS]:
-            context.set_ciphers(":".join(older))
-        elif self.cipher_suites:
-            context.minimum_version = ssl.TLSVersion.TLSv1_3
-        if not self.prefer_server_cipher_suites:
-            context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-        for curve in self.curve_preferences:
-            context.set_ecdh_curve(_CURVES[curve])
-        with tempfile.TemporaryDirectory() as inline:  # OpenSSL reads certificates and keys from files alone
-            certificate = _as_file(self.cert, self.cert_file, folder, Path(inline, "cert"))
-            key = _as_file(self.key, self.key_file, folder, Path(inline, "key"))
-            context.load_cert_chain(certificate, key, _no_password)
-        if self.client_ca or self.client_ca_file:
-            file = None if self.client_ca_file is None else folder / self.client_ca_file
-            context.load_verify_locations(cafile=file, cadata=_ascii(self.client_ca or "").decode() or None)
+        context.minimum_version = _VERSIONS[self.min_version]
+        certificate, key = (_readable(folder / file) for file in (self.cert_file, self.key_file) if file)
+        context.load_cert_chain(certificate, key, _no_password)
+        if self.client_ca_file:
+            context.load_verify_locations(folder / self.client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED if self.client_auth_type == _VERIFIED else ssl.CERT_OPTIONAL
         return context
 
@@ -307,24 +277,10 @@ def _key_without_value(given: object, above: str = "") -> str | None:
     return None
 
 
-def _one_of(name: str, names: Sequence[str] | Mapping[str, str]) -> str:
-    if name not in names:
-        raise ValueError(f"must be one of {', '.join(names)}, got {name!r}")
-    return name
-
-
-def _as_file(given: str | None, file: Path | None, folder: Path, inline: Path) -> Path:
-    if file is not None:
-        with (folder / file).open("rb"):  # OpenSSL would not say which file is missing
-            return folder / file
-    inline.touch(mode=0o600)
-    inline.write_bytes(_ascii(given or ""))
-    return inline
-
-
-def _ascii(pem: str) -> bytes:
-    """Return a PEM text for OpenSSL, which takes ASCII alone; beside the blocks stand comments, in any language."""
-    return pem.encode("ascii", "replace")
+def _readable(file: Path) -> Path:
+    """Return the file. Raises OSError, which names it; OpenSSL would not say which file is missing."""
+    with file.open("rb"):
+        return file
 
 
 def _no_password() -> str:

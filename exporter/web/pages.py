@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
+from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,7 +18,6 @@ from starlette.routing import Route
 from exporter.domain.judging.queries import ClusterFacts
 from exporter.logs import OnceAMinute
 from exporter.web import api, html
-from exporter.web.negotiation import wants_gzip, wants_openmetrics
 from exporter.web.status import Status
 
 log = logging.getLogger(__name__)
@@ -117,8 +117,8 @@ def make_app(
     async def metrics(request: Request) -> Response:
         if request.client is not None and "x-prometheus-scrape-timeout-seconds" in request.headers:
             intervals.add(request.client.host, asyncio.get_running_loop().time())
-        zipped = wants_gzip(request.headers.get("accept-encoding", ""))
-        openmetrics = wants_openmetrics(request.headers.get("accept", ""))
+        zipped = gzip_accepted(request.headers.get("accept-encoding", ""))
+        openmetrics = choose_encoder(request.headers.get("accept", ""))[1].startswith("application/openmetrics-text")
         pieces = await scrapes.run(lambda: pages.scrape(openmetrics=openmetrics, zipped=zipped))
         headers = {
             "Content-Type": OPENMETRICS_FORMAT if openmetrics else TEXT_FORMAT,

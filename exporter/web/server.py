@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import cast
 
 import uvicorn
 
 from exporter.web.config_file import WebConfig, WebConfigFile
-from exporter.web.connections import IDLE_SECONDS, Server
+from exporter.web.connections import Connection
 from exporter.web.pages import Pages, make_app
 from exporter.web.users import Users
 
 DRAIN_SECONDS = 3
+
+IDLE_SECONDS = 10
+"""Time a client has for its first request, and for each further one."""
 
 _WORKERS = 2
 """Threads that make pages and answers of the API; scrapes have one more, so that none waits for them."""
@@ -36,7 +43,7 @@ class WebServer:
         config: WebConfigFile | None = None,
         *,
         report: Callable[[str], bytes | None] = lambda _: None,
-        idle_seconds: float = IDLE_SECONDS,
+        idle_seconds: int = IDLE_SECONDS,
     ) -> None:
         """``report`` returns a file of the last report, None where there is none."""
         self._listen = listen
@@ -46,9 +53,10 @@ class WebServer:
         self._port: int | None = None
         self._config = WebConfigFile(None) if config is None else config
         self._users = Users(make_app(pages, self._scraper, self._workers, report), self._web_config)
-        self._server = Server(
+        self._server = uvicorn.Server(
             uvicorn.Config(
                 self._users,
+                http=cast("type[asyncio.Protocol]", partial(Connection, self._web_config)),
                 ws="none",
                 lifespan="off",
                 loop="asyncio",
@@ -57,10 +65,10 @@ class WebServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                ssl_context_factory=None if self._web_config().tls is None else self._tls,
+                timeout_keep_alive=idle_seconds,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
-            ),
-            self._web_config,
-            idle_seconds,
+            )
         )
         self._thread = threading.Thread(target=self._serve, name="web-server", daemon=True)
 
@@ -90,7 +98,7 @@ class WebServer:
 
     def stop(self) -> None:
         """Take no more connections, finish running answers, end within a few seconds."""
-        self._server.end()
+        self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(DRAIN_SECONDS + 5)
         for workers in (self._scraper, self._workers):
@@ -99,6 +107,17 @@ class WebServer:
 
     def _web_config(self) -> WebConfig:
         return self._config.current()
+
+    def _tls(self, *_: object) -> ssl.SSLContext:
+        """Return a context that gives each connection the certificate of the web configuration then in force."""
+        context = self._web_config().tls
+        assert context is not None
+
+        def renew(connection: ssl.SSLObject, *_: object) -> None:
+            connection.context = self._web_config().tls or context
+
+        context.sni_callback = renew
+        return context
 
     def _serve(self) -> None:
         assert self._socket is not None
@@ -117,6 +136,8 @@ def bind(listen: str) -> socket.socket:
     # An answer is written in two pieces: the second would wait 40 ms for the client to acknowledge the first.
     # asyncio sees to that for sockets that it opens itself.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A client that takes nothing of its answer is closed by the kernel.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, IDLE_SECONDS * 1000)
     return listening
 
 
