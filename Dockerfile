@@ -44,6 +44,8 @@ RUN useradd --uid 10001 --gid 0 --no-create-home --home-dir /tmp liveness \
 
 ENV PATH=/opt/topic-liveness/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    MALLOC_ARENA_MAX=1 \
+    MALLOC_TRIM_THRESHOLD_=16777216 \
     HOME=/tmp
 WORKDIR /var/lib/topic-liveness
 VOLUME /var/lib/topic-liveness

@@ -60,14 +60,13 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     from exporter.commands.open_files import raise_limit_of_open_files
     from exporter.domain.ports import SourceError
     from exporter.kafka.process import ClientProcesses
-    from exporter.memory import share_one_arena, share_the_heap
+    from exporter.memory import share_the_heap
     from exporter.settings import load_settings
 
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
     raise_limit_of_open_files()
     leave_out("pandas")
-    share_one_arena()
     share_the_heap()
     with closing(ClientProcesses()) as processes:
         # Clients start up while this process imports the rest.

@@ -1,25 +1,18 @@
-"""Lowers the memory of a process: imports that it does not need, and free memory that it still holds."""
+"""Memory of this process: how much it holds and may hold, and imports that it does not need."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Collection
 from importlib.abc import MetaPathFinder
 from pathlib import Path, PurePosixPath
 
-WORTH_TRIMMING = 16 * 1024 * 1024
-"""Bytes: to return less costs more CPU than it is worth. A poll of 8,000 partitions needs 6 MiB for a moment."""
-
 ROOT = Path("/")
 """The folder that has ``proc`` and ``sys``."""
 
 _UNLIMITED = 2**60
 """Bytes: cgroups without a limit give a larger number (version 1)."""
-
-_M_ARENA_MAX = -8
-"""The parameter of glibc's ``mallopt`` for the number of arenas."""
 
 
 class _Absent(MetaPathFinder):
@@ -36,27 +29,12 @@ def leave_out(*modules: str) -> None:
     sys.meta_path.insert(0, _Absent(modules))
 
 
-def share_one_arena() -> None:
-    """Have all threads take memory from one arena: what one of them frees is of use to the others (glibc only).
-
-    To be called before there are threads.
-    """
-    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
-        mallopt(_M_ARENA_MAX, 1)
-
-
 def share_the_heap() -> None:
     """Have Arrow take memory as all else does: by default a heap of its own keeps what a file needed for a moment.
 
     To be called before pyarrow is imported. The variable of the environment that Arrow knows for it counts.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-
-
-def trim_memory() -> None:
-    """Return free pages to the system, in some milliseconds (glibc only): a poll needs much memory for a moment."""
-    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-        trim(0)
 
 
 def resident(pid: int | None = None) -> int:
@@ -90,16 +68,3 @@ def limit() -> int | None:
             except (OSError, ValueError):  # "max": this one has no limit
                 continue
     return min((bytes_ for bytes_ in found if bytes_ < _UNLIMITED), default=None)
-
-
-class MemoryTrimmer:
-    """Gives memory back where much of it is free: what the next poll needs must be given again, page by page."""
-
-    def __init__(self) -> None:
-        self._held = -WORTH_TRIMMING
-
-    def after_a_poll(self) -> None:
-        """Give back what was freed, where the process holds far more than when that was last done."""
-        if resident() - self._held > WORTH_TRIMMING:
-            trim_memory()
-            self._held = resident()

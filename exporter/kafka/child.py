@@ -11,7 +11,6 @@ from typing import Any
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.kafka_python_answers import KafkaPythonError
-from exporter.memory import trim_memory
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +43,6 @@ class ServedClient:
             # Its text may quote anything, also a secret.
             detail = f"an internal error ({type(error).__name__}); the log has its traceback; next step: report it"
             raise SourceError(Reason.OTHER, detail) from None
-        finally:
-            trim_memory()
         if path == "metadata":
             if result is self._before:
                 return None

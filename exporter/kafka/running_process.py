@@ -19,8 +19,6 @@ from multiprocessing.process import BaseProcess
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from exporter.memory import share_one_arena
-
 
 class Served(Hashable, Protocol):
     """What a client in the process is made of."""
@@ -129,7 +127,6 @@ class RunningProcess:
 
 def _serve(address: str, key: bytes, lines: Connection, level: int) -> None:
     """Serve the exporter, in the process: clients are made and called through a manager until the exporter ends."""
-    share_one_arena()
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

@@ -21,7 +21,6 @@ from exporter.history.cluster_states import LastState
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.kafka.process import ClientProcesses, RemoteClient
-from exporter.memory import MemoryTrimmer
 from exporter.service.comparison_times import ComparisonTimes
 from exporter.service.running_cluster import CollectorJob, RunningCluster
 from exporter.service.scheduling import Scheduler
@@ -73,7 +72,6 @@ class Service:
             settings.web.config_file, lambda good: self.monitor.took_web_configuration(good=good)
         )
         self._web = WebServer(settings.web.listen, self.monitor, web_config, report=self._expectations.report)
-        self._giving_back = MemoryTrimmer()
         self._stopping = False  # no Event: `will_stop` may interrupt any call of one
         self._scheduler = Scheduler(self._clock.monotonic)
 
@@ -198,7 +196,6 @@ class Service:
             outcome = cluster.collectors.poller.poll()
         finally:
             cluster.polling = False
-        self._giving_back.after_a_poll()
         self._record_poll(cluster)
         with suppress(OSError):  # writes of history report a full disk
             if isinstance(outcome, Snapshot) and self._lock is not None:

@@ -21,7 +21,6 @@ from exporter.clock import SystemClock
 from exporter.domain import Snapshot
 from exporter.history import History, Spool
 from exporter.history.published import Published
-from exporter.memory import trim_memory
 from exporter.state import Monitor, MonitorSettings, Rhythm
 
 _NAP = 0.003
@@ -97,7 +96,6 @@ def longest_waits(snapshot: Snapshot, published: Published | None, polls: int = 
                 for step, work in (
                     ("history", lambda given=given: history.accept(given)),
                     ("judging and rendering", lambda given=given: monitor.accept(given)),
-                    ("giving memory back", trim_memory),
                     ("plain scrape", monitor.scrape),
                     ("gzip scrape", lambda: monitor.scrape(zipped=True)),
                 ):

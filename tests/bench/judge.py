@@ -35,7 +35,7 @@ from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSil
 from exporter.domain.judging.detection import Detector
 from exporter.domain.overrides import Overrides
 from exporter.history.published import Expectations
-from exporter.memory import leave_out, share_one_arena, trim_memory
+from exporter.memory import leave_out
 from tests.bench.expected import publish
 from tests.bench.gil_waits import longest_waits
 from tests.bench.process_tree import usage
@@ -74,8 +74,7 @@ def overrides(partitions: int) -> Overrides:
 
 
 def resident() -> float:
-    """Return the memory of this process in MiB, without free pages, as the exporter gives them back after a poll."""
-    trim_memory()
+    """Return the memory of this process in MiB."""
     return usage(os.getpid()).rss_mib
 
 
@@ -98,7 +97,6 @@ def main() -> None:
     arguments = parser.parse_args()
     count, rounds = arguments.partitions, arguments.rounds
     leave_out("pandas")
-    share_one_arena()
     with tempfile.TemporaryDirectory() as folder:
         # In a process of its own: what that needs is not the exporter's.
         publishing = multiprocessing.get_context("spawn").Process(target=publish_all, args=(Path(folder), count))

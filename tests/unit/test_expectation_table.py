@@ -11,7 +11,6 @@ import pytest
 
 from exporter.domain import Expectation
 from exporter.domain.expectations.columns import table_of
-from exporter.domain.expectations.compressed_texts import PackedTexts
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
@@ -97,14 +96,3 @@ def test_rows_of_a_layout_are_those_that_are_asked_for_one_by_one() -> None:
         for key, number in zip(layout, layout.topic.tolist(), strict=True)
     ]
     assert {(of_topics >= 0).any(), (of_topics < 0).any(), (of_partitions >= 0).any()} == {True}
-
-
-def test_texts_are_what_they_were() -> None:
-    """Whatever stands in them, wherever one batch ends and the next begins."""
-    given = [f"silent {number} h; \x00 \n {chr(0xD800 + number)} \U0001f600" for number in range(300)] + [""]
-    texts = PackedTexts()
-    for begin in range(0, len(given), 50):
-        texts.add(given[begin : begin + 50])
-    assert [texts[number] for number in range(len(given))] == given
-    with pytest.raises(IndexError):
-        texts[len(given)]

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.expectations.compressed_texts import PackedTexts
 from exporter.domain.expectations.faults import Stated, apart, ends_later, faults_of, possible_profiles, possible_runs
 from exporter.domain.expectations.table import WHOLE_TOPIC, ExpectationTable, Planned, Shared
 from exporter.domain.learning.drops import OngoingDrop
@@ -199,7 +198,7 @@ class ExpectationColumns:
         self._dtype, self._count = dtype, 0
         self._rates = _Rates(2 * count, dtype)  # a row may have a profile and deadlines
         self._texts: dict[str, _Distinct[str]] = {name: _Distinct() for name in TEXTS}
-        self._evidence = PackedTexts()
+        self._evidence: list[str] = []
         self._odd: dict[int, Sequence[float]] = {}
         self._schedules: list[Planned] = []
         self._rests: _Distinct[tuple[Rest, ...]] = _Distinct()
@@ -213,7 +212,7 @@ class ExpectationColumns:
         for name, (codes, texts) in batch.texts.items():
             here = np.append(self._texts[name].numbers(texts), -1)
             columns[name] = here[codes]
-        self._evidence.add(batch.evidence)
+        self._evidence.extend(batch.evidence)
         impossible = np.where(batch.partition < 0, batch.partition - 1, batch.partition)
         columns["partition"] = np.clip(np.where(batch.whole, WHOLE_TOPIC, impossible), _LIMITS.min, _LIMITS.max)
         columns["end_offset"], columns["ended"] = batch.end_offset, batch.ended

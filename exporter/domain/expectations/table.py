@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, or_none
-from exporter.domain.expectations.compressed_texts import PackedTexts
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
@@ -54,7 +53,7 @@ class Shared:
     rules: Sequence[str]
     replications: Sequence[str]
     incidents: Sequence[str]
-    evidence: PackedTexts
+    evidence: Sequence[str]
     profiles: Profiles
     odd_profiles: Mapping[int, Sequence[float]]
     """Profiles that do not have 168 rates, by the number of their row."""
