@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 import stat
 from pathlib import Path
 
@@ -57,29 +56,3 @@ def text_in(path: Path) -> str:
     if not text:
         raise ValueError(f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret")
     return text
-
-
-def header_in(path: Path) -> str:
-    """Return the value of a header in a file. Raises ValueError with the rule and the next step, without the value.
-
-    A value that HTTP does not allow is refused here, because libraries quote it in their errors.
-    """
-    text = text_in(path)
-    if not (text.isascii() and text.isprintable() and text == text.strip()):
-        raise ValueError(
-            f"the file {path} must hold one line of printable ASCII characters without spaces around it; next step: "
-            "check what wrote it"
-        )
-    return text
-
-
-def trusting(ca_file: Path | None) -> ssl.SSLContext:
-    """Return a TLS context that trusts the CAs of this host, and those in a file. Raises ValueError for a bad file."""
-    context = ssl.create_default_context()
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(ca_file)
-        except OSError as error:  # an SSLError is one
-            what = f"{ca_file} cannot be used: {error.strerror}"
-            raise ValueError(f"{what}; next step: give the CA as a PEM file") from None
-    return context

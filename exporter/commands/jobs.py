@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -69,7 +68,6 @@ def rollup(
 
 @click.command(cls=AsWritten, context_settings=_PASS_ON)
 @_spark_job
-@click.option("--since", metavar="TIME", help="The week that begins at this ISO 8601 moment, in place of --as-of.")
 @click.option("--output", metavar="DIR", help="Folder or URI for the files; else published/reports in the history.")
 @click.option("--open", "show", is_flag=True, help="Then show the report in a browser.")
 @click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
@@ -79,7 +77,6 @@ def report(  # noqa: PLR0913 - an option of the command each
     config: Path | None,
     history: str | None,
     as_of: str | None,
-    since: str | None,
     output: str | None,
     show: bool,
     send: bool,
@@ -92,7 +89,7 @@ def report(  # noqa: PLR0913 - an option of the command each
     Examples:
       topic-liveness report --config prod.yaml --deliver
       topic-liveness report --history /var/lib/topic-liveness --output reports/ --open
-      topic-liveness report --config prod.yaml --since 2026-02-23 --open
+      topic-liveness report --config prod.yaml --as-of 2026-03-02 --open
 
     Needs Java 17 and the extra: pip install '.[spark]' in a checkout.
     JOB_OPTIONS, for the Spark job:
@@ -108,8 +105,6 @@ def report(  # noqa: PLR0913 - an option of the command each
     target = delivering.reports_of(settings) if output is None else delivering.report_folder(output, "--output")
     if show:
         delivering.require_shown_here(target)
-    if since is not None:
-        as_of = delivering.week_end(since, as_of, time.time())
     options = (
         *of_report(settings),
         *outages(settings),

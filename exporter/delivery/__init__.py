@@ -1,1 +1,1 @@
-"""Sends a report to people: mails, messages for Slack and Teams, and webhooks."""
+"""Sends a report to people by apprise, and records who got it."""

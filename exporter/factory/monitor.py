@@ -35,7 +35,6 @@ def monitor_settings(settings: Settings) -> MonitorSettings:
         owners=owners_of(settings),
         links=settings.links.as_links(),
         replicas={(pair.source, pair.target) for pair in settings.replicas},
-        recipients=len(settings.delivery.recipients),
     )
 
 

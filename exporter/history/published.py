@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -33,10 +33,6 @@ MAX_REPORT_BYTES = 64 * 2**20
 MAX_POINTER_BYTES = 2**20
 """A pointer has about a kilobyte; a larger file is not a pointer and is not read."""
 
-MAX_DELIVERIES_BYTES = 16 * 2**20
-"""A larger record of deliveries is none."""
-
-_DELIVERIES = re.compile(r"deliveries\.json")
 _REPORT = re.compile(r"liveness\.html")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 """The folder of a report: the day of its verdicts."""
@@ -107,23 +103,23 @@ class Expectations:
         log.info("expectations as of %s loaded: %d rows", moment(published.as_of), len(published.rows))
         return True
 
-    def reported_at(self) -> float | None:
+    def reported_at(self, counts: Callable[[Location], bool] | None = None) -> float | None:
         """Return when the report of the newest day was written (Unix seconds), None where there is none.
 
-        Raises OSError where the folder cannot be read.
+        Only those of the last ten whose folder ``counts`` are considered (None: all). Raises OSError.
         """
-        last = self._last(_REPORT)
-        return None if last is None else last.written
+        reports = self._reports()[-10:]
+        return next((one.written for one in reversed(reports) if counts is None or counts(one.path.parent)), None)
 
     def report(self, name: str) -> bytes | None:
         """Return a file of the report of the newest day: the page, a list or an owner's page, as ``owners/team.html``.
 
         Returns None where there is none and for any other name. Raises OSError where it cannot be read.
         """
-        last = self._last(_REPORT)
-        if last is None or not _OF_REPORT.fullmatch(name):
+        reports = self._reports()
+        if not reports or not _OF_REPORT.fullmatch(name):
             return None
-        path = last.path.parent
+        path = reports[-1].path.parent
         for part in name.split("/"):
             path = path / part
         found = file_info(path)
@@ -132,19 +128,11 @@ class Expectations:
         with opened(path) as file:
             return file.read()
 
-    def deliveries(self) -> bytes | None:
-        """Return the record of the newest day whose report was sent, None where there is none. Raises OSError."""
-        last = self._last(_DELIVERIES)
-        if last is None or last.size > MAX_DELIVERIES_BYTES:
-            return None
-        with opened(last.path) as file:
-            return file.read()
-
-    def _last(self, pattern: re.Pattern[str]) -> Stored | None:
-        """Return the file of the newest day, however late the report of an earlier day was written."""
-        found = files_below(self.folder / "reports", pattern)
+    def _reports(self) -> list[Stored]:
+        """Return the pages of reports by their day, however late the report of an earlier day was written."""
+        found = files_below(self.folder / "reports", _REPORT)
         dated = (one for one in found if _DATE.fullmatch(one.path.parent.name))
-        return max(dated, key=lambda one: one.path.parent.name, default=None)
+        return sorted(dated, key=lambda one: one.path.parent.name)
 
     def ingested_until(self) -> float | None:
         """Return the Unix time up to which spool files are ingested, None where unknown."""

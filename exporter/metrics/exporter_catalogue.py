@@ -178,23 +178,8 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_report_last_success_timestamp_seconds",
         "gauge",
-        "When the report of the newest day was written into the history, Unix seconds; absent where there is none.",
-    ),
-    Metric(
-        "topic_liveness_report_recipients",
-        "gauge",
-        "Entries of delivery.recipients; 0: the report goes to nobody.",
-    ),
-    Metric(
-        "topic_liveness_report_undelivered",
-        "gauge",
-        "Messages of the last report that were not delivered or still wait; absent where none was ever sent.",
-    ),
-    Metric(
-        "topic_liveness_report_last_delivery_timestamp_seconds",
-        "gauge",
-        "When a message of the last report was last delivered, Unix seconds. Where no recipient had to get one: when "
-        "this was found. Absent where none was delivered.",
+        "When the last report was written that everybody in delivery.recipients got, or the last at all where it names "
+        "nobody, Unix seconds; absent where there is none.",
     ),
     Metric(
         "topic_liveness_held_topics",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import traceback
-from contextlib import suppress
 
-from exporter.delivery.ledger import outcome
+from exporter.delivery.record import reached_all
 from exporter.domain.ports import Clock
 from exporter.history import Spool
 from exporter.history.published import Expectations
@@ -50,10 +49,8 @@ class HistoryUpkeep:
     def _take_expectations(self) -> None:
         self._expectations.refresh()
         self._monitor.take_expectations(self._expectations.published, self._expectations.problem)
-        self._monitor.take_report(self._expectations.reported_at())
-        if (deliveries := self._expectations.deliveries()) is not None:
-            with suppress(ValueError):  # `deliver` says what is wrong with it
-                self._monitor.take_deliveries(*outcome(deliveries))
+        counts = reached_all if self._settings.delivery.recipients else None
+        self._monitor.take_report(self._expectations.reported_at(counts))
 
     def _keep_in_bounds(self) -> None:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):

@@ -57,7 +57,6 @@ class Monitor(Upkeep):
         self._lock = threading.Lock()
         """Held where a cluster begins or ends to be fresh, and its own metrics follow."""
         self._settings = settings
-        self._self_metrics.set("report_recipients", settings.recipients)
         for source, target in settings.replicas:
             self._self_metrics.to_compare(source, target)
         self._clusters = {name: self._new(name, rhythm) for name, rhythm in sorted(settings.clusters.items())}

@@ -28,5 +28,3 @@ class MonitorSettings:
     links: Links = field(default_factory=Links)
     replicas: Collection[tuple[str, str]] = ()
     """Pairs of clusters that are compared: source and target."""
-    recipients: int = 0
-    """How many are sent the report."""

@@ -46,15 +46,9 @@ class Upkeep:
         self._self_metrics.set("web_config_last_reload_successful", int(good))
 
     def take_report(self, written_at: float | None) -> None:
-        """Take the time of the last report, None where there is none."""
+        """Take the time of the last report that reached everybody, None where there is none."""
         if written_at is not None:
             self._self_metrics.set("report_last_success_timestamp_seconds", written_at)
-
-    def take_deliveries(self, undelivered: int, last_at: float | None) -> None:
-        """Take how many messages of the last report were not taken, and when one was (None: never)."""
-        self._self_metrics.set("report_undelivered", undelivered)
-        if last_at is not None:
-            self._self_metrics.set("report_last_delivery_timestamp_seconds", last_at)
 
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
         """Add the difference between two states of the counters of history."""

@@ -35,6 +35,7 @@ from spark_rollups.report.model import (
     Report,
     Section,
 )
+from spark_rollups.report.summary import deaths
 
 OPEN_ENTRIES = 40
 """Entries that need action and are shown with their charts."""
@@ -173,6 +174,7 @@ def _context(report: Report) -> dict[str, Any]:
         "alarms": [wording.alarms(given) for given in report.promises],
         "trends": _trends(report),
         "moment": lambda when: wording.moment(when, zone),
+        "day": lambda when: wording.day(when, zone),
         "figures": lambda finding: wording.figures(finding, zone),
         "hours_ahead": hours_ahead,
         "hours_of": hours_of,
@@ -297,6 +299,7 @@ _FILTERS = {
     "iso": lambda when: iso(when.timestamp()),
     "unix": lambda when: "" if when is None else f"{when.timestamp():.0f}",
     "plural": plural,
+    "deaths": deaths,
     "share": wording.share,
     "scope": _scope,
     "taken_for": wording.taken_for,

@@ -29,7 +29,7 @@ def summary_of_owner(owner: str | None, counts: Counts, facts: Facts, zone: tzin
 
 
 def _news(counts: Counts) -> str:
-    phrases = [f"{_count(counts.died)} died" if counts.died else "nothing died"]
+    phrases = [deaths(counts.died)]
     for count, singular, several in (
         (counts.came_back, "came back", "came back"),
         (counts.still_dead, "is still dead", "are still dead"),
@@ -41,6 +41,11 @@ def _news(counts: Counts) -> str:
         if count:
             phrases.append(f"{_count(count)} {singular if count.topics + count.partitions == 1 else several}")
     return ", ".join(phrases[:-1]) + (" and " if len(phrases) > 1 else "") + phrases[-1]
+
+
+def deaths(count: Count) -> str:
+    """Return what died: ``2 topics and 1 single partition died``."""
+    return f"{_count(count)} died" if count else "nothing died"
 
 
 def _count(count: Count) -> str:

@@ -88,7 +88,7 @@ def test_values_change_single_rules(tmp_path: Path) -> None:
     ("job", "others"),
     [
         ("rollup", {"TopicLivenessRollupLate", "TopicLivenessExpectationsStale"}),
-        ("report", {"TopicLivenessReportLate", "TopicLivenessReportUndelivered"}),
+        ("report", {"TopicLivenessReportLate"}),
     ],
 )
 def test_alerts_on_a_job_that_the_chart_does_not_create_are_left_out(job: str, others: set[str]) -> None:
@@ -111,7 +111,7 @@ def test_a_report_that_the_rollup_writes_is_missed_too() -> None:
     settings = ("prometheusRule.enabled=true", "report.enabled=false", "rollup.args={--report}")
     rule = one("minimal", "PrometheusRule", "", *settings)
     alerts = {rule["alert"] for group in rule["spec"]["groups"] for rule in group["rules"] if "alert" in rule}
-    assert "TopicLivenessReportLate" in alerts and "TopicLivenessReportUndelivered" not in alerts
+    assert "TopicLivenessReportLate" in alerts
 
 
 def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None:

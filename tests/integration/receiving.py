@@ -2,126 +2,64 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socketserver import StreamRequestHandler, TCPServer, ThreadingTCPServer
+from socketserver import TCPServer
 from typing import Any
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from exporter.demo.broker import free_port
+from spark_rollups.report.wording import markdown
 
 SECRET = "hunter2-of-this-test"  # noqa: S105 - that it shows nowhere is tested
 AS_OF = "2026-03-03T12:00:00.000Z"
 HOSTILE = "<!channel> <b>*bold*</b> `x` & [link](http://evil.example)"
 
 
-OF_READERS = {
-    "told": "2 consumer groups still read it: billing, audit",
-    "readers": ["billing", "audit"],
-    "replica_of": None,
-}
-
-
-def entry(
-    topic: str, owner: str | None, *partitions: int, plain: str = "Nothing was written for 2 d.", dead: bool = True
-) -> dict[str, Any]:
-    """An entry of a section of the report; the partitions died hour by hour, the last one first."""
-    findings = [
-        {
-            "partition": number,
-            "plain": plain,
-            "evidence": f"score 9.1 of {topic}",
-            "dead_since": f"2026-03-01T{22 - place}:30:00.000Z" if dead else None,
-            "expected_by": f"2026-03-01T{22 - place}:30:00.000Z",
-        }
-        for place, number in enumerate(partitions or (None,))
-    ]
-    return {"cluster": "prod", "topic": topic, "owner": owner, "findings": findings, "relations": OF_READERS}
-
-
-def topic_line(cluster: str, topic: str, owner: str) -> dict[str, Any]:
-    """A line of a list of topics."""
-    evidence = {"plain": "Nothing was written for 40 d.", "evidence": "silent 40 d", "dead_since": None}
-    unread: dict[str, Any] = {
-        "told": "no consumer group reads it",
-        "readers": [],
-        "replica_of": "prod/copied" if cluster == "dr" else None,
-    }
-    return {"cluster": cluster, "topic": topic, "owner": owner, **evidence, "relations": unread}
-
-
-def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF, zone: str = "UTC") -> Path:
-    """Write what delivery reads of a report: two owners with dead topics, one without, and one that nobody owns."""
-    folder.mkdir(parents=True, exist_ok=True)
-    counts = {"died": {"topics": died, "partitions": 0}}
-    newly = [entry("orders", "team-a"), entry("<b>x</b>", "team-b", plain=HOSTILE), entry("lost", None)]
-    sections = [
-        {"key": "newly-dead", "title": "Newly dead", "advice": "Ask.", "entries": newly},
-        {
-            "key": "suspect",
-            "title": "Suspect",
-            "advice": "Look.",
-            "entries": [entry("clicks", "team-a", 3, 1, dead=False)],
-        },
-        {"key": "learning", "title": "Too new", "advice": "", "entries": [entry("new", "team-c")]},
-    ]
+def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF) -> Path:
+    """Write what delivery reads of a report: two owners with dead topics, two without, and one that nobody owns."""
+    (folder / "owners").mkdir(parents=True, exist_ok=True)
+    pages = {"team-a": "a", "team-b": "b", "team-c": None, "team-d": None, None: "_nobody"}
     owners = [
-        {"owner": name, "summary": f"{name or 'Nobody'}: something died.", "counts": counts, "html": page}
-        for name, page in (
-            ("team-a", "owners/a.html"),
-            ("team-b", "../../outside.html"),
-            ("team-c", None),
-            ("team-d", None),
-            (None, None),
-        )
+        {"owner": owner, "html": name and f"owners/{name}.html", "markdown": name and f"owners/{name}.md"}
+        for owner, name in pages.items()
     ]
-    report = {
-        "report_version": 2,
-        "as_of": as_of,
-        "summary": f"In the week to 3 Mar 2026 {died} topics died.",
-        "counts": counts,
-        "warnings": ["prod: only 80 % of the week is covered"],
-        "sections": sections,
-        "owners": owners,
-        "candidates": [topic_line("prod", "old", "team-a")],
-        "cut_off": [topic_line("dr", "copy", "team-d")],
-        "zone": zone,
+    report = {"as_of": as_of, "counts": {"died": {"topics": died, "partitions": 0}}, "owners": owners}
+    week = "week to Tue 2026-03-03"
+    files = {
+        "liveness.json": json.dumps(report),
+        "liveness.html": "<!DOCTYPE html>whole",
+        "liveness.md": f"# Topic liveness, {week}: {died} topics died\n\n- `prod/orders`: newly dead\n",
+        "owners/a.html": "<!DOCTYPE html>of a",
+        "owners/a.md": f"# Topic liveness of team-a\\_1, {week}: 1 topic died\n\n- `prod/orders`: newly dead\n",
+        "owners/b.html": "<!DOCTYPE html>of b",
+        "owners/b.md": f"# Topic liveness of team-b, {week}: 1 topic died\n\n- {markdown(HOSTILE)}\n",
     }
-    (folder / "liveness.json").write_text(json.dumps(report))
-    (folder / "liveness.html").write_text("<!DOCTYPE html>whole")
-    (folder / "owners").mkdir(exist_ok=True)
-    (folder / "owners" / "a.html").write_text("<!DOCTYPE html>of a")
-    (folder.parent.parent / "outside.html").write_text("not for anybody")
+    for name, text in files.items():
+        (folder / name).write_text(text)
     return folder
 
 
 @dataclass
 class MailBox:
-    """What a mail server took. ``answers`` are given to recipients in order, then all is taken.
-
-    ``die`` lets it end so many connections when it has a whole mail. A mail of more than ``most`` bytes is refused, and
-    no client is told that number.
-    """
+    """What a mail server took. ``answers`` are given to recipients in order, then all is taken."""
 
     mails: list[EmailMessage] = field(default_factory=list)
     to: list[str] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
-    die: int = 0
-    most: int = 2**25
 
     async def handle_RCPT(  # noqa: N802 - the name that aiosmtpd calls
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
@@ -131,16 +69,10 @@ class MailBox:
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
         assert isinstance(envelope.content, bytes)
-        if len(envelope.content) > self.most:
-            return "552 5.3.4 Message size exceeds fixed maximum message size"
         self.mails.append(message_from_bytes(envelope.content, policy=default))
         self.to.append(envelope.rcpt_tos[0])
-        if self.die:
-            self.die -= 1
-            assert isinstance(server.transport, asyncio.Transport)
-            server.transport.abort()
         return "250 OK"
 
     def authenticate(self, _server: SMTP, _session: Session, _envelope: Envelope, _way: str, given: Any) -> AuthResult:
@@ -150,13 +82,8 @@ class MailBox:
 
 
 @contextmanager
-def mail_server(
-    box: MailBox, tls: ssl.SSLContext | None = None, *, login: bool = False, utf8: bool = True, most: int = 2**25
-) -> Iterator[str]:
-    """Serve mail; yields ``host:port``. With ``tls`` it offers STARTTLS, with ``utf8`` SMTPUTF8.
-
-    A mail of more than ``most`` bytes is refused.
-    """
+def mail_server(box: MailBox, tls: ssl.SSLContext | None = None, *, login: bool = False) -> Iterator[str]:
+    """Serve mail; yields ``host:port``. With ``tls`` it offers STARTTLS."""
     running = Controller(
         box,
         hostname="127.0.0.1",
@@ -166,8 +93,6 @@ def mail_server(
         authenticator=box.authenticate,
         auth_required=login,
         ready_timeout=60,
-        enable_SMTPUTF8=utf8,
-        data_size_limit=most,
     )
     running.start()
     try:
@@ -180,13 +105,14 @@ def mail_server(
 class Hook:
     """What an HTTP server got. ``answers`` are status, headers and body in order, then all is taken.
 
-    A status of 0 ends the connection without an answer.
+    ``before_answer`` is called when a message has come.
     """
 
     bodies: list[Any] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     answers: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
+    before_answer: Callable[[], object] = lambda: None
 
 
 @contextmanager
@@ -199,9 +125,7 @@ def http_server(hook: Hook) -> Iterator[str]:
             hook.headers.append(dict(self.headers))
             hook.paths.append(self.path)
             status, headers, body = hook.answers.pop(0) if hook.answers else (200, {}, "ok")
-            if not status:
-                self.connection.shutdown(socket.SHUT_RDWR)
-                return
+            hook.before_answer()
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
@@ -226,27 +150,6 @@ def _serving(running: TCPServer) -> Iterator[str]:
         finally:
             running.shutdown()
             thread.join()
-
-
-@contextmanager
-def dribbling_server(first: bytes) -> Iterator[str]:
-    """Answer with ``first``, then a byte every 50 ms for ever, whatever is asked; yields ``host:port``."""
-    ended = threading.Event()
-
-    class Handler(StreamRequestHandler):
-        def handle(self) -> None:
-            with suppress(OSError):
-                self.wfile.write(first)
-                while not ended.wait(0.05):
-                    self.wfile.write(b"x")
-
-    running = ThreadingTCPServer(("127.0.0.1", 0), Handler)
-    running.daemon_threads = True
-    with _serving(running) as address:
-        try:
-            yield address
-        finally:
-            ended.set()
 
 
 @contextmanager

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from exporter.commands.delivery import finish, last_dated, reports_of
-from exporter.delivery.ledger import LedgerError, opened, outcome
-from exporter.delivery.message import ReportFileError, owner_messages, read_report, whole
+from exporter.delivery.record import DeliveryError, kept, reached_all
+from exporter.delivery.send import read_report
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.links import Links
 from exporter.history.published import Expectations
 from exporter.settings import load_settings
 from tests.integration.receiving import Hook, http_server, write_report
@@ -40,9 +39,9 @@ def hook() -> Hook:
 def config(hook: Hook, tmp_path: Path) -> Iterator[Path]:
     """A configuration that delivers reports of s3://history/sent to the hook."""
     with http_server(hook) as address:
-        (tmp_path / "url").write_text(f"{address}\n")
+        (tmp_path / "url").write_text(address.replace("http", "json"))
         path = tmp_path / "prod.yaml"
-        delivery = {"recipients": [{"webhook": {"file": str(tmp_path / "url")}}], "attempts": 2}
+        delivery = {"recipients": [{"url": {"file": str(tmp_path / "url")}}]}
         path.write_text(json.dumps({"delivery": delivery, "history": {"folder": "s3://history/sent"}}))
         yield path
 
@@ -56,34 +55,25 @@ def deliver(config: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_the_last_report_is_sent_once_and_its_record_lies_beside_it(
     server: S3Server, config: Path, hook: Hook, tmp_path: Path
 ) -> None:
-    """A failed try is reported with the next one; what was taken is not sent again; the exporter reads who got it."""
+    """What was taken is not sent again, with the page; the exporter reads who got it."""
     reports = server.folder_of("sent") / "published" / "reports"
     write_report(reports / "2026-02-24")
     write_report(reports / "2026-03-03")
     hook.answers = [(503, {}, "restarting")]
+    refused = deliver(config)
+    assert refused.returncode == ExitCode.FOUND and "503" in refused.stderr
     sent = deliver(config)
-    assert (sent.returncode, sent.stdout) == (0, f"delivered to webhook {tmp_path / 'url'}\n"), sent.stderr
-    assert sent.stderr.startswith(f"not yet delivered to webhook {tmp_path / 'url'}: ")
-    assert sent.stderr.endswith("; next try in 1 s\n") and "answered 503" in sent.stderr
-    assert SECRET not in sent.stdout + sent.stderr
+    assert (sent.returncode, sent.stdout) == (0, f"delivered to {tmp_path / 'url'}\n"), sent.stderr
+    assert SECRET not in refused.stderr + sent.stdout + sent.stderr
     again = deliver(config)
     assert (again.returncode, again.stdout) == (0, "1 delivered before, not sent again\n"), again.stderr
     assert len(hook.bodies) == 2
-    content = Expectations(server.location("sent")).deliveries()
-    assert content == (reports / "2026-03-03" / "deliveries.json").read_bytes()
-    assert outcome(content)[0] == 0
+    assert [one["filename"] for one in hook.bodies[-1]["attachments"]] == ["liveness.html"]
+    folder = server.location("sent") / "published" / "reports" / "2026-03-03"
+    assert reached_all(folder)
+    assert Expectations(server.location("sent")).reported_at(reached_all) is not None
     named = deliver(config, "--report", "s3://history/sent/published/reports/2026-02-24")
     assert named.returncode == 0 and len(hook.bodies) == 3, named.stderr
-
-
-def test_pages_of_the_report_are_read_from_there_and_none_from_outside(server: S3Server) -> None:
-    """An owner's page whose name leads out of the folder is not sent."""
-    write_report(server.folder_of("pages") / "published" / "reports" / "2026-03-03")
-    folder = server.location("pages") / "published" / "reports" / "2026-03-03"
-    report = read_report(folder)
-    assert whole(report, folder, Links(None, None, None, None)).page == folder / "liveness.html"
-    pages = {message.owner: message.page for message in owner_messages(report, folder, Links(None, None, None, None))}
-    assert pages == {"team-a": folder / "owners/a.html", "team-b": None, "team-d": None}
 
 
 def test_the_exit_code_of_a_report_there_shows_whether_anything_died(server: S3Server, config: Path) -> None:
@@ -99,26 +89,24 @@ def test_two_processes_do_not_deliver_one_report_there(server: S3Server) -> None
     """The second one is refused while the first renews its lease, and named the first."""
     write_report(server.folder_of("held") / "published" / "reports" / "2026-03-03")
     folder = server.location("held") / "published" / "reports" / "2026-03-03"
-    report = read_report(folder)
-    with opened(folder, report.as_of):
+    with kept(folder, "2026-03-03"):
         begun = time.monotonic()
-        with pytest.raises(LedgerError, match=f"process {os.getpid()} on host .* delivers the report in s3://"):
-            opened(folder, report.as_of).__enter__()
+        with pytest.raises(DeliveryError, match=f"process {os.getpid()} on host .* delivers the report in s3://"):
+            kept(folder, "2026-03-03").__enter__()
         assert time.monotonic() - begun < 30
-    with opened(folder, report.as_of) as record:
-        record.begin([("boss@example.org", None)])
+    with kept(folder, "2026-03-03") as (_, write):
+        write()
 
 
 def test_storage_that_is_gone_sends_nothing(server: S3Server, config: Path, hook: Hook) -> None:
     """One line names what cannot be read or written, and the cause; afterwards it goes on."""
     write_report(server.folder_of("sent") / "published" / "reports" / "2026-03-17")
     folder = server.location("sent") / "published" / "reports" / "2026-03-17"
-    report = read_report(folder)
-    with opened(folder, report.as_of) as record:
+    with kept(folder, "2026-03-17") as (_, write):
         server.kill()
-        with pytest.raises(LedgerError, match=r"deliveries\.json cannot be written: the storage does not answer"):
-            record.begin([("boss@example.org", None)])
-    with pytest.raises(ReportFileError, match=r"liveness\.json cannot be read: the storage does not answer"):
+        with pytest.raises(DeliveryError, match=r"deliveries\.json cannot be written: the storage does not answer"):
+            write()
+    with pytest.raises(DeliveryError, match=r"liveness\.json cannot be read: the storage does not answer"):
         read_report(folder)
     server.start("--readonly")
     refused = deliver(config)

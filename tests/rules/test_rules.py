@@ -199,8 +199,6 @@ SEEN = {
     ("topic_liveness_web_config_last_reload_successful", ""): 0,
     ("topic_liveness_rollup_last_success_timestamp_seconds", ""): -200_000,
     ("topic_liveness_report_last_success_timestamp_seconds", ""): -700_000,
-    ("topic_liveness_report_recipients", ""): 3,
-    ("topic_liveness_report_undelivered", ""): 1,
     ("topic_liveness_expectations_stale", ""): 1,
 }
 """What every scrape finds while all is wrong, for as long as anybody looks."""

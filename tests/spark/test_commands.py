@@ -67,12 +67,12 @@ def test_a_report_is_shown_sent_and_summed_up_by_the_exit_code(tmp_path: Path) -
     browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
     browser.chmod(0o755)
     with http_server(hook) as url:
-        (tmp_path / "url").write_text(url)
+        (tmp_path / "url").write_text(url.replace("http", "json"))
         settings = {
             "history": {"folder": str(history)},
             "links": {"runbook": "https://wiki.example.org/dead"},
             "report": {"time_zone": "Europe/Berlin"},
-            "delivery": {"recipients": [{"webhook": {"file": str(tmp_path / "url")}}]},
+            "delivery": {"recipients": [{"url": {"file": str(tmp_path / "url")}}]},
             "outages": [{"topics": "orders", "since": "2026-03-01T00:00:00Z", "until": "2026-03-01T06:00:00Z"}],
         }
         (tmp_path / "prod.yaml").write_text(json.dumps(settings))
@@ -83,15 +83,14 @@ def test_a_report_is_shown_sent_and_summed_up_by_the_exit_code(tmp_path: Path) -
             arguments, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path, env=environ
         )
     assert done.returncode == 0, done.stderr
-    assert f"delivered to webhook {tmp_path / 'url'}\n" in done.stdout
+    assert f"delivered to {tmp_path / 'url'}\n" in done.stdout
     assert opened.read_text().strip() == (output / "liveness.html").as_uri()
     page = (output / "liveness.html").read_text()
     assert 'href="https://wiki.example.org/dead"' in page
     assert "2026-03-03 13:00 CET" in page
     [body] = hook.bodies
-    assert body["summary"] == json.loads((output / "liveness.json").read_text())["summary"]
-    assert any("has the rollup stopped?" in warning for warning in body["warnings"]), "the report was asked for now"
-    assert body["links"] == [{"title": "What to do", "url": "https://wiki.example.org/dead"}]
+    assert "has the rollup stopped?" in body["message"], "the report was asked for now"
+    assert "What to do: <https://wiki.example.org/dead>" in body["message"]
 
 
 def test_a_report_that_is_terminated_ends_with_one_line_and_no_java(tmp_path: Path) -> None:

@@ -343,17 +343,16 @@ def test_what_may_lead_jobs_elsewhere_is_listed(tmp_path: Path, monkeypatch: pyt
     ]
 
 
-def test_secrets_of_delivery_are_checked_and_not_shown(tmp_path: Path) -> None:
+def test_urls_of_delivery_are_checked_and_not_shown(tmp_path: Path) -> None:
     """Each file that is missing, no URL or open to all is a finding; without recipients nothing is said."""
-    secret, url, password = "hunter2-of-this-test", tmp_path / "url", tmp_path / "password"
+    secret, url, mail = "hunter2-of-this-test", tmp_path / "url", tmp_path / "mail"
     assert list(delivery(settings(tmp_path), At())) == []
     config = tmp_path / "config.yaml"
     config.write_text(
         f"""
 clusters: [{{name: c, kafka: {{bootstrap.servers: "127.0.0.1:1"}}}}]
 delivery:
-  smtp: {{server: localhost, sender: a@example.org, username: a, password: {{file: {password}}}}}
-  recipients: [{{slack: {{file: {url}}}}}, {{email: b@example.org}}]
+  recipients: [{{url: {{file: {url}}}}}, {{url: {{file: {mail}}}, to: b@example.org}}]
 """
     )
 
@@ -363,41 +362,17 @@ delivery:
         return [(finding.severity, finding.what) for finding in found]
 
     url.write_text(secret)
-    url.chmod(0o644)
     assert findings() == [
-        ("warning", f"the file {password} does not exist"),
-        ("warning", f"{url} holds no URL that begins with https:// or http://"),
-        ("note", f"{url} can be read by every user of this host (mode 0644)"),
+        ("warning", f"the file {mail} does not exist"),
+        ("warning", f"{url} holds no URL of a service that apprise knows"),
     ]
-    url.write_text(f"https://hooks.example.org/{secret}")
-    password.write_text(secret)
-    for path in (url, password):
-        path.chmod(0o600)
-    assert findings() == [("ok", "2 recipients, 2 secret files can be read")]
-
-
-def test_a_file_that_delivery_would_refuse_is_no_good_one(tmp_path: Path) -> None:
-    """What can be read may be no certificate, or no header: both would keep the report from everybody."""
-    url, header, ca, config = (tmp_path / name for name in ("url", "header", "ca.pem", "config.yaml"))
-    url.write_text("https://hooks.example.org")
-    header.write_text("Bearer hunter2 \n")
-    ca.write_text("a certificate, one day")
+    url.write_text(f"jsons://hooks.example.org/{secret}")
+    mail.write_text(f"mailtos://a:{secret}@localhost?from=a@example.org")
+    url.chmod(0o644)
+    mail.chmod(0o600)
+    assert findings() == [("note", f"{url} can be read by every user of this host (mode 0644)")]
     url.chmod(0o600)
-    header.chmod(0o600)
-    config.write_text(
-        f"""
-clusters: [{{name: c, kafka: {{bootstrap.servers: "127.0.0.1:1"}}}}]
-delivery:
-  ca_file: {ca}
-  recipients: [{{webhook: {{file: {url}}}, authorization: {{file: {header}}}}}]
-"""
-    )
-    [of_header, of_ca] = delivery(load_settings(config, None, {}), At())
-    assert of_header.what.startswith(f"the file {header} must hold one line of printable ASCII characters")
-    assert of_ca.what.startswith(f"{ca} cannot be used: ")
-    assert of_ca.fix == "give the CA as a PEM file"
-    assert {of_header.severity, of_ca.severity} == {Severity.WARNING}
-    assert "hunter2" not in repr([of_header, of_ca])
+    assert findings() == [("ok", "2 recipients, each with a URL that can be used")]
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:

@@ -125,7 +125,7 @@ def test_a_report_that_no_browser_here_can_open_is_refused_before_spark_starts(
 def test_a_folder_of_reports_is_a_path_or_a_uri(arguments: list[str], tmp_path: Path, call: Call) -> None:
     """A URI that names no storage is refused before anything is asked or made."""
     (tmp_path / "url").write_text("https://hooks.example.org/")
-    (tmp_path / "prod.yaml").write_text("delivery: {recipients: [{slack: {file: url}}]}")
+    (tmp_path / "prod.yaml").write_text("delivery: {recipients: [{url: {file: url}}]}")
     refused = call(*arguments, "s4://bucket/a", "--config", "prod.yaml")
     assert refused.returncode == ExitCode.NOT_STARTED
     assert f"Invalid value for {arguments[1]}: must be a path, or a URI that begins with s3://" in refused.stderr

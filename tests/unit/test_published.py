@@ -300,17 +300,18 @@ def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
         assert expectations.report(name) is None
 
 
-def test_the_deliveries_of_the_newest_day_count(tmp_path: Path) -> None:
-    """Also where an earlier week was sent later; None where no report was sent."""
+def test_the_newest_report_that_counts_is_the_last_one(tmp_path: Path) -> None:
+    """Also where an earlier week was written later; None where none counts, or there is none."""
     expectations = Expectations(tmp_path)
-    assert expectations.deliveries() is None
-    for day, content, written in (("2026-03-02", b"newest day", 2000.0), ("2026-02-23", b"earlier week", 3000.0)):
-        record = tmp_path / "published" / "reports" / day / "deliveries.json"
-        record.parent.mkdir(parents=True)
-        record.write_bytes(content)
-        os.utime(record, (written, written))
-    (tmp_path / "published" / "reports" / "2026-03-09").mkdir()
-    assert expectations.deliveries() == b"newest day"
+    assert expectations.reported_at() is None
+    for day, at in (("2026-03-02", 2000.0), ("2026-02-23", 3000.0)):
+        page = tmp_path / "published" / "reports" / day / "liveness.html"
+        page.parent.mkdir(parents=True)
+        page.touch()
+        os.utime(page, (at, at))
+    assert expectations.reported_at() == 2000.0
+    assert expectations.reported_at(lambda folder: folder.name == "2026-02-23") == 3000.0
+    assert expectations.reported_at(lambda _: False) is None
 
 
 def test_a_set_without_rows_is_a_set(tmp_path: Path) -> None:

@@ -419,28 +419,6 @@ def test_the_last_report_is_shown_where_there_is_one() -> None:
     assert "topic_liveness_report_last_success_timestamp_seconds 1e+06\n" in monitor.metrics().decode()
 
 
-def test_deliveries_of_the_last_report_are_shown_where_it_was_sent() -> None:
-    """Absent where no report was ever sent, and without a time where nobody took a message."""
-    monitor = scene()[0]
-    assert "report_undelivered" not in monitor.metrics().decode()
-    monitor.take_deliveries(2, None)
-    monitor._exposition.forget()  # noqa: SLF001 - shown within a second otherwise
-    assert "topic_liveness_report_undelivered 2.0\n" in monitor.metrics().decode()
-    assert "report_last_delivery" not in monitor.metrics().decode()
-    monitor.take_deliveries(0, 1_000_000.0)
-    monitor._exposition.forget()  # noqa: SLF001 - as above
-    assert "topic_liveness_report_undelivered 0.0\n" in monitor.metrics().decode()
-    assert "topic_liveness_report_last_delivery_timestamp_seconds 1e+06\n" in monitor.metrics().decode()
-
-
-def test_how_many_are_sent_the_report_is_shown_from_the_start() -> None:
-    """None by default, and what the configuration says."""
-    assert "topic_liveness_report_recipients 0.0\n" in scene()[0].metrics().decode()
-    settings = MonitorSettings({}, partition_switches=(), expectations_max_age_seconds=60.0, recipients=3)
-    monitor = Monitor(settings, ManualClock(NOW), version="1")
-    assert "topic_liveness_report_recipients 3.0\n" in monitor.metrics().decode()
-
-
 def test_expectations_of_a_topic_made_again_are_not_used() -> None:
     """A new topic id has no past: learning."""
     monitor, poller, source, _ = scene()

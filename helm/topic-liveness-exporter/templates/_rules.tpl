@@ -45,11 +45,8 @@ group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", "
 {{- if not .Values.rollup.enabled }}
 {{- $alerts = concat $alerts (list "TopicLivenessRollupLate" "TopicLivenessExpectationsStale") }}
 {{- end }}
-{{- if not .Values.report.enabled }}
-{{- $alerts = append $alerts "TopicLivenessReportUndelivered" }}
-{{- if not (and .Values.rollup.enabled (has "--report" .Values.rollup.args)) }}
+{{- if not (or .Values.report.enabled (and .Values.rollup.enabled (has "--report" .Values.rollup.args))) }}
 {{- $alerts = append $alerts "TopicLivenessReportLate" }}
-{{- end }}
 {{- end }}
 {{- toYaml $alerts }}
 {{- end }}

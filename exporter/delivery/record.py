@@ -1,0 +1,109 @@
+"""The record of a delivery, beside the report: who got it, and who did not and why."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from exporter.storage import Location, ObjectPath, opened, put
+from exporter.storage.lease import leased
+
+NAME = "deliveries.json"
+
+
+class DeliveryError(Exception):
+    """A report cannot be delivered; the text names the file, the cause and the next step."""
+
+
+@dataclass(slots=True)
+class Record:
+    """Who got the report as of a moment (ISO 8601), and when; and who did not, and why."""
+
+    as_of: str
+    delivered: dict[str, str] = field(default_factory=dict)
+    undelivered: dict[str, str] = field(default_factory=dict)
+
+
+def reached_all(folder: Location) -> bool:
+    """Return whether everybody got the report in a folder, by its record. Raises OSError where it cannot be read."""
+    try:
+        with opened(folder / NAME) as file:
+            return not Record(**json.loads(file.read())).undelivered
+    except (FileNotFoundError, ValueError, TypeError):
+        return False
+
+
+@contextmanager
+def kept(folder: Location, as_of: str) -> Iterator[tuple[Record, Callable[[], None]]]:
+    """Yield the record of the report in a folder, empty where it is of an earlier one, and what writes it.
+
+    Only one process at a time has it. Raises DeliveryError.
+    """
+    path = folder / NAME
+    with _alone(folder) as require:
+        record = _read(path)
+        if record.as_of != as_of:
+            record = Record(as_of)
+
+        def write() -> None:
+            require()
+            try:
+                put(path, lambda file: file.write(json.dumps(asdict(record), indent=1).encode()))
+            except OSError as error:
+                raise DeliveryError(
+                    f"{path} cannot be written: {error.strerror}. Without it a report would be sent twice: make room "
+                    "or give write access, and run it again"
+                ) from None
+
+        yield record, write
+
+
+def _read(path: Location) -> Record:
+    try:
+        with opened(path) as file:
+            return Record(**json.loads(file.read()))
+    except FileNotFoundError:
+        return Record("")
+    except OSError as error:
+        raise DeliveryError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError):
+        raise DeliveryError(f"{path} is damaged. Remove it, and the report is sent to all again") from None
+
+
+@contextmanager
+def _alone(folder: Location) -> Iterator[Callable[[], None]]:
+    def in_use(holder: str) -> DeliveryError:
+        return DeliveryError(f"{holder} delivers the report in {folder} now: wait for its end")
+
+    if isinstance(folder, ObjectPath):
+        unsure = f"{folder} may be delivered by another process"
+        with leased(
+            folder / "deliveries.lock",
+            in_use,
+            DeliveryError,
+            lambda cause: DeliveryError(f"{unsure}: {cause}; run it again"),
+        ) as require:
+            yield require
+        return
+    with _locked(folder, in_use):
+        yield lambda: None
+
+
+@contextmanager
+def _locked(folder: Path, in_use: Callable[[str], DeliveryError]) -> Iterator[None]:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise DeliveryError(f"{folder} cannot be read: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise in_use("another process") from None
+    finally:
+        os.close(descriptor)
