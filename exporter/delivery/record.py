@@ -39,7 +39,7 @@ def reached_all(folder: Location) -> bool:
 
 
 @contextmanager
-def kept(folder: Location, as_of: str) -> Iterator[tuple[Record, Callable[[], None]]]:
+def open_record(folder: Location, as_of: str) -> Iterator[tuple[Record, Callable[[], None]]]:
     """Yield the record of the report in a folder, empty where it is of an earlier one, and what writes it.
 
     Only one process at a time has it. Raises DeliveryError.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exporter.delivery.record import DeliveryError, kept
+from exporter.delivery.record import DeliveryError, open_record
 from exporter.delivery.services import post
 from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock
@@ -66,7 +66,7 @@ def send(
     """
     report = read_report(folder)
     messages = dict(_messages(report, recipients))
-    with kept(folder, str(report["as_of"])) as (record, write), _noted_signals() as ended:
+    with open_record(folder, str(report["as_of"])) as (record, write), _collect_signals() as ended:
         record.delivered = {name: at for name, at in record.delivered.items() if name in messages}
         left = [name for name in messages if name not in record.delivered]
         record.undelivered = {name: record.undelivered.get(name, NOT_TRIED) for name in left}
@@ -133,11 +133,11 @@ def _content(path: Location) -> bytes:
 
 
 @contextmanager
-def _noted_signals() -> Iterator[list[int]]:
+def _collect_signals() -> Iterator[list[int]]:
     """Yield the signals that came: SIGTERM, and Ctrl-C where it is not ignored."""
     came: list[int] = []
-    noted = {signal.SIGTERM, *({signal.SIGINT} if signal.getsignal(signal.SIGINT) != signal.SIG_IGN else ())}
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in noted}
+    numbers = {signal.SIGTERM, *({signal.SIGINT} if signal.getsignal(signal.SIGINT) != signal.SIG_IGN else ())}
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
     try:
         yield came
     finally:

@@ -63,8 +63,8 @@ def post(file: Path, to: str | None, title: str, body: str, page: tuple[str, byt
     )
     if result:
         return
-    said = [line.message for line in result.logs() if line.level in ("WARNING", "ERROR") or "xception" in line.message]
-    reason = "; ".join(dict.fromkeys(said)) or f"no answer ({result.status.name.lower()})"
+    lines = [line.message for line in result.logs() if line.level in ("WARNING", "ERROR") or "xception" in line.message]
+    reason = "; ".join(dict.fromkeys(lines)) or f"no answer ({result.status.name.lower()})"
     raise ValueError(_shown(reason, set(_secrets_of(_url(file, to)))))
 
 
@@ -76,8 +76,8 @@ def _url(file: Path, to: str | None) -> str:
 def _secrets_of(url: str) -> Iterator[str]:
     """Yield what no text may show: all of a URL but its host and the addresses of a mail, as written and decoded."""
     split = urlsplit(url)
-    kept = [split.hostname or "", *(value for name, value in parse_qsl(split.query) if name in _ADDRESSES)]
-    public = {piece for text in kept for piece in (text, *re.split(r"[@:,]", text))}
+    public_texts = [split.hostname or "", *(value for name, value in parse_qsl(split.query) if name in _ADDRESSES)]
+    public = {piece for text in public_texts for piece in (text, *re.split(r"[@:,]", text))}
     rest = url.partition("://")[2]
     for piece in (rest, split.path, split.query, *re.split(r"[/?&=:@]", rest), split.password or ""):
         for secret in (piece, unquote(piece)):

@@ -22,7 +22,7 @@ from apprise.plugins.slack import NotifySlack
 
 from exporter.clock import SystemClock
 from exporter.commands.delivery import finish, last_dated, last_written
-from exporter.delivery.record import DeliveryError, kept, reached_all
+from exporter.delivery.record import DeliveryError, open_record, reached_all
 from exporter.delivery.send import Recipient, send
 from exporter.domain.exit_codes import ExitCode
 from exporter.settings import load_settings
@@ -290,7 +290,7 @@ def test_a_damaged_record_and_a_full_disk_send_nothing(folder: Path, box: MailBo
 
 def test_two_processes_do_not_deliver_one_report(folder: Path, mail: Path) -> None:
     """The second one is refused while the first is at work."""
-    with kept(folder, "2026-03-03"), pytest.raises(DeliveryError, match="another process delivers the report"):
+    with open_record(folder, "2026-03-03"), pytest.raises(DeliveryError, match="another process delivers the report"):
         Sent(folder, Recipient(mail, "boss@example.org")).send()
 
 

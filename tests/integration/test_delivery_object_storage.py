@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from exporter.commands.delivery import finish, last_dated, reports_of
-from exporter.delivery.record import DeliveryError, kept, reached_all
+from exporter.delivery.record import DeliveryError, open_record, reached_all
 from exporter.delivery.send import read_report
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
@@ -89,12 +89,12 @@ def test_two_processes_do_not_deliver_one_report_there(server: S3Server) -> None
     """The second one is refused while the first renews its lease, and named the first."""
     write_report(server.folder_of("held") / "published" / "reports" / "2026-03-03")
     folder = server.location("held") / "published" / "reports" / "2026-03-03"
-    with kept(folder, "2026-03-03"):
+    with open_record(folder, "2026-03-03"):
         begun = time.monotonic()
         with pytest.raises(DeliveryError, match=f"process {os.getpid()} on host .* delivers the report in s3://"):
-            kept(folder, "2026-03-03").__enter__()
+            open_record(folder, "2026-03-03").__enter__()
         assert time.monotonic() - begun < 30
-    with kept(folder, "2026-03-03") as (_, write):
+    with open_record(folder, "2026-03-03") as (_, write):
         write()
 
 
@@ -102,7 +102,7 @@ def test_storage_that_is_gone_sends_nothing(server: S3Server, config: Path, hook
     """One line names what cannot be read or written, and the cause; afterwards it goes on."""
     write_report(server.folder_of("sent") / "published" / "reports" / "2026-03-17")
     folder = server.location("sent") / "published" / "reports" / "2026-03-17"
-    with kept(folder, "2026-03-17") as (_, write):
+    with open_record(folder, "2026-03-17") as (_, write):
         server.kill()
         with pytest.raises(DeliveryError, match=r"deliveries\.json cannot be written: the storage does not answer"):
             write()
