@@ -148,7 +148,7 @@ def backfill(
     Asks the brokers' time index for the offset at the start of each slot, as far back
     as retention and the horizon reach. No record is read. Run it once, before the first
     rollup. The exporter may be running and is not slowed down: each broker gets at most
-    backfill.lookups_per_second (2000) look-ups a second.
+    lookups_per_second (2000) look-ups a second.
     It can be interrupted. The next run continues: it writes what is missing, up to the
     first poll of each partition, retries what failed, and writes nothing twice.
     Exit codes: 0 done, 1 something could not be filled, 2 could not start, 130

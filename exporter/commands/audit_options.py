@@ -37,7 +37,7 @@ def audit(config: Path | None, bootstrap_server: str | None, cluster: str | None
     Needs no history, no running exporter and no Java. No record is read: it asks for the
     ends of partitions, the time of their newest records, topic settings, consumer groups
     and log sizes. Of silent topics it searches the past by the brokers' time index; each
-    broker gets at most backfill.lookups_per_second (2000) look-ups a second. Ctrl-C prints
+    broker gets at most lookups_per_second (2000) look-ups a second. Ctrl-C prints
     what is known by then.
     Exit codes: 0 nothing is abandoned, overdue or unknown; 1 something is, or a cluster is
     not read; 2 nothing could be asked; 130 interrupted.

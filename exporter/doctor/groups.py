@@ -16,7 +16,7 @@ _GRANT = (
 )
 _FIXES = {
     Reason.UNAUTHORIZED: _GRANT,
-    Reason.TIMED_OUT: "check that their brokers are up, or raise groups.interval and groups.calls_in_flight",
+    Reason.TIMED_OUT: "check that their brokers are up, or raise groups.interval",
 }
 
 

@@ -21,6 +21,9 @@ from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.process import ClientProcess, ClientProcesses, RemoteClient
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings
 
+_REMOTE_STORAGE_IS_SLOWER = 20
+"""A look-up in remote storage may read an index from there: brokers get this many times fewer of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterCollectors:
@@ -96,7 +99,7 @@ def make_tier_watch(
     """Return the collector of partitions with remote storage. It looks up only gauges that are exposed."""
     shown = settings.metrics.partition if settings.metrics.granularity == "partition" else ()
     gauges = {"earliest_local_offset": EARLIEST_LOCAL, "latest_tiered_offset": LATEST_TIERED}
-    rate = settings.tiered.lookups_per_second
+    rate = settings.lookups_per_second / _REMOTE_STORAGE_IS_SLOWER
 
     def times() -> RemoteClient:
         return make_source(cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate, process=process)
@@ -123,8 +126,7 @@ def make_group_watch(
         cluster,
         settings,
         clock,
-        calls_in_flight=groups.calls_in_flight,
-        times_per_second=groups.lookups_per_second,
+        times_per_second=settings.lookups_per_second,
         budget=groups.interval,
         # Sweeps begin after the first good poll: until then only one client connects and authenticates.
         at_once=False,
@@ -169,7 +171,7 @@ def make_replica_watches(
             settings,
             clock,
             calls_in_flight=1,
-            lookups_per_second=pair.lookups_per_second,
+            lookups_per_second=settings.lookups_per_second,
             process=None if processes is None else processes.of(pair.source),
         )
 

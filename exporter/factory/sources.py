@@ -23,6 +23,10 @@ from exporter.kafka.process import (
 )
 from exporter.settings import ClusterSettings, Settings, SettingsError
 
+_CALLS_IN_FLIGHT, _PACED_CALLS_IN_FLIGHT = 4, 2
+"""Calls under way at once, of polls and sweeps over groups, and where the rate of look-ups is limited. Most of a
+broker's request handlers stay free (``num.io.threads``, 8 by default)."""
+
 _PATIENCE = 300.0
 """Seconds after which a paced call counts as hung, besides its pace."""
 
@@ -57,7 +61,7 @@ def make_source(  # noqa: PLR0913 - each may differ from that of polls
         times_per_second=times_per_second,
         # Paced look-ups have no budget.
         **_asking(cluster, settings, None if lookups_per_second is not None else budget),
-        calls_in_flight=calls_in_flight or poll.calls_in_flight,
+        calls_in_flight=calls_in_flight or _CALLS_IN_FLIGHT,
     )
     return _started(source, cluster) if at_once else source
 
@@ -74,7 +78,7 @@ def make_poll_source(
         limit=2 * (poll.interval + poll.request_timeout) + 5,
         alone=process is None,
         **_asking(cluster, settings, poll.interval),
-        calls_in_flight=poll.calls_in_flight,
+        calls_in_flight=_CALLS_IN_FLIGHT,
         # With short intervals somebody probably waits for a new topic.
         metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
         poll_interval=poll.interval,
@@ -83,17 +87,13 @@ def make_poll_source(
 
 
 def make_backfill_source(cluster: ClusterSettings, settings: Settings, clock: Clock) -> RemoteClient:
-    """Return the source of one cluster for its backfill, with the rate and calls of ``backfill``.
-
-    Raises ValueError where the configuration cannot be used.
-    """
-    wanted = settings.backfill
+    """Return the source of one cluster for its backfill. Raises ValueError where the configuration cannot be used."""
     return make_source(
         cluster,
         settings,
         clock,
-        calls_in_flight=wanted.calls_in_flight,
-        lookups_per_second=wanted.lookups_per_second,
+        calls_in_flight=_PACED_CALLS_IN_FLIGHT,
+        lookups_per_second=settings.lookups_per_second,
     )
 
 
@@ -134,7 +134,6 @@ def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) 
     poll = settings.poll_of(cluster)
     return {
         **_connecting(cluster, settings),
-        "chunk_size": poll.chunk_size,
         "include": cluster.topics.include,
         "exclude": cluster.topics.exclude,
         "internal": cluster.topics.internal,

@@ -93,7 +93,13 @@ class PollSource:
 
     @classmethod
     def of(
-        cls, *, chunk_size: int, calls_in_flight: int, metadata_seconds: float, poll_interval: float, **settings: Any
+        cls,
+        *,
+        chunk_size: int = 250,
+        calls_in_flight: int,
+        metadata_seconds: float,
+        poll_interval: float,
+        **settings: Any,
     ) -> PollSource:
         """Connect; ``settings`` are those of ``KafkaSource``. Raises ValueError as that does."""
         source = KafkaSource(chunk_size=chunk_size, calls_in_flight=calls_in_flight, **settings)

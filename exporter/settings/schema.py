@@ -84,17 +84,13 @@ class TopicFilter(Section):
 
 
 class PollSettings(Section):
-    """How often clusters are polled, and with how many requests at once. Durations in seconds."""
+    """How often clusters are polled. Durations in seconds."""
 
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 30.0
     """5s to 1d. The requests of a poll share this time, and each kind gets a second at least: with a slow network
     a poll takes longer, and polls are fewer. Where history is written it must not exceed `history.window`."""
     request_timeout: Annotated[Seconds, at_least("1s"), at_most("1h")] = 10.0
     """1s to 1h. Without an answer in time a partition is unreadable in this poll."""
-    chunk_size: Annotated[int, Field(ge=1, le=10_000)] = 250
-    """1 to 10000. Partitions in one call to a broker."""
-    calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
-    """1 to 64. Calls under way at once."""
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
     """1 to 1000. One interval after so many, the series of a cluster are withdrawn."""
     future_slack: Annotated[Seconds, at_least("0s")] = 60.0
@@ -106,12 +102,10 @@ class PollSettings(Section):
 
 
 class TieredSettings(Section):
-    """How often partitions with remote storage are looked up, besides the polls, and at which rate. Seconds."""
+    """How often partitions with remote storage are looked up, besides the polls. Seconds."""
 
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
     """5s to 1d. How often they are looked up."""
-    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """1 to 1000000. Look-ups at each broker at most."""
 
 
 class InspectionSettings(Section):
@@ -128,7 +122,7 @@ class InspectionSettings(Section):
 
 
 class GroupSettings(Section):
-    """Which consumer groups are watched, how often, and with how many requests at once. Seconds.
+    """Which consumer groups are watched, and how often. Seconds.
 
     ``include`` and ``exclude`` are regular expressions that match whole names.
     """
@@ -141,16 +135,12 @@ class GroupSettings(Section):
     """Regular expressions that match whole names; they win over `include`."""
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 60.0
     """5s to 1d. Also the time limit of one sweep."""
-    calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
-    """1 to 64. Requests under way at once."""
     missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
     """0 to 1000. Sweeps for which an unreadable group keeps its last values."""
     time_lag: bool = True
     """Lag in seconds as well."""
     tolerance: Annotated[Seconds, at_least("0s")] = 5.0
     """0s to 36500d. The largest uncertainty of a time lag: this, or 5 % of the lag where that is more."""
-    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
-    """1 to 1000000. Look-ups of times at each broker at most."""
 
 
 class ReplicaSettings(Section):
@@ -181,8 +171,6 @@ class ReplicaSettings(Section):
     """Regular expressions that match whole names of source topics; they win over `include`."""
     interval: Annotated[Seconds, at_least("1s"), at_most("1d")] = 30.0
     """1s to 1d. How often the pair is compared. Over 30m raise the range of TopicLivenessReplicasNotCompared."""
-    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
-    """1 to 1000000. Look-ups of times at each broker of the source at most."""
     behind_after: Annotated[Seconds, at_least("0s")] = 60.0
     """0s to 36500d. A replica is behind when it lacks a record older than this."""
     stopped_after: Annotated[Seconds, at_least("1s")] = 300.0
@@ -260,16 +248,12 @@ class ExpectationSettings(Section):
 
 
 class BackfillSettings(Section):
-    """How far back ``backfill`` goes, the length of its slots, and its rate of look-ups. Seconds."""
+    """How far back ``backfill`` goes, and the length of its slots. Seconds."""
 
     horizon: Annotated[Seconds, at_least("1h"), at_most("3650d")] = 56 * 86400.0
     """1h to 3650d. How much history it writes, before the newest record of each partition."""
     slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
     """1m to 1h. Must divide an hour evenly. Shorter slots need more look-ups."""
-    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
-    """1 to 1000000. Look-ups at each broker at most."""
-    calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 2
-    """1 to 64. Calls under way at once."""
 
 
 class AuditSettings(Section):
@@ -320,6 +304,9 @@ class Settings(Section):
     """The Kafka clusters."""
     exporter: Annotated[str, AfterValidator(check_name)] = Field(default_factory=default_exporter)
     """The name in the history; unique for each exporter. Default: the name of the host."""
+    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
+    """1 to 1000000. Look-ups beside the polls at each broker at most: of a backfill, an audit, time lags, replicas. A
+    twentieth of it for remote storage."""
     poll: PollSettings = PollSettings()
     """Polls of all clusters."""
     tiered: TieredSettings = TieredSettings()

@@ -36,16 +36,14 @@ class Pace:
     """How hard a backfill asks; None: not at all."""
 
     lookups_per_second: int | None
-    calls_in_flight: int = 2
 
     def __str__(self) -> str:
         if self.lookups_per_second is None:
             return "no backfill"
-        rate = "unlimited" if self.lookups_per_second >= 10**6 else f"{self.lookups_per_second:,}/s"
-        return f"{rate}, {self.calls_in_flight} in flight"
+        return "unlimited" if self.lookups_per_second >= 10**6 else f"{self.lookups_per_second:,}/s"
 
 
-PACES = (Pace(None), Pace(1000), Pace(2000), Pace(4000), Pace(10**6), Pace(10**6, 16))
+PACES = (Pace(None), Pace(1000), Pace(2000), Pace(4000), Pace(10**6))
 
 
 def records(partitions: int, weeks: int, now: int) -> Iterator[tuple[str, int, float]]:
@@ -82,8 +80,7 @@ def measure(bootstrap: str, pace: Pace, weeks: int) -> tuple[list[float], str]:
     with tempfile.TemporaryDirectory() as history:
         settings = {
             "TOPIC_LIVENESS_HISTORY__FOLDER": history,
-            "TOPIC_LIVENESS_BACKFILL__LOOKUPS_PER_SECOND": str(pace.lookups_per_second),
-            "TOPIC_LIVENESS_BACKFILL__CALLS_IN_FLIGHT": str(pace.calls_in_flight),
+            "TOPIC_LIVENESS_LOOKUPS_PER_SECOND": str(pace.lookups_per_second),
         }
         command = [sys.executable, "-m", "exporter", "backfill", "--bootstrap-server", bootstrap]
         with subprocess.Popen(

@@ -41,7 +41,6 @@ FROZEN_SECONDS = 21.0
 
 def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, interval: float) -> RemoteClient:
     """Return what polls the topic, with default settings otherwise."""
-    poll = PollSettings()
     return RemoteClient(
         process,
         POLLS,
@@ -50,8 +49,7 @@ def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, 
         poll_interval=interval,
         properties={"bootstrap.servers": bootstrap},
         request_timeout=request_timeout,
-        chunk_size=poll.chunk_size,
-        calls_in_flight=poll.calls_in_flight,
+        calls_in_flight=4,
         include=[TOPIC],
         budget=interval,
     )

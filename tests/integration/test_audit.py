@@ -234,7 +234,7 @@ def slowly(fleet: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "exporter", "audit", "--bootstrap-server", fleet, "--topic", "fleet-.*"]
     with subprocess.Popen(
         command,
-        env={**os.environ, "TOPIC_LIVENESS_BACKFILL__LOOKUPS_PER_SECOND": "60"},
+        env={**os.environ, "TOPIC_LIVENESS_LOOKUPS_PER_SECOND": "60"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

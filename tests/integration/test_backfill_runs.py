@@ -32,7 +32,9 @@ Row = dict[str, Any]
 class Backfill:
     """`topic-liveness backfill` of some topics, into one history folder, as often as a test wants it."""
 
-    def __init__(self, folder: Path, bootstrap: str, include: str, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, bootstrap: str, include: str, *, lookups_per_second: int = 2000, **settings: str
+    ) -> None:
         self.history = folder / "history"
         self.config = folder / "backfill.yaml"
         self.config.write_text(
@@ -41,7 +43,8 @@ class Backfill:
             f"history: {{folder: '{self.history}'}}\n"
             "poll: {request_timeout: 3s}\n"
         )
-        self._settings = {f"TOPIC_LIVENESS_BACKFILL__{name.upper()}": value for name, value in settings.items()}
+        rate = {"TOPIC_LIVENESS_LOOKUPS_PER_SECOND": str(lookups_per_second)}
+        self._settings = rate | {f"TOPIC_LIVENESS_BACKFILL__{name.upper()}": value for name, value in settings.items()}
 
     def start(self, *options: str) -> subprocess.Popen[str]:
         """Start a run."""
@@ -114,7 +117,7 @@ def test_an_interrupted_run_is_continued(
         (topic, partition, start + record * 7 * HOUR) for record in range(RECORDS) for partition in range(PARTITIONS)
     )
     # Slots of a minute over a week make batches of 19 partitions; this pace makes one last about two seconds.
-    paced = Backfill(tmp_path, broker.bootstrap, topic, slot="1m", horizon="7d", lookups_per_second="1500")
+    paced = Backfill(tmp_path, broker.bootstrap, topic, slot="1m", horizon="7d", lookups_per_second=1500)
     running = paced.start()
     until(lambda: bool(paced.windows()), "the first batch")
     running.send_signal(number)

@@ -70,7 +70,7 @@ def served(
         workbench.create(PREFIX + topic)
     moments = ((PREFIX + topic, 0, at) for topic, times in made.records.items() for at in times)
     workbench.write(sorted(moments, key=lambda record: record[2]))
-    backfill = Backfill(folder, broker.bootstrap, f"{PREFIX}.*", lookups_per_second="1000000")
+    backfill = Backfill(folder, broker.bootstrap, f"{PREFIX}.*", lookups_per_second=1_000_000)
     output = backfill.run()
     assert f" of {len(made.records)} partitions written" in output, output
     run_rollup(spark, backfill.history, RollupRequest(), Progress())

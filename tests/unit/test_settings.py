@@ -159,18 +159,18 @@ def test_every_setting_is_read() -> None:
     assert settings.exporter == "exporter-1"
     poll, history = settings.poll, settings.history
     assert (poll.interval, poll.request_timeout, poll.future_slack, poll.config_refresh) == (60.0, 5.0, 0.0, 1800.0)
-    assert (poll.chunk_size, poll.calls_in_flight, poll.missed_polls) == (100, 8, 5)
+    assert poll.missed_polls == 5
     assert settings.poll_of(prod) == poll
     assert settings.poll_of(archive) == poll.model_copy(update={"interval": 300.0, "missed_polls": 2})
     groups = settings.groups_of(prod)
     assert (groups.enabled, groups.include, groups.exclude) == (True, ("orders-.*",), (".*-test",))
-    assert (groups.interval, groups.calls_in_flight, groups.missed_sweeps) == (120.0, 2, 0)
+    assert (groups.interval, groups.missed_sweeps) == (120.0, 0)
     assert settings.groups_of(archive) == groups.model_copy(update={"enabled": False})
     assert (history.enabled, history.folder) == (True, Path("/var/lib/topic-liveness"))
     assert (history.window, history.spool_retention, history.max_bytes) == (900.0, 604800.0, 500_000_000)
     assert (settings.expectations.max_age, settings.backfill.horizon) == (129600.0, 129600.0)
     backfill = settings.backfill
-    assert (backfill.slot, backfill.lookups_per_second, backfill.calls_in_flight) == (900.0, 500, 1)
+    assert (backfill.slot, settings.lookups_per_second) == (900.0, 500)
     assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
     assert false_alarms(settings) == ["--false-alarms=2.5"]
     options = retention(settings)
@@ -244,12 +244,12 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     """A variable wins over the file; lists are written as YAML."""
     settings = load(
         tmp_path,
-        SMALLEST + "poll: {interval: 60s, chunk_size: 100}\nmetrics: {partition: [staleness]}\n",
+        SMALLEST + "poll: {interval: 60s, missed_polls: 5}\nmetrics: {partition: [staleness]}\n",
         TOPIC_LIVENESS_POLL__INTERVAL="15s",
         TOPIC_LIVENESS_METRICS__PARTITION="[silence, leader]",
         TOPIC_LIVENESS_EXPORTER="two",
     )
-    assert (settings.poll.interval, settings.poll.chunk_size) == (15.0, 100)
+    assert (settings.poll.interval, settings.poll.missed_polls) == (15.0, 5)
     assert settings.metrics.partition == ("silence", "leader")
     assert settings.exporter == "two"
 

@@ -65,12 +65,11 @@ SETTINGS = st.fixed_dictionaries(
             unique_by=lambda cluster: cast("dict[str, str]", cluster)["name"],
         ),
         "exporter": NAMES,
+        "lookups_per_second": st.integers(1, 1_000_000),
         "poll": st.fixed_dictionaries(
             {
                 "interval": st.floats(min_value=5, max_value=60),
                 "request_timeout": st.floats(min_value=1, max_value=3600),
-                "chunk_size": st.integers(1, 10_000),
-                "calls_in_flight": st.integers(1, 64),
                 "missed_polls": st.integers(1, 1000),
                 "future_slack": at_least(0),
                 "config_refresh": at_least(1),
@@ -90,8 +89,6 @@ SETTINGS = st.fixed_dictionaries(
             {
                 "horizon": at_least(3600),
                 "slot": st.sampled_from([60, 300, 900.0, 3600]),
-                "lookups_per_second": st.integers(1, 1_000_000),
-                "calls_in_flight": st.integers(1, 64),
             }
         ),
         "rollup": st.fixed_dictionaries(
