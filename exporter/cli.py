@@ -21,7 +21,7 @@ from exporter.commands.options import (
     client_settings,
     clusters_named,
     config_option,
-    file_option,
+    exporter_options,
     job_settings,
     print_any_text,
     source_options,
@@ -168,57 +168,60 @@ for _job in (rollup, report, deliver):
 
 @topic_liveness.command()
 @click.argument("subject", metavar="TOPIC[:PARTITION]")
-@source_options
-@click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
+@config_option
+@exporter_options
+@click.option("--history", metavar="DIR", help="Ask no exporter: read what is published in this history folder.")
 @click.option("--cluster", metavar="NAME", help="The cluster, where several have the topic.")
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def explain(
     subject: str,
     config: Path | None,
-    bootstrap_server: str | None,
+    url: str | None,
     history: str | None,
     cluster: str | None,
     style: str,
+    **access: Any,
 ) -> int:
     """Explain why a topic or partition has its verdict.
 
     Examples:
       topic-liveness explain orders --config prod.yaml
-      topic-liveness explain orders:3 --config prod.yaml
+      topic-liveness explain orders:3 --url http://localhost:9797
       topic-liveness explain orders --history /var/lib/topic-liveness
       topic-liveness explain orders --config prod.yaml --format json | jq .evidence
 
-    Shows the present silence and its score, when the next record is expected, the hours
-    of the week in which it is usually active, the largest silences of past weeks, and
-    what would change the verdict. With --config or --bootstrap-server the broker is
-    polled once; without, everything is as of the last rollup.
+    Shows the silence and its score, the hours of the week in which it is usually active,
+    the scores of past weeks, and what would change the verdict. It asks the exporter at
+    --url, else at web.listen of the configuration. Where none answers, or with --history
+    alone, it reads what the last rollup published.
     Exit codes: 0 explained, 1 nothing is known of it, 2 could not start, 130 interrupted.
     """
     from exporter.commands import explain as explaining
+    from exporter.commands.api_client import Access, ApiError
 
     try:
         parsed = explaining.Subject.parse(subject)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="TOPIC[:PARTITION]") from None
-    options = [("--history", "history.folder", history)]
-    with_brokers = config is not None or bootstrap_server is not None
-    settings = client_settings(config, bootstrap_server, options) if with_brokers else job_settings(None, history, None)
+    settings = job_settings(config, history, None)
     try:
-        explaining.explain_to(sys.stdout, settings, parsed, cluster, style=style)
-    except explaining.ExplainError as error:
+        exporter = (
+            explaining.UNASKED if history and url is None else explaining.exporter_for(url, settings, Access(**access))
+        )
+        with waiting(f"asking for {parsed.topic}"):
+            found = explaining.explanation_of(parsed, settings, cluster, exporter)
+    except (ApiError, explaining.ExplainError) as error:
         click.echo(f"Error: {error}", err=True)
-        return ExitCode.FOUND
+        return ExitCode.NOT_STARTED if isinstance(error, ApiError) else ExitCode.FOUND
+    if not found.answered and style == "json":
+        click.echo(f"as of the last rollup; exporter: {found.exporter}", err=True)
+    explaining.write(sys.stdout, found, style, time.time())
     return ExitCode.DONE
 
 
 @topic_liveness.command()
 @config_option
-@click.option("--url", metavar="URL", help="A running exporter, such as http://localhost:9797.")
-@file_option("ca", "The CA that signed its certificate; else those that the system trusts.")
-@file_option("cert", "A client certificate for it, in PEM form.")
-@file_option("key", "The key of that certificate; else it is in the same file.")
-@click.option("--username", metavar="NAME", help="A user of its web configuration file.")
-@file_option("password", "That user's password.")
+@exporter_options
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
 @click.option("--cluster", metavar="NAME", help="Only this cluster.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "nagios"]), default="table", show_default=True)

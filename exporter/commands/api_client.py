@@ -23,6 +23,10 @@ class ApiError(Exception):
     """The exporter cannot be asked, or answers with an error; the text says why and what to do, and holds no secret."""
 
 
+class NotFoundError(ApiError):
+    """The exporter does not know what it was asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """How to reach an exporter that its web configuration file protects; named as in Prometheus' ``http_config``."""
@@ -81,11 +85,14 @@ class Client:
         """Return one answer. Raises ApiError."""
         try:
             answer = self._http.get(path, params=list(given))
-            body: Mapping[str, Any] = answer.json() if answer.status_code == httpx.codes.OK else {}
+            known = answer.status_code in (httpx.codes.OK, httpx.codes.NOT_FOUND)
+            body: Mapping[str, Any] = answer.json() if known else {}
         except (httpx.HTTPError, ValueError) as error:
             raise ApiError(f"{self.shown} cannot be asked: {str(error).rstrip('.')}. {self._step(error)}") from None
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             raise ApiError(f"{self.shown} answers 401 Unauthorized; give --username and --password-file that it knows")
+        if answer.status_code == httpx.codes.NOT_FOUND and isinstance(body, dict) and "error" in body:
+            raise NotFoundError(f"{self.shown}: {body['error']}")
         if answer.status_code != httpx.codes.OK:
             raise ApiError(f"{self.shown} answers {answer.status_code} {answer.reason_phrase} for /api/v1/{path}")
         if not isinstance(body, dict):

@@ -1,36 +1,21 @@
-"""Explains the verdict of a topic or partition, for a person at a terminal."""
+"""Explains the verdict of a topic or partition, for a person at a terminal, from the record that the API returns."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from exporter.commands.explained_subject import ExplainedSubject, ReplicaNow
-from exporter.commands.group_lines import group_lines, labelled
 from exporter.commands.profile_drawing import Paint, drawn_profile, drawn_weeks, slots
-from exporter.domain import (
-    Expectation,
-    TopicConfig,
-    TopicOverride,
-    Verdict,
-)
-from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, retired_after
+from exporter.domain import Verdict
 from exporter.domain.formatting import ago, duration, moment, plural, size
-from exporter.domain.groups.readers import groups_in, who_reads
-from exporter.domain.judging.assessment import Judgement
-from exporter.domain.judging.detection import judge
-from exporter.domain.judging.evidence_now import JudgedSubject, evidence_now, falling
-from exporter.domain.judging.subject_facts import SubjectFacts
-from exporter.domain.learning.traffic_clock import HOUR, HOURS
+from exporter.domain.groups.roles import GroupRole
+from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
-from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import of_weeks
 from exporter.domain.verdicts import SCHEDULE, TRAFFIC_CLOCK
+
+Record = Mapping[str, Any]
 
 _COLOURS = {
     Verdict.LIVE: "green",
@@ -39,7 +24,8 @@ _COLOURS = {
     Verdict.LATE: "yellow",
     Verdict.DEAD: "red",
 }
-_BY_THRESHOLD = (TRAFFIC_CLOCK, SCHEDULE)
+_NAMED = 5
+"""So many groups are named in each line of them."""
 
 
 def plain(text: str, _colour: str) -> str:
@@ -47,290 +33,230 @@ def plain(text: str, _colour: str) -> str:
     return text
 
 
-def record(case: ExplainedSubject) -> dict[str, Any]:
-    """Return the explanation as JSON has it, as the API of the exporter returns it."""
-    sweep = case.sweep
-    return SubjectFacts(
-        cluster=case.cluster,
-        topic=case.topic,
-        partition=case.partition,
-        now=case.now,
-        judgement=case.judgement,
-        seen=case.seen,
-        proved_until=None if case.silence is None else case.silence.until,
-        newest=case.newest,
-        reading=case.reading,
-        expectation=case.expectation,
-        published_at=case.published_at,
-        in_force=case.expectation is not None and not case.stale,
-        override=case.override,
-        owner=case.owner,
-        config=case.config,
-        groups=None if sweep is None or sweep.blank else groups_in(sweep, case.topic, case.partition),
-        all_groups=sweep is not None and bool(who_reads(sweep, [case.topic]).known[0]),
-        others={} if sweep is None else sweep.others or {},
-        partitions=case.siblings,
-        weekly_scores=case.further.get("weekly_scores"),
-        incident=case.incident,
-        past_alarms=case.past_alarms,
-    ).record()
-
-
-def explain(case: ExplainedSubject, paint: Paint = plain) -> Iterator[str]:
-    """Yield the lines of the explanation."""
-    in_force = None if case.stale else case.expectation
-    verdict = case.judgement
-    subject = case.topic if case.partition is None else f"{case.topic}, partition {case.partition}"
-    yield subject if case.cluster is None else f"{subject}, cluster {case.cluster}"
+def explain(record: Record, source: str, now: float, paint: Paint = plain) -> Iterator[str]:
+    """Yield the lines of the explanation as of ``now``, in Unix seconds; ``source`` is who gave the record."""
+    topic, partition, cluster = record["topic"], record["partition"], record["cluster"]
+    yield f"{topic if partition is None else f'{topic}, partition {partition}'}, cluster {cluster}"
     yield ""
-    yield from _verdict(case, verdict, paint)
-    if case.incident is not None:
-        drop = falling(case.incident, case.expectation)
-        yield labelled("held", f"{case.incident}" if drop is None else drop.describe(verdict.expected_by, case.now))
-    elif case.may_be_held is not None:
-        yield labelled("held", f"perhaps: {case.may_be_held}")
+    yield from _verdict(record, now, paint)
     yield ""
-    yield from _present(case, verdict)
-    yield from _of_fleet(case)
-    yield from _inspected(case)
-    if case.sweep is not None:
-        yield from group_lines(case.sweep, case.topic, case.partition)
-    for copy in case.copies:
-        yield labelled("replica of", f"{copy.source}: {_replica(copy, case.silence)}")
-    row = case.expectation
-    if row is not None and row.profile is not None and len(row.profile) == HOURS:
+    yield _labelled("exporter", source)
+    yield from _present(record)
+    yield from _of_fleet(record)
+    yield from _groups(record)
+    for copy in record["replica_of"]:
+        yield _labelled("replica of", f"{copy['cluster']}/{copy['topic']}: {_replica(copy)}")
+    expectation = record["expectation"]
+    if expectation is not None and expectation["profile"] is not None:
         yield ""
-        yield from drawn_profile(row, paint)
-    if row is not None and row.log_mean is not None and case.further.get("weekly_scores"):
+        yield from drawn_profile(expectation, paint)
+    if expectation is not None and record["weekly_scores"]:
         yield ""
-        yield from drawn_weeks(row, case.further["weekly_scores"], paint)
-    if case.siblings:
+        yield from drawn_weeks(expectation["dead_score"], record["weekly_scores"], paint)
+    if record["partitions"]:
         yield ""
-        yield from _siblings(case)
+        yield from _partitions(record["partitions"])
     yield ""
-    yield from _changes(case, in_force, verdict)
+    yield from _changes(record)
 
 
-def _verdict(case: ExplainedSubject, verdict: Judgement, paint: Paint) -> Iterator[str]:
-    row = case.expectation
-    yield labelled("verdict", paint(verdict.verdict, _COLOURS.get(verdict.verdict, "")))
-    if case.owner is not None:
-        yield labelled("owner", case.owner)
-    if case.override is not None:
-        yield labelled("by", f"the configuration (overrides), for {case.override.topics}: {_override(case.override)}")
-    if row is None:
-        yield labelled("published", "not this topic" if case.published_at is not None else "nothing yet")
-        yield labelled("next", case.advice)
+def _labelled(label: str, text: str) -> str:
+    return f"{label:<13} {text}"
+
+
+def _verdict(record: Record, now: float, paint: Paint) -> Iterator[str]:
+    verdict, expectation, override = record["verdict"], record["expectation"], record["override"]
+    yield _labelled("verdict", paint(verdict, _COLOURS.get(Verdict(verdict), "")))
+    yield _labelled("evidence", record["evidence"])
+    if record["owner"] is not None:
+        yield _labelled("owner", record["owner"])
+    if override is not None:
+        decided = f"the configuration (overrides), for {override['topics']}: {_override(override)}"
+        yield _labelled("by", decided)
+    if expectation is None:
+        yield _labelled("published", "nothing of it yet: the next `topic-liveness rollup` learns what history holds")
         return
-    age = case.now - row.as_of
-    yield labelled("published", f"{row.verdict}, as of {moment(row.as_of)}, {ago(age)}")
-    judged = JudgedSubject(verdict, None if case.stale else row, case.incident, case.seen)
-    yield labelled("evidence", evidence_now(judged, case.now))
-    if case.stale:
-        why = "older than expectations.max_age" if row.as_of <= case.now else "from the future (wrong clock)"
-        yield labelled("stale", f"{why}, so it is not used: run `topic-liveness rollup`")
+    as_of = expectation["as_of"]
+    yield _labelled("published", f"{expectation['verdict']}, as of {moment(as_of)}, {ago(now - as_of)}")
+    if not expectation["in_force"]:
+        why = "older than expectations.max_age" if as_of <= now else "from the future (wrong clock)"
+        yield _labelled("stale", f"{why}, so an exporter does not use it: run `topic-liveness rollup`")
 
 
-def _present(case: ExplainedSubject, verdict: Judgement) -> Iterator[str]:
-    row, silence = case.expectation, case.silence
-    if case.poll_problem is not None:
-        yield labelled("broker", f"not asked: {case.poll_problem}; what follows is as of the rollup")
-    elif case.reading is not None:
-        end = "unknown" if case.reading.latest is None else str(case.reading.latest)
-        since = ""
-        if row is not None and row.end_offset is not None and case.reading.latest is not None:
-            moved = case.reading.latest - row.end_offset
-            since = (
-                ", as published" if moved == 0 else f", {abs(moved)} {'past' if moved > 0 else 'below'} the published"
-            )
-        why = "" if case.reading.reason is None else f": {case.reading.reason}"
-        why += f" at broker {case.reading.leader}" if why and case.reading.leader is not None else ""
-        yield labelled("broker", f"{case.reading.state}{why}; end offset {end}{since}")
-    if silence is None:
-        yield from _newest(case)
-        yield labelled("silence", "unknown: no good reading and no published advance")
-        return
-    length = silence.until - silence.since
-    if silence.known:
-        yield labelled("last advance", moment(silence.since))
-        yield from _newest(case)
-        yield labelled("silence", f"{duration(length)}, proved until {moment(silence.until)}")
-    else:
-        yield labelled("last advance", _unseen(silence))
-        yield from _newest(case)
-        yield labelled("silence", f"counted from {moment(silence.since)} on, the first poll")
-    if row is None or case.override is not None:
-        return
-    if row.schedule is not None:
-        yield labelled("schedule", str(row.schedule))
-    elif verdict.score is not None and row.profile is not None:
-        silences = JudgedSilences(np.zeros(1, np.intp), np.array([silence.since]), np.array([silence.until]))
-        missed = float(ExpectationSet([row]).foresee(silences)[2][0])
-        paused = row.pause_slots or 0.0
-        known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""
-        yield labelled("missed", f"{missed:.1f} {slots(row)} that its profile expects in that silence{known}")
-    if verdict.score is not None:
-        yield labelled(
-            "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
-        )
+def _present(record: Record) -> Iterator[str]:
+    """Yield what is known of the silence, and of the newest record."""
+    last, reading, expectation = record["last_advance"], record["reading"], record["expectation"]
+    if reading is not None:
+        why = "" if reading["reason"] is None else f": {reading['reason']}"
+        why += f" at broker {reading['leader']}" if why and reading["leader"] is not None else ""
+        end = "unknown" if reading["latest"] is None else reading["latest"]
+        yield _labelled("broker", f"{reading['state']}{why}; end offset {end}")
+    yield _labelled("last advance", "unknown" if last is None else moment(last))
+    if record["last_record"] is not None:
+        yield _labelled("newest record", _newest(record))
+    if last is not None and (until := record["proved_until"]) is not None:
+        yield _labelled("silence", f"{duration(max(0.0, until - last))}, proved until {moment(until)}")
+    if expectation is not None and record["override"] is None:
+        if expectation["schedule"] is not None:
+            yield _labelled("schedule", expectation["schedule"])
+        elif record["missed_slots"] is not None and expectation["profile"] is not None:
+            paused = expectation["pause_slots"] or 0.0
+            known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""
+            missed = f"{record['missed_slots']:.1f} {slots(expectation)}"
+            yield _labelled("missed", f"{missed} that its profile expects in that silence{known}")
+        if record["score"] is not None and expectation["dead_score"] is not None:
+            limits = f"suspect past {expectation['suspect_score']:.1f}, dead past {expectation['dead_score']:.1f}"
+            yield _labelled("score", f"{record['score']:.1f}; {limits}")
+    if record["log_bytes"] is not None:
+        disk = record["disk_bytes"]
+        everywhere = "" if disk is None else f", {size(disk)} with all replicas"
+        yield _labelled("size", f"{size(record['log_bytes'])} in one copy{everywhere}")
 
 
-def _unseen(silence: Silence) -> str:
-    if not silence.advanced:
-        return "unknown: no advance was ever seen"
-    if silence.not_before is None:
-        return f"unknown: before {moment(silence.since)}, the first poll"
-    return f"between {moment(silence.not_before)} and {moment(silence.since)}, while nobody looked"
-
-
-def _of_fleet(case: ExplainedSubject) -> Iterator[str]:
-    """Yield what the fleet's threshold promises and gave; nothing of a subject that it does not judge."""
-    row, alarms = None if case.stale else case.expectation, case.past_alarms
-    if row is None or row.rule not in _BY_THRESHOLD or case.override is not None or alarms is None:
-        return
-    if alarms.promised is not None:
-        yield labelled("promised", f"false alarms: {of_weeks(alarms.promised, alarms.topics)}")
-    dead = "the threshold" if row.dead_score is None else f"a score of {row.dead_score:.1f}"
-    if alarms.alarms_a_week is not None:
-        yield labelled("alarms", f"about {alarms.alarms_a_week:.2g} a week in the whole fleet past {dead}")
-    if alarms.outages and alarms.outages_alarmed is not None:
-        seen = "" if alarms.outages_seen is None else f"; {alarms.outages_seen:.0%} would be past {dead}"
-        alarmed = f"{alarms.outages_alarmed:,} of {plural(alarms.outages, 'repaired outage')} in the whole fleet"
-        yield labelled("outages", f"{alarmed} {'was' if alarms.outages == 1 else 'were'} called dead{seen}")
-
-
-def _inspected(case: ExplainedSubject) -> Iterator[str]:
-    """Yield producers and size, as far as brokers returned them."""
-    if case.inspected is None:
-        return
-    found = case.inspected
-    if found.producers is not None:
-        details = [f"{found.producers} idempotent, remembered by brokers"]
-        if found.last_write is not None:
-            details.append(f"last batch {moment(found.last_write)}")
-        if found.open_transactions:
-            details.append(f"{found.open_transactions} in a transaction")
-        yield labelled("producers", ", ".join(details))
-    if found.log_bytes is not None:
-        on_disk = "" if found.disk_bytes is None else f", {size(found.disk_bytes)} with all replicas"
-        yield labelled("size", f"{size(found.log_bytes)} in one copy{on_disk}")
-    if case.not_inspected:
-        yield labelled("inspection", case.not_inspected)
-
-
-def _newest(case: ExplainedSubject) -> Iterator[str]:
-    """Yield the timestamp of the newest record, which clock set it, and how far it can be trusted."""
-    if case.newest is None:
-        return
-    config, silence = case.config, case.silence
-    details = [moment(case.newest)]
-    if config is not None and config.timestamp_type is not None:
+def _newest(record: Record) -> str:
+    """Return the timestamp of the newest record, which clock set it, and how far it can be trusted."""
+    newest, last, until, config = (record[name] for name in ("last_record", "last_advance", "proved_until", "config"))
+    details = [moment(newest)]
+    if config is not None and config["timestamp_type"] is not None:
         details.append(f"by {_clock_of(config)}")
-    if silence is not None and case.newest > silence.until + HOUR:
+    if until is not None and newest > until + HOUR:
         details.append("in the future, so it proves nothing")
-    elif silence is not None and silence.known and case.newest < silence.since - HOUR - PRESERVED_PAST_SECONDS:
+    elif last is not None and newest < last - HOUR - PRESERVED_PAST_SECONDS:
         details.append("well before the last advance: mirrored or back-dated")
-    yield labelled("newest record", ", ".join(details))
+    return ", ".join(details)
 
 
-def _clock_of(config: TopicConfig) -> str:
+def _clock_of(config: Record) -> str:
     """Return which clock sets a topic's timestamps, and how far they may be from the broker's clock."""
-    if config.timestamp_type == "LogAppendTime":
+    if config["timestamp_type"] == "LogAppendTime":
         return "the broker's clock (LogAppendTime)"
-    bounds = (config.timestamp_before_max_seconds, "before"), (config.timestamp_after_max_seconds, "after")
-    limits = [f"{duration(limit)} {side}" for limit, side in bounds if limit is not None and math.isfinite(limit)]
+    known = ((side, config[f"timestamp_{side}_max_seconds"]) for side in ("before", "after"))
+    limits = [f"{duration(limit)} {side}" for side, limit in known if limit is not None]
     allowed = f"; at most {' and '.join(limits)} the broker's" if limits else ""
-    return f"its producer's clock ({config.timestamp_type}{allowed})"
+    return f"its producer's clock ({config['timestamp_type']}{allowed})"
 
 
-def _replica(copy: ReplicaNow, silence: Silence | None) -> str:
-    """Return which records a replica lacks, and whether replication has stopped."""
-    if copy.problem:
-        return f"not compared: {copy.problem}"
-    missing = sum(reading.at_least or 0 for reading in copy.readings)
-    lag = max((reading.lag_seconds for reading in copy.readings if reading.lag_seconds is not None), default=None)
-    reasons = Counter(str(reading.reason) for reading in copy.readings if reading.reason is not None)
-    facts = []
-    if missing:
-        since = "" if lag is None else f", the oldest {duration(lag)} old"
-        facts.append(f"at least {missing:,} records are missing{since}")
-        if silence is not None and silence.known and silence.until - silence.since >= copy.stopped_after:
-            silent = duration(silence.until - silence.since)
-            facts.insert(0, f"source advanced, replica silent for {silent}: replication stopped")
-    elif reasons.total() < len(copy.readings):
-        facts.append("nothing is missing")
-    facts += [f"{plural(count, 'partition')} not comparable ({why})" for why, count in reasons.items()]
+def _of_fleet(record: Record) -> Iterator[str]:
+    """Yield what the fleet's threshold promises and gave; nothing of a subject that it does not judge."""
+    row, alarms = record["expectation"], record["past_alarms"]
+    if row is None or not row["in_force"] or row["rule"] not in (TRAFFIC_CLOCK, SCHEDULE) or alarms is None:
+        return
+    if record["override"] is not None:
+        return
+    if alarms["promised"] is not None:
+        yield _labelled("promised", f"false alarms: {of_weeks(alarms['promised'], alarms['topics'])}")
+    dead = "the threshold" if row["dead_score"] is None else f"a score of {row['dead_score']:.1f}"
+    if alarms["alarms_a_week"] is not None:
+        yield _labelled("alarms", f"about {alarms['alarms_a_week']:.2g} a week in the whole fleet past {dead}")
+    if alarms["outages"] and alarms["outages_alarmed"] is not None:
+        seen = "" if alarms["outages_seen"] is None else f"; {alarms['outages_seen']:.0%} would be past {dead}"
+        alarmed = f"{alarms['outages_alarmed']:,} of {plural(alarms['outages'], 'repaired outage')} in the whole fleet"
+        yield _labelled("outages", f"{alarmed} {'was' if alarms['outages'] == 1 else 'were'} called dead{seen}")
+
+
+def _groups(record: Record) -> Iterator[str]:
+    """Yield the groups of a topic or partition, those furthest behind first, and whether some may be missing."""
+    groups = sorted(record["groups"] or (), key=lambda one: -(one["lag"] or 0))
+    of_partition = record["partition"] is not None
+    by_role = {role: [_group(one, of_partition) for one in groups if one["role"] == role] for role in GroupRole}
+    reading = by_role[GroupRole.ASSIGNED] + by_role[GroupRole.UNKNOWN]
+    if record["all_groups_known"] and not reading:
+        yield _labelled("read by", "no consumer group")
+    yield from _named("read by", plural(len(reading), "consumer group"), reading)
+    left, gone = by_role[GroupRole.COMMITTED], by_role[GroupRole.GONE]
+    yield from _named("left by", f"{plural(len(left), 'group')} with members elsewhere", left)
+    # Any of these may have committed once, and never again.
+    yield from _named("committed", f"{plural(len(gone), 'group')} without a member now", gone)
+    if (unknown := record["groups_unknown"]) is not None:
+        label = "" if groups else "read by"
+        others = [
+            f"{_printable(one['group'])} ({one['type'] or 'unknown'} group, {one['state'] or 'unknown'})"
+            for one in record["other_groups"]
+        ]
+        yield from _named(label, unknown, others) if others else [_labelled(label, unknown)]
+
+
+def _group(group: Record, of_partition: bool) -> str:
+    """Return the name of a group, and how it stands."""
+    details = []
+    if group["role"] != GroupRole.GONE:
+        details.append("members unknown" if group["members"] is None else plural(group["members"], "member"))
+    if group["role"] == GroupRole.UNKNOWN:
+        details.append("assignment unknown")
+    if group["past_end"]:
+        details.append(f"committed {group['past_end']:,} past the end of the log, and skips records up to there")
+    elif group["committed"]:
+        details.append("lag unknown" if group["lag"] is None else f"lag {group['lag']:,}")
+    elif of_partition:
+        details.append("nothing committed here")
+    if group["lag_seconds"]:
+        details.append(f"the oldest {duration(group['lag_seconds'])} old")
+    return f"{_printable(group['group'])} ({', '.join(details)})" if details else _printable(group["group"])
+
+
+def _printable(name: str) -> str:
+    """Return the name of a group, for which a client may choose any text."""
+    return name if name.isprintable() else ascii(name)
+
+
+def _named(label: str, count: str, groups: Sequence[str]) -> Iterator[str]:
+    """Yield the first groups of a list; nothing where it is empty."""
+    for place, each in enumerate(groups[:_NAMED]):
+        yield _labelled("" if place else label, each if place else f"{count}: {each}")
+    if len(groups) > _NAMED:
+        yield _labelled("", f"and {len(groups) - _NAMED} more")
+
+
+def _replica(copy: Record) -> str:
+    """Return the states of a replica's partitions, which records it lacks, and what could not be compared."""
+    facts = [", ".join(f"{count} {state}" for state, count in sorted(copy["states"].items()))]
+    if copy["missing_at_least"]:
+        since = "" if copy["lag_seconds"] is None else f", the oldest {duration(copy['lag_seconds'])} old"
+        facts.append(f"at least {copy['missing_at_least']:,} records are missing{since}")
+    facts += [f"{plural(count, 'partition')} not compared ({why})" for why, count in copy["not_compared"].items()]
     return "; ".join(facts)
 
 
-def _siblings(case: ExplainedSubject) -> Iterator[str]:
-    counts = Counter(one.judgement.verdict for one in case.siblings.values())
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    yield labelled("partitions", verdicts)
+def _partitions(partitions: Sequence[Record]) -> Iterator[str]:
+    counts = Counter(one["verdict"] for one in partitions)
+    yield _labelled("partitions", ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
     for verdict in (Verdict.DEAD, Verdict.SUSPECT, Verdict.HELD):
-        numbers = sorted(number for number, one in case.siblings.items() if one.judgement.verdict is verdict)
+        numbers = sorted(one["partition"] for one in partitions if one["verdict"] == verdict)
         if numbers:
             more = ", ..." if len(numbers) > 10 else ""
-            yield labelled(f"  {verdict}", ", ".join(map(str, numbers[:10])) + more)
-    for incident in dict.fromkeys(one.incident for one in case.siblings.values()):
-        # That of the topic itself was named above.
-        if incident is not None and incident != case.incident:
-            yield labelled("  held by", str(incident))
+            yield _labelled(f"  {verdict}", ", ".join(map(str, numbers[:10])) + more)
+            if verdict is Verdict.HELD:
+                yield _labelled("", next(one["evidence"] for one in partitions if one["partition"] == numbers[0]))
 
 
-def _changes(case: ExplainedSubject, row: Expectation | None, verdict: Judgement) -> Iterator[str]:
+def _changes(record: Record) -> Iterator[str]:
+    """Yield what would change the verdict."""
+    override, verdict = record["override"], record["verdict"]
     yield "what would change the verdict"
-    if case.override is not None:
+    if override is not None:
         yield "  - the configuration: it overrides all that was learned"
     else:
         yield "  - one record: live at the next poll"
-    if case.silence is not None and case.silence.known and verdict.expected_by is not None:
-        dead, since = verdict.expected_by, case.silence.since
-        retired = since + float(retired_after(dead - since))
-        moments = {"dead": dead}
-        if case.override is None and row is not None:
-            suspect = judge(case.silence, _suspect_as_dead(row), case.now).expected_by
-            moments = {"suspect": retired if suspect is None else suspect, **moments}
-        for name, at in moments.items():
-            if at < retired:
-                yield from _change(at, name, case)
-        yield from _change(retired, "retired", case)
-    elif (
-        row is not None
-        and row.profile is None
-        and row.schedule is None
-        and row.max_silence_seconds is None
-        and case.override is None
-    ):
+    retired = record["retired_from"]
+    if retired is not None:
+        for name, at in (("suspect", record["suspect_from"]), ("dead", record["expected_by"]), ("retired", retired)):
+            if at is None or (at >= retired and name != "retired"):
+                continue
+            over = at <= (record["proved_until"] or record["as_of"])
+            yield f"  - ({name} since {moment(at)})" if over else f"  - silence past {moment(at)}: {name}"
+    elif verdict == Verdict.LEARNING and override is None:
         yield "  - more history: the evidence says what is missing"
-    if (drop := falling(case.incident, case.expectation)) is not None:
-        until = moment(drop.until)
-        yield f"  - {until}, or a rollup that knows the fleet is back: judged without the drop"
-    elif case.incident is not None:
-        yield "  - the incident's end, or a day and two of its own busiest days past its usual silence: judged alone"
-    elif case.held_when_published:
-        yield "  - a look at the brokers: what held it as of the rollup may be over"
-    elif verdict.verdict is Verdict.HELD:
-        yield "  - polls that prove the silence: too many polls fail now"
-    if case.override is None:
-        if verdict.expected_by is not None and verdict.verdict is not Verdict.RETIRED:
+    if record["incident"] is not None:
+        yield "  - the end of what holds it, as the evidence says: judged alone"
+    elif verdict == Verdict.HELD:
+        yield "  - polls that prove the silence, or a look at what held it as of the rollup"
+    if override is None:
+        if retired is not None and verdict != Verdict.RETIRED:
             yield "  - many other topics falling silent with it: held, as one incident"
-        yield f"  - an override: `overrides: [{{topics: {case.topic}, max_silence: 2h}}]` or muted_until, retired"
+        yield f"  - an override: `overrides: [{{topics: {record['topic']}, max_silence: 2h}}]` or muted_until, retired"
 
 
-def _change(at: float, verdict: str, case: ExplainedSubject) -> Iterator[str]:
-    assert case.silence is not None
-    if at > case.silence.until:
-        yield f"  - silence past {moment(at)}: {verdict}"
-    else:
-        yield f"  - ({verdict} since {moment(at)})"
-
-
-def _suspect_as_dead(row: Expectation) -> Expectation:
-    return replace(row, dead_score=row.suspect_score, max_silence_seconds=row.suspect_silence_seconds)
-
-
-def _override(override: TopicOverride) -> str:
-    if override.max_silence_seconds is not None:
-        return f"dead past {duration(override.max_silence_seconds)}"
-    return "retired" if override.muted_until is None else f"muted until {moment(override.muted_until)}"
+def _override(override: Record) -> str:
+    if override["max_silence_seconds"] is not None:
+        return f"dead past {duration(override['max_silence_seconds'])}"
+    return "retired" if override["muted_until"] is None else f"muted until {moment(override['muted_until'])}"

@@ -37,6 +37,20 @@ def file_option(name: str, text: str) -> Callable[[Command], Command]:
     return click.option(f"--{name}-file", type=click.Path(path_type=Path), metavar="FILE", help=text)
 
 
+def exporter_options(command: Command) -> Command:
+    """Add the options that say which running exporter is asked, and how."""
+    for option in (
+        file_option("password", "That user's password."),
+        click.option("--username", metavar="NAME", help="A user of its web configuration file."),
+        file_option("key", "The key of that certificate; else it is in the same file."),
+        file_option("cert", "A client certificate for it, in PEM form."),
+        file_option("ca", "The CA that signed its certificate; else those that the system trusts."),
+        click.option("--url", metavar="URL", help="A running exporter, such as http://localhost:9797."),
+    ):
+        command = option(command)
+    return command
+
+
 def source_options(command: Command) -> Command:
     """Add the options that say which clusters there are."""
     return config_option(bootstrap_server_option(command))

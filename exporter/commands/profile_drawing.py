@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from exporter.domain import Expectation
 from exporter.domain.formatting import duration
 from exporter.domain.learning.traffic_clock import HOUR
 
@@ -18,39 +17,34 @@ _HEAT = ("blue", "cyan", "green", "yellow", "red")
 _BAR = 40
 
 
-def drawn_profile(row: Expectation, paint: Paint) -> Iterator[str]:
-    """Yield the lines of its usual week; the row has a profile."""
-    assert row.profile is not None
-    most = HOUR / row.slot_seconds
+def drawn_profile(expectation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
+    """Yield the lines of its usual week; the expectation has a profile."""
+    profile, most = expectation["profile"], HOUR / expectation["slot_seconds"]
     yield f"profile: how active it is in each hour of the week (UTC); {_LEVELS[1]} seldom, {_LEVELS[-1]} always"
     yield "       0     3     6     9     12    15    18    21"
     for day, name in enumerate(_DAYS):
-        cells = [min(1.0, rate / most) for rate in row.profile[day * 24 : day * 24 + 24]]
+        cells = [min(1.0, rate / most) for rate in profile[day * 24 : day * 24 + 24]]
         yield f"  {name} " + "".join(" " + paint(_level(cell), _HEAT[round(cell * 4)]) for cell in cells)
-    yield f"      {sum(row.profile):.0f} {slots(row)} in a mean week"
+    yield f"      {sum(profile):.0f} {slots(expectation)} in a mean week"
 
 
-def drawn_weeks(row: Expectation, scores: Sequence[float | None], paint: Paint) -> Iterator[str]:
-    """Yield a bar for each of its past weeks; the row has a traffic clock."""
-    assert row.log_mean is not None
-    assert row.log_spread is not None
-    yield "past weeks: the largest number of slots that a silence in the week had missed; oldest first"
-    dead = row.dead_score or 0.0
-    for number, value in enumerate(scores, start=1):
-        if value is None or not math.isfinite(value):
+def drawn_weeks(dead_score: float | None, scores: Sequence[float | None], paint: Paint) -> Iterator[str]:
+    """Yield a bar for each of its past weeks."""
+    yield "past weeks: the score of the largest silence in each; oldest first"
+    dead = dead_score or 0.0
+    for number, score in enumerate(scores, start=1):
+        if score is None:
             yield f"  {number:>2}  not active"
             continue
-        score = (value - row.log_mean) / row.log_spread
-        missed = max(0.0, math.exp(value) - (row.clock_step or 0.0))
         filled = round(_BAR * min(1.0, max(0.0, (score + dead) / (2 * dead)))) if dead > 0 else 0
-        bar = paint("█" * filled, "blue") + "·" * (_BAR - filled)
-        yield f"  {number:>2}  {bar}  score {score:4.1f}, {missed:.1f} missed"
+        yield f"  {number:>2}  {paint('█' * filled, 'blue')}{'·' * (_BAR - filled)}  {score:4.1f}"
     yield f"      the bar is full at {dead:.1f}, the score of a dead topic"
 
 
-def slots(row: Expectation) -> str:
+def slots(expectation: Mapping[str, Any]) -> str:
     """Return what its clock counts."""
-    return "active hours" if row.slot_seconds == HOUR else f"active slots of {duration(row.slot_seconds)}"
+    seconds = expectation["slot_seconds"]
+    return "active hours" if seconds == HOUR else f"active slots of {duration(seconds)}"
 
 
 def _level(part: float) -> str:

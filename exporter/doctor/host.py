@@ -29,6 +29,7 @@ from exporter.settings import Settings
 from exporter.storage import Location, ObjectPath, Stored
 from exporter.web import REALM, WebConfig, WebConfigError, WebConfigFile, WebError, bind
 from exporter.web.pages import SCRAPED_EVERY
+from exporter.web.server import host_and_port
 
 BEHIND_SECONDS = 2 * 86400.0
 """Where rollups run daily and one was missed, no waiting file is older than this."""
@@ -262,18 +263,16 @@ def _exporter_at(listen: str, config: WebConfig) -> tuple[bool | None, float | N
 
     None where the first cannot be told without a client's certificate, and where the second is not known.
     """
-    host, _, port = listen.rpartition(":")
-    host = host.strip("[]")
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared with
     try:
-        socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+        host, port = host_and_port(listen)
+        socket.create_connection((host, port), _ANSWER_SECONDS).close()
     except (OSError, ValueError, OverflowError):
         return False, None  # nobody listens there: the port cannot be bound for another reason
     # http.client goes through no proxy, whatever the environment says: this asks about a port of this host.
     if config.tls is None:
-        connection = HTTPConnection(host, int(port), timeout=_ANSWER_SECONDS)
+        connection = HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
     else:
-        connection = HTTPSConnection(host, int(port), timeout=_ANSWER_SECONDS, context=_any_tls())
+        connection = HTTPSConnection(host, port, timeout=_ANSWER_SECONDS, context=_any_tls())
     try:
         with closing(connection):
             connection.request("GET", "/-/healthy")

@@ -75,7 +75,7 @@ class ReplicaSeries:
 
     def __init__(self, comparison: Comparison, lines: _PairLines | None = None) -> None:
         """``lines`` are those of the comparison before."""
-        self._comparison = comparison
+        self.comparison = comparison
         self._unread: dict[NotCompared, ReplicaSeries] = {}
         codes, counts = np.unique(_state(comparison.table)[0], return_counts=True)
         self.states = {_of_state(code): count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
@@ -86,7 +86,7 @@ class ReplicaSeries:
     def unread(self, reason: NotCompared) -> ReplicaSeries:
         """Return what is shown while one of the clusters is not read: nothing is known of any replica then."""
         if reason not in self._unread:
-            self._unread[reason] = ReplicaSeries(self._comparison.unread(reason))
+            self._unread[reason] = ReplicaSeries(self.comparison.unread(reason))
         return self._unread[reason]
 
     def blocks(self, name: str) -> Sequence[Block]:

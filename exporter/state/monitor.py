@@ -250,7 +250,7 @@ class Monitor(Upkeep):
     def cluster_facts(self) -> Sequence[ClusterFacts]:
         """Return what is known of each cluster whose last good poll is recent enough to be shown."""
         at, published = self._clock.monotonic(), self._published
-        found = []
+        replicas, found = self._replicas.shown(self._readable), []
         for name, cluster in self._clusters.items():
             snapshot, assessment = cluster.snapshot, cluster.assessment
             if snapshot is None or assessment is None or not cluster.fresh(at):
@@ -272,6 +272,7 @@ class Monitor(Upkeep):
                     None if published is None else published.published_at,
                     self._in_force(now),
                     {} if published is None else published.past_alarms,
+                    [series.comparison for (_, target), series in replicas.items() if target == name],
                 )
             )
         return found

@@ -20,7 +20,7 @@ from exporter.domain import Verdict
 from exporter.domain.groups.records import groups_of
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, partitions, subject_facts, topics
-from exporter.domain.polls.readings import State
+from exporter.domain.polls.readings import Reason, State
 from exporter.web.status import ClusterStatus, Status
 
 MAX_LIMIT = 1000
@@ -122,8 +122,8 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
         subject = None
         if number is None or partition is not None:
             subject = subject_facts(found, topic, partition)
-        if subject is None:
-            raise HTTPException(404, f"cluster {cluster} has no such topic or partition in view")
+        if subject is None or not (subject.partitions or subject.reading):
+            raise HTTPException(404, _not_in_view(found, topic))
         return subject.record()
 
     def openapi(request: Request) -> Mapping[str, Any]:
@@ -140,6 +140,17 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
         Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}/{{partition}}", served(explain)),
         Route(f"{PREFIX}/openapi.json", served(openapi)),
     ]
+
+
+def _not_in_view(cluster: ClusterFacts, topic: str) -> str:
+    described, layout = cluster.snapshot.metadata.topics.get(topic), cluster.assessment.layout
+    if described is None or (described.reason is None and layout.number_of(topic) is None):
+        return f"cluster {cluster.cluster} has no topic of that name in view; DESCRIBE on it is needed to see it"
+    if described.reason is not None:
+        step = "; next step: grant DESCRIBE on it" if described.reason is Reason.UNAUTHORIZED else ""
+        return f"the topic could not be described: {described.reason}{step}"
+    numbers = layout.partition[layout.rows_of(topic)]
+    return f"the topic has no such partition: its partitions are {numbers.min()} to {numbers.max()}"
 
 
 def not_read(status: Status, known: Sequence[ClusterFacts], query: Query) -> Mapping[str, str]:

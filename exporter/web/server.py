@@ -124,6 +124,13 @@ class WebServer:
         self._server.run(sockets=[self._socket])
 
 
+def host_and_port(listen: str) -> tuple[str, int]:
+    """Return where a process on this host reaches what listens on ``host:port`` or ``:port``. Raises ValueError."""
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]")
+    return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port)
+
+
 def bind(listen: str) -> socket.socket:
     """Return a socket that listens on ``host:port``; ``:port`` means all addresses, of IPv6 too. Raises WebError."""
     host, colon, port = listen.rpartition(":")

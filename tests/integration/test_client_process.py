@@ -416,7 +416,7 @@ def test_an_address_is_tried_alone(cluster: FakeCluster) -> None:
         ("exporter.app", {"confluent_kafka", "kafka", "exporter.kafka.kafka_python"}),
         ("exporter.cli", {"confluent_kafka", "pyarrow"}),
         ("exporter.doctor.examination", {"confluent_kafka"}),
-        ("exporter.commands.explain", {"confluent_kafka"}),
+        ("exporter.commands.explain", {"confluent_kafka", "exporter.kafka"}),
         ("exporter.kafka.poll_source", {"pyarrow", "pydantic", "uvicorn", "starlette", "apscheduler", "kafka"}),
         ("exporter.kafka.child", {"kafka", "confluent_kafka", "exporter.cli", "prometheus_client"}),
     ],

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from exporter.clock import SystemClock
-from exporter.commands.explained_subject import ExplainedSubject
 from exporter.commands.explanation import explain
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
-from exporter.domain import GroupSweep, NoTimeLag, TopicPartition
+from exporter.domain import GroupSweep, NoTimeLag, TopicPartition, Verdict
 from exporter.domain.groups.consumer_groups import OtherGroup
-from exporter.domain.groups.readers import who_reads
+from exporter.domain.groups.readers import groups_in, who_reads, why_unknown
 from exporter.domain.groups.roles import GroupRole
+from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.readers_and_copies import why_keep
+from exporter.domain.judging.subject_facts import SubjectFacts
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed
@@ -35,9 +35,19 @@ ASSIGNED, LEFT, GONE = GroupRole.ASSIGNED, GroupRole.COMMITTED, GroupRole.GONE
 
 def lines_of(sweep: GroupSweep, topic: str) -> list[str]:
     """What ``explain`` shows of the groups of a topic."""
-    labels = ("read by", "left by", "committed", " ")
-    lines = explain(ExplainedSubject("test", topic, None, SystemClock().now(), sweep=sweep))
-    return [line for line in lines if line.startswith(labels)]
+    labels = ("read by", "left by", "committed", " " * 13)
+    record = SubjectFacts(
+        cluster="test",
+        topic=topic,
+        partition=None,
+        now=0.0,
+        judgement=Judgement(Verdict.LEARNING),
+        groups=groups_in(sweep, topic),
+        all_groups=bool(who_reads(sweep, [topic]).known[0]),
+        groups_unknown=why_unknown(sweep, topic),
+        others=sweep.others or {},
+    ).record()
+    return [line for line in explain(record, "", 0.0) if line.startswith(labels)]
 
 
 @contextmanager

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +16,6 @@ from confluent_kafka.admin import NewPartitions
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.app import once
-from exporter.commands.explain import Subject, explain_to
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import MIRROR
 from exporter.domain import Comparison, NotCompared, ReplicaReading, ReplicaState
@@ -81,7 +84,7 @@ class PrintedMetrics:
         return next(found, None)
 
 
-def assert_in_history_and_explained(stopped: Comparison, bootstraps: Mapping[str, str], history: Path) -> None:
+def assert_in_history_and_explained(stopped: Comparison, bootstraps: Mapping[str, str], folder: Path) -> None:
     """History keeps the worst state of a topic's partitions, and ``explain`` says what is missing now."""
     assert stopped.readings[copy(RISING)].at_least == 5
     copies = copies_of(stopped)
@@ -89,9 +92,18 @@ def assert_in_history_and_explained(stopped: Comparison, bootstraps: Mapping[str
     assert (copies.cluster, copies.topics[at]) == ("east", RISING)
     assert BEST_FIRST[copies.state[at]] is ReplicaState.STOPPED
     both = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in bootstraps.items()]
-    settings = {"clusters": both, "replicas": [{"source": "east", "target": "west"}], "history": {"folder": history}}
-    explain_to(out := io.StringIO(), Settings.model_validate(settings), Subject(f"east.{RISING}"), "west")
-    assert f"replica of    east/{RISING}: at least 5 records are missing, the oldest " in out.getvalue()
+    environment = {
+        "TOPIC_LIVENESS_CLUSTERS": json.dumps(both),
+        "TOPIC_LIVENESS_REPLICAS": "[{source: east, target: west, interval: 1s}]",
+    }
+    with Exporter(folder, **environment) as running:
+        compared = {"state": "in-step", "source_topic": RISING, "partition": "1"}
+        until(lambda: running.value("kafka_replica_state", **compared) == 1, "a comparison")
+        command = [sys.executable, "-m", "exporter", "explain", f"east.{RISING}", "--url"]
+        shown = subprocess.check_output([*command, f"http://127.0.0.1:{running.port}", "--cluster", "west"], text=True)
+        assert running.end() == 0
+    [line] = re.findall(f"replica of    east/{RISING}: (.*)", shown)
+    assert re.search(r"; at least 5 records are missing, the oldest \d+ min", line), line
 
 
 def test_replication_is_followed_from_start_to_end(

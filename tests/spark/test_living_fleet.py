@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import yaml
@@ -36,11 +35,10 @@ PREFIX = "rhythm."
 
 @dataclass(frozen=True)
 class Served:
-    """The exporter once it has judged the fleet, and what ``explain`` is called with."""
+    """The exporter once it has judged the fleet."""
 
     exporter: Exporter
     fleet: Fleet
-    config: Path
 
     def verdicts(self) -> dict[str, str]:
         """The verdict of each topic in the metrics."""
@@ -54,7 +52,8 @@ class Served:
 
     def explained(self, topic: str) -> dict[str, object]:
         """What the command prints of a topic."""
-        command = [sys.executable, "-m", "exporter", "explain", PREFIX + topic, "--config", str(self.config)]
+        url = f"http://127.0.0.1:{self.exporter.port}"
+        command = [sys.executable, "-m", "exporter", "explain", PREFIX + topic, "--url", url]
         completed = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=True)
         found: dict[str, object] = json.loads(completed.stdout)
         return found
@@ -76,7 +75,7 @@ def served(
     run_rollup(spark, backfill.history, RollupRequest(), Progress())
     clusters = json.dumps(yaml.safe_load(backfill.config.read_text())["clusters"])
     with Exporter(folder, TOPIC_LIVENESS_CLUSTERS=clusters, TOPIC_LIVENESS_GROUPS__ENABLED="false") as exporter:
-        found = Served(exporter, made, backfill.config)
+        found = Served(exporter, made)
         until(lambda: "dead" in found.verdicts().values(), "the dead, once the exporter has polled three times")
         yield found
     spark.catalog.clearCache()

@@ -79,7 +79,7 @@ def test_a_configuration_that_cannot_be_used_ends_with_2(
     assert "poll.interval must be at least 5s, got '2s' (from prod.yaml:4)" in shown.err + shown.out
 
 
-@pytest.mark.parametrize("command", ["once", "offsets", "explain", "backfill"])
+@pytest.mark.parametrize("command", ["once", "offsets", "backfill"])
 def test_a_cluster_that_does_not_answer_ends_with_1(
     tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,11 +93,13 @@ def test_a_cluster_that_does_not_answer_ends_with_1(
 def test_a_partition_of_which_nothing_is_known_is_not_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No broker answers and nothing is published: that is an error for a partition as for its topic."""
+    """No exporter answers and nothing is published: the error says both, and the next step of each."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
-    assert run(["explain", "orders:3", "--bootstrap-server", NOWHERE]) == ExitCode.FOUND
-    assert "nothing is known of orders\n" in capfd.readouterr().err
+    assert run(["explain", "orders:3", "--url", f"http://{NOWHERE}"]) == ExitCode.FOUND
+    shown = capfd.readouterr().err
+    assert "nothing is known of orders\n" in shown
+    assert f"exporter: http://{NOWHERE} cannot be asked" in shown and "Is an exporter running there?" in shown
+    assert "then run `topic-liveness rollup`" in shown
 
 
 def test_a_demo_without_its_folder_does_not_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

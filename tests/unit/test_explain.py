@@ -7,48 +7,39 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from exporter.collectors.poller import Poller
-from exporter.commands.explain import ExplainError, Subject, explain_to
-from exporter.commands.explained_subject import ExplainedSubject, ReplicaNow
-from exporter.commands.explanation import explain, record
+from exporter.commands.explain import ExplainError, Subject, explanation_of, write
+from exporter.commands.explanation import explain
 from exporter.domain import (
-    Answer,
     Expectation,
     GroupState,
-    Inspected,
-    Metadata,
     NotCompared,
     NoTimeLag,
-    Producers,
     Reason,
     ReplicaReading,
     ReplicaState,
     TopicConfig,
     TopicOverride,
     TopicPartition,
+    Verdict,
 )
-from exporter.domain.formatting import moment
 from exporter.domain.groups.consumer_groups import OtherGroup
-from exporter.domain.judging.detection import judge, may_be_held
-from exporter.domain.judging.incidents import Incident
-from exporter.domain.learning.drops import OngoingDrop
-from exporter.domain.polls.inspections import Inspections, OfTopic
+from exporter.domain.groups.readers import groups_in, who_reads, why_unknown
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.detection import judge
+from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
+from exporter.domain.judging.subject_facts import SubjectFacts
 from exporter.domain.polls.silence import Silence
-from exporter.domain.ports import SourceError
 from exporter.domain.scoring.thresholds import PastAlarms
-from exporter.settings import ClusterSettings, Settings
+from exporter.settings import Settings
 from tests.groups import Group, GroupPartition, TimeLag, sweep_of
 from tests.pointer import point_to
-from tests.snapshots import inspections_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish
-from tests.unit.readings import ManualClock, TableSource
 
 NOW = MONDAY + DAY + 12 * HOUR
 OFFICE = [
@@ -56,11 +47,13 @@ OFFICE = [
     for day in range(7)
     for hour in range(24)
 ]
-WATCHED: dict[str, Any] = {
-    "clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}],
-    "groups": {"enabled": False},
-}
 WEEKS = [-1.2, 0.3, 0.1, None, 0.4, 1.0, -0.5, 0.2]
+
+
+@pytest.fixture(autouse=True)
+def at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wall clock of the command."""
+    monkeypatch.setattr("exporter.commands.explain.time.time", lambda: NOW)
 
 
 def office(partition: int | None, silent_hours: float, **other: object) -> Expectation:
@@ -82,11 +75,29 @@ def office(partition: int | None, silent_hours: float, **other: object) -> Expec
 
 
 def explained(history: Path, subject: str, cluster: str | None = None, **settings: object) -> str:
-    """Return what is printed where no broker is configured."""
+    """What is printed where no exporter is asked."""
     made = Settings.model_validate({"history": {"folder": str(history)}, **settings})
+    found = explanation_of(Subject.parse(subject), made, cluster, "not asked")
     out = io.StringIO()
-    explain_to(out, made, Subject.parse(subject), cluster, ManualClock(NOW))
+    write(out, found, "text", NOW)
     return out.getvalue()
+
+
+def lines_of(**facts: Any) -> list[str]:
+    """The lines about a topic of which these facts are known."""
+    known = {"cluster": "prod", "topic": "orders", "partition": None, "now": NOW, "in_force": True, **facts}
+    silence = known.pop("silence", None)
+    row = known.get("expectation")
+    judgement = known.pop("judgement", None) or judge(silence, row, NOW)
+    seen = SubjectNow(topic="orders", silence=silence)
+    until = None if silence is None else silence.until
+    record = SubjectFacts(judgement=judgement, seen=seen, proved_until=until, **known).record()
+    return list(explain(record, "http://exporter:9797", NOW))
+
+
+def starting(lines: list[str], *labels: str) -> list[str]:
+    """Those of the lines that begin so."""
+    return [line for line in lines if line.startswith(labels)]
 
 
 def test_a_topic_and_a_partition_are_explained_whole(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
@@ -103,76 +114,6 @@ def test_a_topic_and_a_partition_are_explained_whole(tmp_path: Path, golden: Cal
     owners = [{"topics": "orders|refunds", "owner": "team-shop"}]
     texts = [explained(tmp_path, subject, owners=owners) for subject in ("orders", "orders:2")]
     golden("explain.txt", "\n".join(texts))
-
-
-def test_a_terminal_gets_colours_and_a_file_does_not() -> None:
-    """The same text either way, but for the paint."""
-    row = office(0, 4)
-    case = ExplainedSubject(
-        "prod", "orders", 0, NOW, NOW - 1200, expectation=row, silence=Silence(NOW - 4 * HOUR, NOW, True)
-    )
-    plain = list(explain(case))
-    painted = list(explain(case, lambda text, colour: f"<{colour}>{text}</>"))
-    assert "<green>quiet</>" in painted[2]
-    assert "<red>█</>" in "".join(painted)
-    assert "<" not in "".join(plain)
-
-
-def test_a_topic_that_cannot_be_described_is_explained_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The leader that does not answer is named."""
-    broker = TableSource({TopicPartition("orders", 0): (0, 0, None)}, topic_errors={"orders": Reason.UNAUTHORIZED})
-    monkeypatch.setattr("exporter.factory.clusters.make_poll_source", lambda *_, **__: broker)
-    why = "the topic could not be described: unauthorized; next step: grant DESCRIBE on it"
-    with pytest.raises(ExplainError, match=f"broker: {re.escape(why)}$"):
-        explained(tmp_path, "orders", **WATCHED)
-    publish(tmp_path, office(None, 4), office(0, 4))
-    assert f"not asked: {why}; what follows is as of the rollup" in explained(tmp_path, "orders", **WATCHED)
-
-
-@pytest.mark.parametrize(
-    ("subject", "newest", "producers", "sizes"),
-    [
-        ("orders", "Tue 2026-03-03 11:00 UTC", "3 idempotent", "300 B in one copy, 900 B with all replicas"),
-        ("orders:0", "Tue 2026-03-03 10:00 UTC", "2 idempotent", "100 B in one copy, 300 B with all replicas"),
-        ("orders:1", "Tue 2026-03-03 11:00 UTC", "2 idempotent", "200 B in one copy, 600 B with all replicas"),
-    ],
-)
-def test_a_topic_is_explained_as_the_union_of_its_partitions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subject: str, newest: str, producers: str, sizes: str
-) -> None:
-    """The newest timestamp, a producer of two partitions once, and all bytes; a partition by itself."""
-    first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
-    broker = TableSource({first: (0, 9, NOW - 2 * HOUR), second: (0, 9, NOW - HOUR)})
-    found = {
-        first: Inspected(Producers(frozenset({1, 2})), 100, 300),
-        second: Inspected(Producers(frozenset({2, 3})), 200, 600),
-    }
-
-    class Known:
-        def results(self, metadata: Metadata) -> Inspections:
-            return inspections_of(metadata.membership.layout, found)
-
-    def cluster(*_: object, **__: object) -> SimpleNamespace:
-        poller = Poller("prod", broker, [], ManualClock(NOW), inspections=Known())
-        return SimpleNamespace(poller=poller, inspector=None, groups=None, close=lambda: None)
-
-    monkeypatch.setattr("exporter.commands.explain.build_cluster", cluster)
-    text = explained(tmp_path, subject, **WATCHED)
-    assert f"newest record {newest}" in text
-    assert f"producers     {producers}," in text
-    assert f"size          {sizes}\n" in text
-
-
-def test_a_partition_that_cannot_be_read_is_explained_with_the_broker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a leader that gives no answer the id is shown."""
-    key = TopicPartition("orders", 0)
-    broker = TableSource({key: (0, 0, None)}, failures={key: Answer(reason=Reason.TIMED_OUT)})
-    monkeypatch.setattr("exporter.factory.clusters.make_poll_source", lambda *_, **__: broker)
-    assert "unreadable: timed-out at broker 1; end offset unknown" in explained(tmp_path, "orders:0", **WATCHED)
 
 
 def test_what_is_not_published_is_not_shown(tmp_path: Path) -> None:
@@ -243,99 +184,6 @@ def test_expectations_from_the_future_are_not_used(tmp_path: Path) -> None:
     assert "stale         from the future (wrong clock)" in text
 
 
-def test_the_time_of_death_is_expected_by() -> None:
-    """The list of changes has expected_by, and a minute later the verdict is dead."""
-    row, since = office(0, 4), NOW - 4 * HOUR
-    dead = judge(Silence(since, NOW, known=True), row, NOW).expected_by
-    assert dead is not None
-    later = Silence(since, dead + 60, known=True)
-    assert judge(later, row, dead + 60).verdict == "dead"
-    lines = list(
-        explain(ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(since, NOW, True)))
-    )
-    assert f"  - silence past {datetime.fromtimestamp(dead, UTC):%a %Y-%m-%d %H:%M} UTC: dead" in lines
-
-
-def test_what_the_threshold_gives_in_the_fleet_is_shown_beside_the_score() -> None:
-    """Alarms a week to expect, and how many past outages were dead and would be now; nothing where unknown."""
-    silence = Silence(NOW - 4 * HOUR, NOW, True)
-    case = ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)
-    assert not [line for line in explain(case) if line.startswith("alarms")]
-    lines = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61))))
-    assert "alarms        about 1.2 a week in the whole fleet past a score of 4.5" in lines
-    alarmed = "25 of 40 repaired outages in the whole fleet were called dead"
-    assert f"outages       {alarmed}; 61% would be past a score of 4.5" in lines
-    assert f"outages       {alarmed}" in list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25))))
-    assert not [line for line in lines if line.startswith("promised")], "by the prior"
-    promise = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, topics=923, promised=1.0))))
-    assert "promised      false alarms: 1 per 1,000 topic-weeks, 0.92 a week in 923 topics" in promise
-    assert record(case)["past_alarms"] is None, "unknown is not 0"
-    younger = record(replace(case, past_alarms=PastAlarms(0, 12)))["past_alarms"]
-    assert (younger["alarms_a_week"], younger["outages_seen"], younger["outages"]) == (None, None, None)
-    assert record(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61)))["past_alarms"] == {
-        "false_alarms": 6, "topic_weeks": 24_000, "outages": 40, "outages_alarmed": 25, "alarms_a_week": 1.24,
-        "outages_seen": 0.61, "topics": None, "promised": None,
-    }  # fmt: skip
-
-
-def test_alarms_of_the_fleet_are_shown_for_whatever_its_thresholds_judge() -> None:
-    """Also while the silence is unknown; not where a limit of its own or of the configuration decides."""
-    alarms = PastAlarms(6, 24_000, 40, 25, 1.24, 0.61, topics=923, promised=1.0)
-    case = ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), past_alarms=alarms)
-
-    def labels_of(subject: ExplainedSubject) -> list[str]:
-        labels = {line.partition(" ")[0] for line in explain(subject)}
-        return sorted(labels & {"promised", "alarms", "outages", "score"})
-
-    assert labels_of(case) == ["alarms", "outages", "promised"]
-    silence = Silence(NOW - 4 * HOUR, NOW, True)
-    assert labels_of(replace(case, silence=silence)) == ["alarms", "outages", "promised", "score"]
-    assert labels_of(replace(case, silence=silence, expectation=by_wall(as_of=NOW))) == ["score"], "the rule period"
-    assert labels_of(replace(case, silence=silence, stale=True)) == []
-    assert labels_of(replace(case, silence=silence, override=TopicOverride("orders", max_silence_seconds=HOUR))) == []
-
-
-def test_what_an_incident_holds_is_held_and_not_dead() -> None:
-    """The verdict is that of the exporter, and the line names who fell silent together, and when."""
-    since = NOW - 2 * HOUR
-    until = since + 25 * HOUR
-    silence = Silence(since, until, known=True)
-    case = ExplainedSubject("prod", "orders", 0, until, NOW, expectation=office(0, 4), silence=silence)
-    assert "verdict       dead" in list(explain(case))
-    incident = Incident(("bills", "orders"), 30, NOW, NOW + HOUR)
-    lines = list(explain(replace(case, incident=incident)))
-    assert "verdict       held" in lines
-    assert f"held          {incident}" in lines
-    drop = OngoingDrop(NOW - 86_400.0, NOW + 86_400.0, 41, 50)
-    lines = list(explain(replace(case, incident=replace(incident, falling=drop))))
-    assert any(line.startswith(f"held          {drop}; without it dead since ") for line in lines)
-    assert f"  - {moment(drop.until)}, or a rollup that knows the fleet is back: judged without the drop" in lines
-    assert record(replace(case, incident=incident))["incident"] == incident.name
-
-
-@pytest.mark.parametrize(("hours", "held"), [(4, False), (5, True), (25, True), (8 * 24, False)])
-def test_an_incident_holds_nothing_that_is_not_overdue_or_long_dead(hours: float, held: bool) -> None:
-    """So only in between other topics are looked at."""
-    since = NOW - 2 * HOUR
-    until = since + hours * HOUR
-    assert may_be_held(Silence(since, until, known=True), office(0, 4), until) == held
-
-
-@pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])
-def test_no_threshold_breaks_the_text(score: float) -> None:
-    """A threshold that is always or never reached is explained in words."""
-    row = replace(office(0, 4), suspect_score=score, dead_score=score)
-    lines = list(
-        explain(
-            ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(NOW - HOUR, NOW, True))
-        )
-    )
-    weeks = 4 if score < 0 else 9
-    retired = datetime.fromtimestamp(NOW - HOUR + weeks * 7 * DAY, UTC)
-    assert f"  - silence past {retired:%a %Y-%m-%d %H:%M} UTC: retired" in lines
-    assert any(line.endswith(" dead") or line.startswith("  - (dead since") for line in lines)
-
-
 def test_nothing_published_names_the_folder_and_the_next_step(tmp_path: Path) -> None:
     """Without expectations and without a broker there is nothing to explain."""
     with pytest.raises(ExplainError, match=r"published holds no expectations: .*topic-liveness rollup"):
@@ -380,64 +228,6 @@ def test_every_legal_name_is_read_whole() -> None:
     """Dots, dashes, underscores and 249 characters belong to the name."""
     assert Subject.parse("a.b-c_D.9:12") == Subject("a.b-c_D.9", 12)
     assert Subject.parse("x" * 249) == Subject("x" * 249)
-
-
-@pytest.mark.parametrize(
-    ("newest", "config", "line"),
-    [
-        (NOW - 4 * HOUR, None, "Tue 2026-03-03 08:00 UTC"),
-        (
-            NOW - 4 * HOUR,
-            TopicConfig("CreateTime", "delete", None, False, math.inf, 3600.0),
-            "Tue 2026-03-03 08:00 UTC, by its producer's clock (CreateTime; at most 1 h after the broker's)",
-        ),
-        (
-            NOW - 4 * HOUR,
-            TopicConfig("LogAppendTime", "delete", None, False),
-            "Tue 2026-03-03 08:00 UTC, by the broker's clock (LogAppendTime)",
-        ),
-        (
-            NOW - 3 * DAY,
-            TopicConfig("CreateTime", "delete", None, False, math.inf, math.inf),
-            "Sat 2026-02-28 12:00 UTC, by its producer's clock (CreateTime), well before the last advance: mirrored",
-        ),
-        (
-            NOW + 3 * DAY,
-            None,
-            "Fri 2026-03-06 12:00 UTC, in the future, so it proves nothing",
-        ),
-    ],
-)
-def test_the_timestamp_of_the_newest_record_is_rated(newest: float, config: TopicConfig | None, line: str) -> None:
-    """The newest timestamp follows the last advance, with whose clock it is and what it is worth."""
-    silence = Silence(NOW - 4 * HOUR, NOW, known=True)
-    lines = list(explain(ExplainedSubject("prod", "orders", 0, NOW, silence=silence, newest=newest, config=config)))
-    place = lines.index("last advance  Tue 2026-03-03 08:00 UTC")
-    assert lines[place + 1].removesuffix(" or back-dated") == f"newest record {line}"
-
-
-def test_a_mute_names_its_end() -> None:
-    """The explanation says until when a topic is muted."""
-    case = ExplainedSubject("prod", "orders", None, NOW, override=TopicOverride("orders", muted_until=NOW + DAY))
-    assert any("for orders: muted until Wed 2026-03-04 12:00 UTC" in line for line in explain(case))
-
-
-def test_producers_and_size_are_shown() -> None:
-    """Each line is shown as far as brokers returned it, with the reason where something is missing."""
-    found = OfTopic(3 * 2**20, 9 * 2**20, 2, 1, NOW - DAY, NOW - HOUR)
-    silence = Silence(NOW - HOUR, NOW, known=True)
-    case = ExplainedSubject("prod", "orders", None, NOW, silence=silence, inspected=found)
-    lines = list(explain(case))
-    shown = [line for line in lines if line.startswith(("producers", "size", "inspection"))]
-    assert shown == [
-        "producers     2 idempotent, remembered by brokers, last batch Mon 2026-03-02 12:00 UTC, 1 in a transaction",
-        "size          3.0 MiB in one copy, 9.0 MiB with all replicas",
-    ]
-    less = replace(case, inspected=OfTopic(512), not_inspected="producers unauthorized at broker 1")
-    assert [line for line in explain(less) if line.startswith(("producers", "size", "inspection"))] == [
-        "size          512 B in one copy",
-        "inspection    producers unauthorized at broker 1",
-    ]
 
 
 def group(members: int | None, *lags: int | None) -> Group:
@@ -539,42 +329,34 @@ def test_the_consumer_groups_of_a_topic_are_named(
 ) -> None:
     """Those furthest behind come first; "no consumer group" is shown only where none can be missing."""
     elsewhere = {"elsewhere": Group(GroupState.STABLE, 1)}
-    sweep = sweep_of("prod", groups | elsewhere, ["orders"], **{"all_visible": None, **further})
-    lines = list(explain(ExplainedSubject("prod", "orders", None, NOW, sweep=sweep)))
-    begin = next(number for number, line in enumerate(lines) if line.startswith("read by"))
-    assert lines[begin : begin + len(expected)] == expected
-    assert not lines[begin + len(expected)].startswith(("read by", "left by", "committed", " "))
+    assert of_groups(sweep_of("prod", groups | elsewhere, ["orders"], **{"all_visible": None, **further})) == expected
+
+
+def of_groups(sweep: GroupSweep, partition: int | None = None) -> list[str]:
+    """The lines about the groups of ``orders`` or one of its partitions."""
+    lines = lines_of(
+        partition=partition,
+        groups=None if sweep.blank else groups_in(sweep, "orders", partition),
+        all_groups=bool(who_reads(sweep, ["orders"]).known[0]),
+        groups_unknown=why_unknown(sweep, "orders"),
+        others=sweep.others or {},
+    )
+    return starting(lines, "read by", "left by", "committed", " " * 13)
 
 
 def test_consumer_groups_that_could_not_be_read_are_unknown() -> None:
-    """Not only some of them, and the JSON has null for them."""
-    case = ExplainedSubject(
-        "prod",
-        "orders",
-        None,
-        NOW,
-        sweep=sweep_of("prod", {}, problem="not allowed", reason=Reason.UNAUTHORIZED),
-    )
-    assert "read by       unknown: not allowed" in list(explain(case))
-    assert record(case)["groups"] is None
+    """Not only some of them."""
+    sweep = sweep_of("prod", {}, problem="not allowed", reason=Reason.UNAUTHORIZED)
+    assert of_groups(sweep) == ["read by       unknown: not allowed"]
 
 
 def test_the_lag_of_a_partition_is_its_own() -> None:
-    """For one partition the other partitions do not count."""
-    sweep = sweep_of("prod", {"etl": SEEN["etl"]})
-    assert "read by       1 consumer group: etl (1 member, lag 5)" in list(
-        explain(ExplainedSubject("prod", "orders", 1, NOW, sweep=sweep))
-    )
-
-
-def test_a_group_that_left_is_of_the_partitions_in_which_it_committed() -> None:
-    """One with members may read any partition of the topic: where it committed nothing the line says so."""
-    groups = {"left": group(0, 7), "reads": group(1, 7)}
-    case = ExplainedSubject("prod", "orders", 1, NOW, sweep=sweep_of("prod", groups))
-    lines = list(explain(case))
-    assert "read by       1 consumer group: reads (1 member, nothing committed here)" in lines
-    assert not any("left" in line for line in lines)
-    assert [one["group"] for one in record(case)["groups"]] == ["reads"]
+    """For one partition the other partitions do not count; a group that left it committed there or is not named."""
+    assert of_groups(sweep_of("prod", {"etl": SEEN["etl"]}), 1) == [
+        "read by       1 consumer group: etl (1 member, lag 5)"
+    ]
+    found = of_groups(sweep_of("prod", {"left": group(0, 7), "reads": group(1, 7)}), 1)
+    assert found == ["read by       1 consumer group: reads (1 member, nothing committed here)"]
 
 
 def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
@@ -585,85 +367,132 @@ def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
         TopicPartition("orders", 2): GroupPartition(9, 0, time_lag=TimeLag(0.0, 0.0)),
     }
     sweep = sweep_of("prod", {"etl": Group(GroupState.STABLE, 1, places, frozenset({"orders"}))})
-
-    def group_line(partition: int | None) -> str:
-        lines = explain(ExplainedSubject("prod", "orders", partition, NOW, sweep=sweep))
-        return next(line for line in lines if line.startswith("read by")).partition("etl ")[2]
-
-    assert group_line(None) == "(1 member, lag 12, the oldest 3 h old)"
-    assert group_line(0) == "(1 member, lag 5, the oldest 3 h old)"
-    assert [group_line(1), group_line(2)] == ["(1 member, lag 7)", "(1 member, lag 0)"]
+    found = [of_groups(sweep, partition)[0].partition("etl ")[2] for partition in (None, 0, 1, 2)]
+    lags = ["lag 12, the oldest 3 h old", "lag 5, the oldest 3 h old", "lag 7", "lag 0"]
+    assert found == [f"(1 member, {lag})" for lag in lags]
 
 
-BEHIND = ReplicaReading(ReplicaState.BEHIND, lag_seconds=3 * HOUR, at_least=1200, at_most=1300)
+BEHIND = ReplicaReading(ReplicaState.STOPPED, lag_seconds=3 * HOUR, at_least=1200, at_most=1300)
 IN_STEP = ReplicaReading(ReplicaState.IN_STEP, lag_seconds=0.0, at_least=0, at_most=2)
 UNKNOWN = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIME)
 
 
 @pytest.mark.parametrize(
-    ("copy", "silent", "expected"),
+    ("readings", "expected"),
     [
-        (
-            ReplicaNow("east/orders", [BEHIND, IN_STEP, BEHIND], 300.0),
-            4 * HOUR,
-            (
-                "east/orders: source advanced, replica silent for 4 h: replication stopped; at least 2,400 records are "
-                "missing, the oldest 3 h old"
-            ),
-        ),
-        (
-            ReplicaNow("east/orders", [BEHIND, UNKNOWN], 300.0),
-            200.0,
-            (
-                "east/orders: at least 1,200 records are missing, the oldest 3 h old; 1 partition not comparable "
-                "(log-append-time)"
-            ),
-        ),
-        (ReplicaNow("east/orders", [IN_STEP], 300.0), 4 * HOUR, "east/orders: nothing is missing"),
-        (ReplicaNow("east/orders", [UNKNOWN] * 2), None, "east/orders: 2 partitions not comparable (log-append-time)"),
-        (ReplicaNow("east", problem="timed-out: no answer"), 4 * HOUR, "east: not compared: timed-out: no answer"),
+        ([BEHIND, IN_STEP, BEHIND], "1 in-step, 2 stopped; at least 2,400 records are missing, the oldest 3 h old"),
+        ([IN_STEP], "1 in-step"),
+        ([UNKNOWN] * 2, "2 unknown; 2 partitions not compared (log-append-time)"),
     ],
 )
-def test_a_replica_is_compared_with_its_source(copy: ReplicaNow, silent: float | None, expected: str) -> None:
-    """A replica that lacks records and is silent has stopped; one that lacks nothing, or is not comparable, has not."""
-    silence = None if silent is None else Silence(NOW - silent, NOW, True)
-    lines = list(explain(ExplainedSubject("west", "east.orders", None, NOW, silence=silence, copies=[copy])))
-    assert [line for line in lines if line.startswith("replica of")] == [f"replica of    {expected}"]
+def test_a_replica_is_compared_with_its_source(readings: list[ReplicaReading], expected: str) -> None:
+    """The states of its partitions, what is missing, and what could not be compared."""
+    lines = lines_of(copies={("east", "orders"): readings})
+    assert starting(lines, "replica of") == [f"replica of    east/orders: {expected}"]
 
 
-def test_what_was_held_as_of_the_rollup_is_not_dead_while_no_broker_is_asked(tmp_path: Path) -> None:
+def test_colours_change_nothing_but_the_paint(tmp_path: Path) -> None:
+    """The same text either way."""
+    publish(tmp_path, office(0, 4))
+    found = explanation_of(Subject("orders", 0), Settings.model_validate({"history": {"folder": tmp_path}}), None, "")
+    lines = list(explain(found.record, "", NOW, lambda text, colour: f"<{colour}>{text}</>"))
+    assert "verdict       <green>quiet</>" in lines
+    assert "<red>█</>" in "".join(lines)
+    assert [re.sub(r"</?[a-z]*>", "", line) for line in lines] == list(explain(found.record, "", NOW))
+
+
+def test_what_the_threshold_gives_in_the_fleet_is_shown_beside_the_score() -> None:
+    """Alarms a week to expect, and how many past outages were dead and would be now; nothing where unknown."""
+    known: dict[str, Any] = {"expectation": office(0, 4), "silence": Silence(NOW - 4 * HOUR, NOW, True)}
+    labels = ("promised", "alarms", "outages")
+    assert starting(lines_of(**known), *labels) == []
+    alarmed = "25 of 40 repaired outages in the whole fleet were called dead"
+    assert starting(lines_of(**known, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61, 923, 1.0)), *labels) == [
+        "promised      false alarms: 1 per 1,000 topic-weeks, 0.92 a week in 923 topics",
+        "alarms        about 1.2 a week in the whole fleet past a score of 4.5",
+        f"outages       {alarmed}; 61% would be past a score of 4.5",
+    ]
+    assert starting(lines_of(**known, past_alarms=PastAlarms(6, 24_000, 40, 25)), *labels) == [
+        f"outages       {alarmed}"
+    ]
+    alarms = PastAlarms(6, 24_000, 40, 25, 1.24)
+    for other in (
+        {"expectation": by_wall(as_of=NOW)},
+        {"in_force": False},
+        {"override": TopicOverride("orders", max_silence_seconds=HOUR)},
+    ):
+        assert starting(lines_of(**{**known, **other}, past_alarms=alarms), *labels) == []
+
+
+@pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])
+def test_no_threshold_breaks_the_text(score: float) -> None:
+    """A threshold that is always or never reached is explained in words."""
+    row = replace(office(0, 4), suspect_score=score, dead_score=score)
+    lines = lines_of(expectation=row, silence=Silence(NOW - HOUR, NOW, True))
+    assert starting(lines, "  - silence past ")[-1].endswith(": retired")
+
+
+@pytest.mark.parametrize(
+    ("newest", "config", "line"),
+    [
+        (NOW - 4 * HOUR, None, "Tue 2026-03-03 08:00 UTC"),
+        (
+            NOW - 4 * HOUR,
+            TopicConfig("CreateTime", "delete", None, False, math.inf, 3600.0),
+            "Tue 2026-03-03 08:00 UTC, by its producer's clock (CreateTime; at most 1 h after the broker's)",
+        ),
+        (
+            NOW - 4 * HOUR,
+            TopicConfig("LogAppendTime", "delete", None, False),
+            "Tue 2026-03-03 08:00 UTC, by the broker's clock (LogAppendTime)",
+        ),
+        (NOW - 3 * DAY, None, "Sat 2026-02-28 12:00 UTC, well before the last advance: mirrored or back-dated"),
+        (NOW + 3 * DAY, None, "Fri 2026-03-06 12:00 UTC, in the future, so it proves nothing"),
+    ],
+)
+def test_the_timestamp_of_the_newest_record_is_rated(newest: float, config: TopicConfig | None, line: str) -> None:
+    """The newest timestamp follows the last advance, with whose clock it is and what it is worth."""
+    lines = lines_of(silence=Silence(NOW - 4 * HOUR, NOW, known=True), newest=newest, config=config)
+    place = lines.index("last advance  Tue 2026-03-03 08:00 UTC")
+    assert lines[place + 1] == f"newest record {line}"
+
+
+def test_a_mute_and_a_size_are_shown() -> None:
+    """The end of the mute, and bytes as far as brokers returned them."""
+    muted = lines_of(override=TopicOverride("orders", muted_until=NOW + DAY), log_bytes=512)
+    assert "by            the configuration (overrides), for orders: muted until Wed 2026-03-04 12:00 UTC" in muted
+    assert "size          512 B in one copy" in muted
+    assert "size          3.0 MiB in one copy, 9.0 MiB with all replicas" in lines_of(
+        log_bytes=3 * 2**20, disk_bytes=9 * 2**20
+    )
+
+
+def test_what_is_held_says_what_would_end_that() -> None:
+    """An incident has an end; else the polls may prove the silence."""
+    lines = lines_of(judgement=Judgement(Verdict.HELD, NOW - HOUR))
+    assert "  - polls that prove the silence, or a look at what held it as of the rollup" in lines
+
+
+def test_what_was_held_as_of_the_rollup_stays_held(tmp_path: Path) -> None:
     """Nobody knows whether the incident goes on: verdict and line are those of the rollup, of partitions too."""
     evidence = "silent 26 h; held: 12 of 40 topics fell silent together about Mon 2026-03-02 10:00 UTC"
-    rows = [office(number, 26, verdict="held", evidence=evidence) for number in (None, 0)]
-    publish(tmp_path, *rows)
+    publish(tmp_path, *(office(number, 26, verdict="held", evidence=evidence) for number in (None, 0)))
     text = explained(tmp_path, "orders")
     assert "verdict       held" in text and f"evidence      {evidence}" in text
     assert "partitions    1 held" in text
-    assert "  - a look at the brokers: what held it as of the rollup may be over" in text
     assert "verdict       held" in explained(tmp_path, "orders:0")
 
 
-def test_what_is_dead_may_be_held_where_other_topics_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The topic answers and the cluster does not: the text and the line say that an incident is not ruled out."""
-    key = TopicPartition("orders", 0)
-    answers = TableSource({key: (0, 10, NOW - 26 * HOUR)})
-    fails = TableSource(error=SourceError(Reason.TIMED_OUT, "no answer"))
-
-    def source(cluster: ClusterSettings, *_: object, **__: object) -> TableSource:
-        return answers if cluster.topics.include == ("orders",) else fails
-
-    monkeypatch.setattr("exporter.factory.clusters.make_poll_source", source)
-    publish(tmp_path, *(office(number, 26, end_offset=10) for number in (None, 0)))
-    text = explained(tmp_path, "orders", **WATCHED)
-    assert "verdict       dead" in text
-    assert "held          perhaps: other topics could not be read (timed-out)" in text
-    assert "; may be held: other topics could not be read (timed-out)" in text
-
-
-def test_a_last_advance_that_nobody_saw_is_explained_by_the_span_in_which_it_was() -> None:
-    """Between the last look before it and the first one after it."""
-    silence = Silence(NOW - HOUR, NOW, known=False, not_before=NOW - HOUR - 660)
-    lines = list(explain(ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)))
-    assert "last advance  between Tue 2026-03-03 10:49 UTC and Tue 2026-03-03 11:00 UTC, while nobody looked" in lines
+def test_the_moments_of_a_partition_that_follows_its_topic_are_those_of_the_topic() -> None:
+    """As its verdict is."""
+    silence = Silence(NOW - 26 * HOUR, NOW, True)
+    topic, own = by_wall(partition=None, max_silence_seconds=DAY), by_wall(max_silence_seconds=40 * HOUR)
+    followed = JudgedSubject(judge(silence, topic, NOW), topic, seen=SubjectNow(topic="orders", silence=silence))
+    seen = SubjectNow(topic="orders", partition=0, silence=silence, with_topic=followed)
+    record = SubjectFacts(
+        cluster="prod", topic="orders", partition=0, now=NOW, judgement=followed.judgement, seen=seen,
+        expectation=own, in_force=True,
+    ).record()  # fmt: skip
+    assert (record["verdict"], record["expected_by"]) == ("dead", NOW - 2 * HOUR)
+    assert record["retired_from"] == silence.since + 28 * DAY
+    assert record["evidence"].startswith("with its topic")

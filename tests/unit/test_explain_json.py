@@ -1,23 +1,28 @@
-"""`explain --format json` beside the answer of the API, of the same readings and the same published files."""
+"""`explain` beside the answer of the API, of the same readings and the same published files."""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import bcrypt
 import pytest
+import trustme
 
+from exporter.cli import run
 from exporter.collectors.poller import Poller
-from exporter.commands.explain import Subject, explain_to
-from exporter.domain import TopicPartition
+from exporter.demo.broker import free_port
+from exporter.domain import Answer, Expectation, Reason, TopicPartition
+from exporter.domain.exit_codes import ExitCode
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
 from exporter.settings import Settings
 from exporter.state import Monitor
-from exporter.web import WebServer
+from exporter.web import WebConfigFile, WebServer
 from tests.plain_http import get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
@@ -27,23 +32,37 @@ PLACES = {"orders": "orders", "orders:1": "orders/1"}
 """What the command is asked for, and the path of the API."""
 
 
-Scene = tuple[Settings, Monitor, ManualClock]
+Scene = tuple[Path, Monitor]
 
 
-def scene(history: Path, silent_hours: Mapping[str, Sequence[float]], monkeypatch: pytest.MonkeyPatch) -> Scene:
+def scene(
+    history: Path,
+    silent_hours: Mapping[str, Sequence[float]],
+    monkeypatch: pytest.MonkeyPatch,
+    published: Sequence[Expectation] = (),
+    source: TableSource | None = None,
+) -> Scene:
     """Topics whose partitions are silent for so long, polled by an exporter; partition n is led by broker n."""
-    source, rows = TableSource(), []
+    source, rows = TableSource() if source is None else source, list[Expectation]()
     for topic, hours in silent_hours.items():
         source.owners[topic] = "team-a"
         silent: list[tuple[int | None, float]] = [(None, min(hours)), *enumerate(hours)]
         rows += [
-            by_wall(topic=topic, partition=number, last_advance=NOW - each * HOUR, as_of=NOW - HOUR)
+            by_wall(
+                topic=topic,
+                partition=number,
+                last_advance=NOW - each * HOUR,
+                as_of=NOW - HOUR,
+                log_mean=0.0,
+                log_spread=1.0,
+            )
             for number, each in silent
         ]
         for number, each in enumerate(hours):
             key = TopicPartition(topic, number)
             source.offsets[key], source.leaders[key] = (0, 10, NOW - each * HOUR), number
-    publish(history, *rows, weekly_scores=[0.5, None])
+    if published or rows:
+        publish(history, *(published or rows), weekly_scores=[0.5, None])
     settings = Settings.model_validate(
         {
             "clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}],
@@ -53,67 +72,169 @@ def scene(history: Path, silent_hours: Mapping[str, Sequence[float]], monkeypatc
         }
     )
     clock = ManualClock(NOW)
-    monkeypatch.setattr("exporter.factory.clusters.make_poll_source", lambda *_, **__: source)
+    monkeypatch.setattr("exporter.commands.explain.time.time", lambda: NOW)
     monitor = make_monitor(settings, clock, Expectations(history))  # type: ignore[arg-type]
     Poller("prod", source, [monitor], clock).poll()
-    return settings, monitor, clock
+    return history, monitor
 
 
-def answers(monitor: Monitor) -> list[dict[str, Any]]:
-    """What the API answers of each place."""
+@contextmanager
+def served(monitor: Monitor) -> Iterator[str]:
+    """The address of an exporter with this monitor."""
     server = WebServer("127.0.0.1:0", monitor)
     server.start()
     try:
-        base = f"http://{server.address}/api/v1/explain/prod"
-        return [get(f"{base}/{path}", timeout=20).json() for path in PLACES.values()]
+        yield f"http://{server.address}"
     finally:
         server.stop()
 
 
-def alike(settings: Settings, monitor: Monitor, clock: ManualClock) -> list[dict[str, Any]]:
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """What the command prints as JSON."""
+    assert run(["explain", *arguments, "--format", "json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def alike(exporter: Scene, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """What the API answers of each place; the command prints the same, and the scores of past weeks."""
-    answered = answers(monitor)
-    for subject, answer in zip(PLACES, answered, strict=True):
-        out = io.StringIO()
-        explain_to(out, settings, Subject.parse(subject), "prod", clock, style="json")
-        printed = json.loads(out.getvalue())
-        assert (printed.pop("weekly_scores"), answer.pop("weekly_scores")) == ([0.5, None], None)
-        assert printed == answer
-    return answered
+    history, monitor = exporter
+    found = []
+    with served(monitor) as url:
+        for subject, path in PLACES.items():
+            found.append(get(f"{url}/api/v1/explain/prod/{path}", timeout=20).json())
+            shown = printed(capsys, subject, "--url", url, "--history", str(history))
+            assert (shown.pop("weekly_scores"), found[-1].pop("weekly_scores")) == ([0.5, None], None)
+            assert shown == found[-1]
+    return found
 
 
-def test_the_command_prints_what_the_api_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_what_the_api_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One document with the same values; past weeks' scores are in the published file, and in the command alone."""
-    for answered in alike(*scene(tmp_path, {"orders": (1, 2)}, monkeypatch)):
+    for answered in alike(scene(tmp_path, {"orders": (1, 2)}, monkeypatch), capsys):
         assert (answered["owner"], answered["expectation"]["in_force"]) == ("team-a", True)
         assert answered["incident"] is None
 
 
 def test_both_say_by_which_incident_a_topic_and_its_partitions_are_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Twenty topics of thirty fell silent together: topic and partitions are held by one incident, not dead.
 
     A partition that was dead long before is held with its topic.
     """
     others = {f"bills-{number}": (6, 6) if number < 19 else (0.5, 0.5) for number in range(29)}
-    whole, one = alike(*scene(tmp_path, {"orders": (6, 90), **others}, monkeypatch))
+    whole, one = alike(scene(tmp_path, {"orders": (6, 90), **others}, monkeypatch), capsys)
     explanations = [whole, one, *whole["partitions"]]
     assert {each["verdict"] for each in explanations} == {"held"}
     assert len({each["incident"] for each in explanations} - {None}) == 1
     assert all("held: 20 of 30 topics fell silent together" in each["evidence"] for each in explanations)
 
 
-def test_both_say_which_partitions_of_a_live_topic_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_say_which_partitions_of_a_live_topic_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Broker 1 takes no records: each topic lives elsewhere, and its partition there is held; the text says so, too."""
     exporter = scene(tmp_path, dict.fromkeys(("orders", *(f"bills-{one}" for one in range(11))), (0.5, 6)), monkeypatch)
-    whole, one = alike(*exporter)
+    whole, one = alike(exporter, capsys)
     assert (whole["verdict"], whole["incident"]) == ("live", None)
     first, second = whole["partitions"]
     assert (first["verdict"], first["incident"]) == ("live", None)
     assert second["verdict"] == one["verdict"] == "held"
     assert second["incident"] == one["incident"]
     assert second["incident"].endswith("-broker-1")
-    out = io.StringIO()
-    explain_to(out, exporter[0], Subject("orders"), "prod", exporter[2])
-    assert "  held        1\n  held by     12 of 12 topics led by broker 1 fell silent together" in out.getvalue()
+    with served(exporter[1]) as url:
+        assert run(["explain", "orders", "--url", url]) == 0
+    shown = capsys.readouterr().out
+    assert "  held        1\n" in shown and "12 of 12 topics led by broker 1 fell silent together" in shown
+
+
+def test_a_partition_has_the_verdict_of_a_topic_that_does_not_advance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own expectation would have made it dead long ago; the text begins as its evidence."""
+    topic = by_wall(partition=None, suspect_silence_seconds=DAY, max_silence_seconds=2 * DAY)
+    rows = [replace(row, last_advance=NOW - 6 * HOUR, as_of=NOW - HOUR) for row in (topic, by_wall())]
+    _, monitor = scene(tmp_path, {"orders": (6,)}, monkeypatch, rows)
+    with served(monitor) as url:
+        whole, one = (printed(capsys, subject, "--url", url) for subject in ("orders", "orders:0"))
+    assert whole["verdict"] == one["verdict"] == "quiet"
+    assert one["evidence"] == f"with its topic: {whole['evidence']}"
+    assert [one[name] for name in ("expected_by", "suspect_from", "retired_from")] == [
+        whole[name] for name in ("expected_by", "suspect_from", "retired_from")
+    ]
+
+
+def test_without_an_answer_the_published_files_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says why no exporter told, and as of when this is; where nothing is published either both are named."""
+    history, monitor = scene(tmp_path, {"orders": (1, 2)}, monkeypatch)
+    monkeypatch.setenv("TOPIC_LIVENESS_HISTORY__FOLDER", str(history))
+    monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", nobody := f"127.0.0.1:{free_port()}")
+    assert run(["explain", "orders"]) == 0
+    assert f"exporter      http://{nobody} cannot be asked: " in (shown := capsys.readouterr().out)
+    assert "Is an exporter running there?; this is as of the rollup" in shown
+    assert run(["explain", "orders", "--format", "json"]) == 0
+    assert f"as of the last rollup; exporter: http://{nobody} cannot" in capsys.readouterr().err
+    assert run(["explain", "refunds"]) == ExitCode.FOUND
+    failed = capsys.readouterr().err
+    assert "nothing is known of refunds" in failed and "published: the last rollup did not know the topic" in failed
+    with served(monitor) as url:
+        monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", url.removeprefix("http://"))
+        assert run(["explain", "orders"]) == 0, "by web.listen"
+        assert f"exporter      {url}\n" in capsys.readouterr().out
+        assert run(["explain", "refunds"]) == ExitCode.FOUND
+        assert f"exporter: {url}: cluster prod has no topic of that name in view" in capsys.readouterr().err
+        assert run(["explain", "orders:7"]) == ExitCode.FOUND
+        assert "orders has no partition 7: its partitions are 0 to 1" in capsys.readouterr().err
+        assert run(["explain", "orders", "--cluster", "far"]) == ExitCode.FOUND
+        assert "--cluster must be one of prod, got 'far'" in capsys.readouterr().err
+    assert run(["explain", "orders", "--username", "alice"]) == ExitCode.NOT_STARTED
+    assert "--username and --password-file must be given together" in capsys.readouterr().err
+
+
+def test_its_own_exporter_is_asked_as_its_web_configuration_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Over TLS where that file has a certificate, as a user whose password is given."""
+    _, monitor = scene(tmp_path / "history", {"orders": (1,)}, monkeypatch)
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    (tmp_path / "password").write_text("sesame-sesame")
+    hashed = bcrypt.hashpw(b"sesame-sesame", bcrypt.gensalt(4)).decode()
+    (tmp_path / "web.yml").write_text(
+        f"tls_server_config: {{cert_file: server.pem, key_file: server.pem}}\nbasic_auth_users: {{alice: {hashed}}}\n"
+    )
+    server = WebServer("127.0.0.1:0", monitor, WebConfigFile(tmp_path / "web.yml"))
+    server.start()
+    try:
+        monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", server.address)
+        monkeypatch.setenv("TOPIC_LIVENESS_WEB__CONFIG_FILE", str(tmp_path / "web.yml"))
+        user = ["--username", "alice", "--password-file", str(tmp_path / "password")]
+        assert run(["explain", "orders", *user, "--ca-file", str(tmp_path / "ca.pem")]) == 0
+        assert f"exporter      https://{server.address}\n" in capsys.readouterr().out
+        assert run(["explain", "orders"]) == ExitCode.FOUND
+        assert "Give --ca-file" in capsys.readouterr().err
+    finally:
+        server.stop()
+
+
+def test_what_cannot_be_described_says_which_right_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The right is the next step; of a partition that cannot be read the broker is named."""
+    source = TableSource({TopicPartition("orders", 0): (0, 0, None)}, topic_errors={"orders": Reason.UNAUTHORIZED})
+    key = TopicPartition("refunds", 0)
+    source.offsets[key], source.failures[key] = (0, 0, None), Answer(reason=Reason.TIMED_OUT)
+    _, monitor = scene(tmp_path, {}, monkeypatch, source=source)
+    with served(monitor) as url:
+        assert run(["explain", "orders", "--url", url, "--history", str(tmp_path)]) == ExitCode.FOUND
+        right = "the topic could not be described: unauthorized; next step: grant DESCRIBE on it"
+        assert f"exporter: {url}: {right}" in capsys.readouterr().err
+        assert run(["explain", "refunds:0", "--url", url]) == 0
+        assert "broker        unreadable: timed-out at broker 1; end offset unknown" in capsys.readouterr().out

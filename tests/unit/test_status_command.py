@@ -120,7 +120,7 @@ def test_a_mass_death_is_no_health(
 ) -> None:
     """A running exporter in which twelve topics of forty are held: one item, CRITICAL, and the pages say it first."""
     silent = {f"events-{number}": (6.0,) if number < 12 else (0.5,) for number in range(40)}
-    _, monitor, _ = fleet(tmp_path, silent, monkeypatch)
+    _, monitor = fleet(tmp_path, silent, monkeypatch)
     running = WebServer("127.0.0.1:0", monitor)
     running.start()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -82,6 +83,26 @@ def who_reads(sweep: GroupSweep, topics: Sequence[str]) -> TopicReaders:
     proved &= not sweep.narrowed and sweep.others is not None and not sweep.others
     known = (found.count(GroupRole.UNKNOWN) == 0) & (proved | (found.count(GroupRole.ASSIGNED) > 0))
     return replace(found, known=known)
+
+
+def why_unknown(sweep: GroupSweep, topic: str) -> str | None:
+    """Return why more groups may read a topic, for people; None where all that read it are known."""
+    if not sweep.complete:
+        reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
+        why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+        return f"unknown{'' if sweep.blank else ' for some consumer groups'}: {why}"
+    if not sweep.all_visible:
+        return "perhaps hidden consumer groups: grant DESCRIBE on groups to see all"
+    readers = who_reads(sweep, [topic])
+    if readers.known[0]:
+        return None
+    if sweep.others is None:
+        return "perhaps share or streams groups, which could not be listed"
+    if sweep.others:
+        return "perhaps groups that do not say what they read"
+    if sweep.narrowed and not len(readers.group):
+        return "no consumer group that `groups.include` and `groups.exclude` select"
+    return None
 
 
 class GroupThere(NamedTuple):

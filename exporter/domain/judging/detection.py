@@ -154,14 +154,6 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
     return _judgements(_score(expectations, silences, rows, now), silences).judgement(0)
 
 
-def may_be_held(silence: Silence | None, expectation: Expectation | None, now: float) -> bool:
-    """Return whether a silence is held if many topics fell silent with it, or while a drop of the fleet goes on."""
-    if silence is None or expectation is None:
-        return False
-    scores = _score(ExpectationSet([expectation]), Silences.of([silence]), np.zeros(1, dtype=np.intp), now)
-    return bool((np.isin(scores.verdicts, _ALARMING) & scores.holdable).any() or scores.falling.any())
-
-
 def overruled(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
     """Judge one silence by the configuration alone.
 

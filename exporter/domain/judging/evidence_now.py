@@ -39,8 +39,6 @@ class SubjectNow:
     """Number of partitions of its topic, of these that live, and of these that are learning."""
     readers: Readership | None = None
     override: TopicOverride | None = None
-    may_be_held: str | None = None
-    """The reason why it is unknown whether an incident holds it."""
     published: str | None = None
     """The evidence line of the rollup, where nothing newer is known."""
     newest: float | None = None
@@ -65,7 +63,7 @@ class JudgedSubject(NamedTuple):
     seen: SubjectNow = NOTHING
 
 
-class _Foreseen(NamedTuple):
+class Foreseen(NamedTuple):
     """When a silence becomes suspect and dead (Unix seconds), and its missed slots; None where unknown."""
 
     suspect_from: float | None = None
@@ -80,7 +78,7 @@ def evidence_now(subject: JudgedSubject, now: float) -> str:
 
 def evidence_of_all(subjects: Sequence[JudgedSubject], now: float) -> list[str]:
     """Return the sentence of each subject, which are all different. Their expectations are prepared only once."""
-    foreseen = _foreseen(subjects, now)
+    foreseen = foresee(subjects, now)
     of_topics: dict[tuple[str, Judgement], str] = {}
     lines = []
     for subject, to_come in zip(subjects, foreseen, strict=True):
@@ -94,7 +92,7 @@ def evidence_of_all(subjects: Sequence[JudgedSubject], now: float) -> list[str]:
     return lines
 
 
-def _line(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> str:
+def _line(subject: JudgedSubject, now: float, foreseen: Foreseen) -> str:
     judgement, expectation, _, seen = subject
     if seen.published:
         return seen.published
@@ -105,8 +103,7 @@ def _line(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> str:
     if judgement.verdict is Verdict.LEARNING and unusable and seen.state not in (State.NEVER_WRITTEN, State.EMPTY):
         why = "no expectation of it is in force" if expectation is None else "what is published of it cannot be used"
         return _joined([_unseen(seen), silence(row), f"learning: {why}"])
-    doubt = None if seen.may_be_held is None else f"may be held: {seen.may_be_held}"
-    after = [doubt, _replication(judgement, expectation), _readers(judgement, seen)]
+    after = [_replication(judgement, expectation), _readers(judgement, seen)]
     return _joined([None if row.newest is not None else _unseen(seen), evidence(row), *after])
 
 
@@ -129,14 +126,14 @@ def falling(incident: Incident | None, expectation: Expectation | None) -> Ongoi
     return own or incident.falling
 
 
-def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> EvidenceFacts:
+def _judged(subject: JudgedSubject, now: float, foreseen: Foreseen) -> EvidenceFacts:
     judgement, expectation, incident, seen = subject
     last, (since, until) = judgement.last_advance, _span(subject, now)
     live = judgement.expected_by is not None
     # Without any advance only the age of its newest record can have judged it.
     newest = seen.newest if last is None and judgement.verdict in (Verdict.SUSPECT, Verdict.RETIRED) else None
     if newest is not None:
-        foreseen = _Foreseen(newest + SUSPECT_AFTER_SECONDS, newest + DEAD_AFTER_SECONDS)
+        foreseen = Foreseen(newest + SUSPECT_AFTER_SECONDS, newest + DEAD_AFTER_SECONDS)
     polled_from = None if expectation is None else expectation.polled_from
     return EvidenceFacts(
         as_of=now,
@@ -155,7 +152,7 @@ def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> Evidence
         observed_seconds=None if expectation is None else expectation.observed_seconds,
         largest_silence=None if expectation is None else expectation.largest_silence_seconds,
         largest_silence_end=None if expectation is None else expectation.largest_silence_end,
-        missed_slots=None if foreseen.missed is None else foreseen.missed * _missed_scale(expectation),
+        missed_slots=foreseen.missed,
         largest_missed=None if expectation is None else expectation.largest_missed,
         max_silence_seconds=None if expectation is None else expectation.max_silence_seconds,
         suspect_from=foreseen.suspect_from,
@@ -176,13 +173,14 @@ def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> Evidence
     )
 
 
-def _foreseen(subjects: Sequence[JudgedSubject], now: float) -> list[_Foreseen]:
-    found = [_Foreseen()] * len(subjects)
+def foresee(subjects: Sequence[JudgedSubject], now: float) -> list[Foreseen]:
+    """Return what becomes of the silence of each subject, which are all different, if it lasts."""
+    found = [Foreseen()] * len(subjects)
     spans = [_span(subject, now) for subject in subjects]
     rows = [
         row
         for row, (subject, (since, _)) in enumerate(zip(subjects, spans, strict=True))
-        if subject.expectation is not None and since is not None and not subject.seen.published
+        if subject.expectation is not None and since is not None
     ]
     if not rows:
         return found
@@ -191,7 +189,9 @@ def _foreseen(subjects: Sequence[JudgedSubject], now: float) -> list[_Foreseen]:
     of_each = np.argsort(judged_by.table.number)  # they stand there in the order of their names
     foreseen = judged_by.foresee(JudgedSilences(of_each, since, until))
     for row, of_one in zip(rows, np.column_stack(foreseen).tolist(), strict=True):
-        found[row] = _Foreseen(*map(or_none, of_one))
+        suspect_from, dead_from, missed = map(or_none, of_one)
+        missed = None if missed is None else missed * _missed_scale(subjects[row].expectation)
+        found[row] = Foreseen(suspect_from, dead_from, missed)
     return found
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, or_none
-from exporter.domain.groups.readers import Readership, groups_in, who_reads
+from exporter.domain.groups.readers import Readership, groups_in, who_reads, why_unknown
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import SubjectFacts, of_judged
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.polls.table import STATES, Snapshot
+from exporter.domain.replicas.comparison import Comparison
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import OF_ALL_PARTITIONS, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
@@ -57,6 +58,8 @@ class ClusterFacts:
     in_force: bool = False
     past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
     """Past alarms of the thresholds, by kind of stream."""
+    comparisons: Sequence[Comparison] = ()
+    """Of its topics that are replicas with their sources in other clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +301,7 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None) -> Subje
     proved = table.last_good_poll[rows] if partition is None else table.last_good_poll[row : row + 1]
     reading = None if partition is None else table.reading(row)
     newest = one.assessment.newest[number]
+    log_bytes, disk_bytes = _sizes(one, topic, partition)
     info = one.snapshot.metadata.topics[topic]
     return SubjectFacts(
         cluster=one.cluster,
@@ -317,10 +321,28 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None) -> Subje
         config=info.config,
         groups=None if one.sweep is None or one.sweep.blank else groups_in(one.sweep, topic, partition),
         all_groups=_readers(one, topic) is not None,
+        groups_unknown=None if one.sweep is None else why_unknown(one.sweep, topic),
         others={} if one.sweep is None else one.sweep.others or {},
         partitions={}
         if partition is not None
         else {int(layout.partition[each]): _partition(one, each) for each in range(rows.start, rows.stop)},
         past_alarms=one.past_alarms.get(TOPIC if partition is None else PARTITION),
         incident=one.assessment.incident_of(row, topic=partition is None),
+        log_bytes=log_bytes,
+        disk_bytes=disk_bytes,
+        copies={
+            (compared.source, source): readings
+            for compared in one.comparisons
+            for source, readings in compared.table.copied_to(topic, partition).items()
+        },
     )
+
+
+def _sizes(one: ClusterFacts, topic: str, partition: int | None) -> tuple[int | None, int | None]:
+    """Return the bytes of a topic or partition in one copy, and with all replicas."""
+    found = one.snapshot.inspected
+    if partition is not None:
+        known = found.get(TopicPartition(topic, partition))
+        return (None, None) if known is None else (known.log_bytes, known.disk_bytes)
+    number = found.layout.number_of(topic)
+    return (None, None) if number is None else found.of_topics.topic(number)[:2]

@@ -1,19 +1,22 @@
-"""All known facts of one topic or partition as one record: the answer of the API and ``explain --format json``."""
+"""All known facts of one topic or partition as one record: the answer of the API, and what ``explain`` prints."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from exporter.domain.expectations.silence_rules import retired_after
 from exporter.domain.groups.consumer_groups import OtherGroup
 from exporter.domain.groups.readers import GroupThere
 from exporter.domain.judging.assessment import Judgement
-from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_of_all
+from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_of_all, foresee
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reading
+from exporter.domain.replicas.comparison import ReplicaReading
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation, TopicOverride
 
@@ -44,6 +47,8 @@ class SubjectFacts:
     """The consumer groups that are known to read it or committed in it; None where they were not read."""
     all_groups: bool = False
     """Whether ``groups`` has all groups that read it."""
+    groups_unknown: str | None = None
+    """Why more groups may read it."""
     others: Mapping[str, OtherGroup] = field(default_factory=dict)
     """Groups of the cluster that are no consumer groups: each may read it."""
     partitions: Mapping[int, JudgedSubject] = field(default_factory=dict)
@@ -53,6 +58,11 @@ class SubjectFacts:
     """The incident that holds it."""
     past_alarms: PastAlarms | None = None
     """The past alarms of the threshold of its kind, in the whole fleet."""
+    log_bytes: int | None = None
+    disk_bytes: int | None = None
+    """Its size in one copy, and with all replicas."""
+    copies: Mapping[tuple[str, str], Sequence[ReplicaReading]] = field(default_factory=dict)
+    """By cluster and topic of each source of which it is a replica: the comparison of its partitions."""
 
     def record(self) -> dict[str, Any]:
         """Return the facts as values for JSON."""
@@ -66,6 +76,7 @@ class SubjectFacts:
             "partition": self.partition,
             "as_of": self.now,
             **judgement,
+            **_foreseen(own, self.now),
             "proved_until": self.proved_until,
             "last_record": self.newest,
             "reading": None if self.reading is None else _of_reading(self.reading),
@@ -73,10 +84,14 @@ class SubjectFacts:
             "override": None if self.override is None else _of_override(self.override),
             "config": None if self.config is None else _of_config(self.config),
             "expectation": None if row is None else self._of_expectation(row),
-            "weekly_scores": None if self.weekly_scores is None else list(map(_finite, self.weekly_scores)),
+            "weekly_scores": self.weekly_scores,
             "groups": None if self.groups is None else [one._asdict() for one in self.groups],
             "other_groups": [{"group": name, **one._asdict()} for name, one in sorted(self.others.items())],
             "all_groups_known": self.all_groups,
+            "groups_unknown": self.groups_unknown,
+            "log_bytes": self.log_bytes,
+            "disk_bytes": self.disk_bytes,
+            "replica_of": [_of_copy(*source, readings) for source, readings in self.copies.items()],
             "past_alarms": None if self.past_alarms is None else asdict(self.past_alarms),
             "partitions": [{"partition": number, **one} for number, one in zip(numbers, of_partitions, strict=True)],
         }
@@ -120,8 +135,37 @@ def _of_judged(subject: JudgedSubject, now: float, evidence: str) -> dict[str, A
     }
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
+def _foreseen(own: JudgedSubject, now: float) -> dict[str, float | None]:
+    """Return when its silence becomes suspect and retired if it lasts, and how many slots it missed."""
+    own = own.seen.with_topic or own
+    [foreseen], judged = foresee([own], now), own.judgement
+    overridden = own.seen.override is not None
+    last, dead = judged.last_advance, judged.expected_by or (None if overridden else foreseen.dead_from)
+    return {
+        "suspect_from": None if overridden else foreseen.suspect_from,
+        "retired_from": None if last is None or dead is None else last + float(retired_after(dead - last)),
+        "missed_slots": None if overridden else foreseen.missed,
+    }
+
+
+def weekly_scores(row: Expectation, values: Sequence[float | None] | None) -> list[float | None] | None:
+    """Return the highest score of each past week, from the logarithms that a rollup publishes; None: not active."""
+    if values is None or row.log_mean is None or not row.log_spread:
+        return None
+    logs = (math.nan if value is None else value for value in values)
+    return [round((log - row.log_mean) / row.log_spread, 3) if math.isfinite(log) else None for log in logs]
+
+
+def _of_copy(cluster: str, topic: str, readings: Sequence[ReplicaReading]) -> dict[str, Any]:
+    lags = [one.lag_seconds for one in readings if one.lag_seconds is not None]
+    return {
+        "cluster": cluster,
+        "topic": topic,
+        "states": Counter(str(one.state) for one in readings),
+        "missing_at_least": sum(one.at_least or 0 for one in readings),
+        "lag_seconds": max(lags, default=None),
+        "not_compared": Counter(str(one.reason) for one in readings if one.reason is not None),
+    }
 
 
 def _of_reading(reading: Reading) -> dict[str, Any]:
@@ -143,11 +187,16 @@ def _of_override(override: TopicOverride) -> dict[str, Any]:
     }
 
 
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
+
+
 def _of_config(config: TopicConfig) -> dict[str, Any]:
-    retention = config.retention_seconds
     return {
         "timestamp_type": config.timestamp_type,
         "cleanup_policy": config.cleanup_policy,
-        "retention_seconds": None if retention is None or retention == float("inf") else retention,
+        "retention_seconds": _finite(config.retention_seconds),
+        "timestamp_before_max_seconds": _finite(config.timestamp_before_max_seconds),
+        "timestamp_after_max_seconds": _finite(config.timestamp_after_max_seconds),
         "remote_storage": config.remote_storage,
     }

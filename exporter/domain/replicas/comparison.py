@@ -130,6 +130,16 @@ class ReplicaTable:
             not_compared_of_code(int(self.reason[row])),
         )
 
+    def copied_to(self, target: str, partition: int | None = None) -> dict[str, list[ReplicaReading]]:
+        """Return the readings of a replica, or of one of its partitions, by the topic that it is a copy of."""
+        found = {}
+        for topic, name in zip(self.layout.topics, self.targets, strict=True):
+            if name == target:
+                rows = self.layout.rows_of(topic)
+                each = range(rows.start, rows.stop)
+                found[topic] = [self.reading(row) for row in each if partition in (None, self.layout.partition[row])]
+        return {topic: readings for topic, readings in found.items() if readings}
+
     def unread(self, reason: NotCompared) -> ReplicaTable:
         """Return the same rows, all unknown for one reason."""
         count = len(self)
