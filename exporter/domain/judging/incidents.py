@@ -12,7 +12,7 @@ from exporter.domain.column_set import ColumnSet
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, Group, span_of, together
+from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, Group, at_once, span_of, together
 from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
 
 MOST = 0.5
@@ -143,12 +143,20 @@ def groups_of_silences(silent: Silent, with_expectation: int, share: float) -> I
     """Yield the members of each incident that may hold enough of them now, and the span in which they fell silent.
 
     Most incidents are proved by many unusual silences. A few that are or were holdable are as good a proof, because
-    these are rare.
+    these are rare. What is left is counted once more, by how many are overdue at once.
     """
-    least, left = max(share * with_expectation, HELD_LEAST), silent.candidates
-    for of, ordinary in ((left, NOTICED), (left & (silent.holdable | silent.hold_expired), ORDINARY)):
+    least = max(share * with_expectation, HELD_LEAST)
+    crossed = silent.holdable | silent.hold_expired
+    left = silent.has_expectation & ~np.isnan(silent.since) & ~np.isnan(silent.overdue)
+    for of, ordinary in ((silent.unusual, NOTICED), (crossed, ORDINARY), (left, None)):
         some = np.flatnonzero(of & left)
-        for group in together(silent.since[some], silent.overdue[some], with_expectation, share, ordinary):
+        since, overdue = silent.since[some], silent.overdue[some]
+        found = (
+            at_once(since, overdue, crossed[some], with_expectation, share)
+            if ordinary is None
+            else together(since, overdue, with_expectation, share, ordinary)
+        )
+        for group in found:
             members = some[group.members]
             if silent.holdable[members].any() and np.count_nonzero(~silent.hold_expired[members]) > least:
                 yield group._replace(members=members)

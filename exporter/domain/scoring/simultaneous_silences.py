@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Floats, Rows
+from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.learning.traffic_clock import HOUR, WEEK
 from exporter.domain.scoring.prior import SHIPPED
 from exporter.domain.verdicts import HELD_LEAST
@@ -40,6 +40,13 @@ on some days. A shape of 6 is a rate that varies from day to day by 41 %."""
 FOLLOWS, FOLLOWED_SHARE = 2 * _DAY, 0.07
 """Window, in seconds, and share of all streams. Silences that began within this window after a group of more than this
 share belong to the group: on a holiday a few records are still written, which end one silence and begin the next."""
+
+RECENT = 1.5 * _DAY
+"""Seconds. A silence is new if it began within this time before the last one that became overdue: on the first day of a
+holiday this includes streams that wrote last on the evening before."""
+
+OVERDUE, OVERDUE_BY_CHANCE = 0.009, 1e-3
+"""Share of a fleet that is usually overdue by a new silence (0.7 to 0.9 % of generated fleets), and a probability."""
 
 _AROUND = (2 * _DAY, 7 * _DAY, 28 * _DAY)
 """Distances in seconds around a span. The rate of other silences is measured over each; the largest rate counts."""
@@ -74,6 +81,23 @@ def together(
         found = _with_followers(found, since[left], overdue[left], streams)
         yield found._replace(members=left[found.members])
         left = np.delete(left, found.members)
+
+
+def at_once(since: Floats, overdue: Floats, crossed: Flags, streams: int, share: float) -> Iterator[Group]:
+    """Yield the group of silences that are overdue at once, if more of them are new than chance explains.
+
+    They need not have begun together: on a holiday a few records are still written, each of which ends one silence and
+    begins the next. Chance explains the usual share (OVERDUE), and as many more as deaths of the days before suggest:
+    older silences that ``crossed``. The other arguments are those of ``together``.
+    """
+    end = overdue.max(initial=-np.inf)
+    new = since >= end - RECENT
+    count = float(new.sum())
+    if count > max(share * streams, HELD_LEAST):
+        pace = _rate(since[~new & crossed], end, RECENT, streams, 0.0)
+        chance = _more_than(np.array([count]), np.array([OVERDUE * streams + pace * RECENT]))
+        if chance[0] < math.log(OVERDUE_BY_CHANCE):
+            yield Group(np.flatnonzero(overdue >= end - RECENT), end - RECENT, end)
 
 
 def span_of(since: Floats, overdue: Floats) -> tuple[float, float]:
