@@ -223,12 +223,12 @@ def test_a_holiday_makes_nothing_dead_once_its_first_day_is_over() -> None:
         assert dropped.later == held.later
 
 
-def test_a_small_fleet_has_no_more_dead_on_the_first_day_of_a_holiday_for_incidents() -> None:
-    """Incidents hold some of those that fell silent together, before the rollup knows of the drop."""
+def test_a_small_fleet_has_hardly_any_dead_on_the_first_day_of_a_holiday() -> None:
+    """Of 50 topics more are overdue at once than chance brings, before the rollup knows of the drop."""
     rows = list(dead_by_a_holiday(50, 14, weeks=26))
     free, held = ([row.dead[place].first_day for row in rows] for place in (0, 1))
     assert min(free) >= 5
-    assert all(some <= others for some, others in zip(held, free, strict=True))
+    assert max(held) <= 1
 
 
 def test_a_missing_csv_is_refused(tmp_path: Path) -> None:

@@ -189,6 +189,28 @@ def test_deaths_at_unrelated_moments_are_none_of_one_incident(share: float) -> N
     assert found.count(Verdict.DEAD) >= 10 and Verdict.HELD not in found
 
 
+@pytest.mark.parametrize(("died_before", "expected"), [([], Verdict.HELD), ([40, 52, 64, 80, 95], Verdict.DEAD)])
+def test_on_a_holiday_topics_are_held_that_fell_silent_one_after_the_other(
+    died_before: list[float], expected: Verdict
+) -> None:
+    """Seven of fifty in a day, because a few records were still written. Where topics die all week they are deaths."""
+    ages = [28.0, 25.0, 21.0, 16.0, 12.5, 7.5, 4.0, *died_before]
+    snapshot, promises = fleet(len(ages), 50 - len(ages), hours=0.0)
+    since = {f"silent-{number:03d}": NOW - age * HOUR for number, age in enumerate(ages)}
+
+    def silent(key: TopicPartition, reading: Reading) -> Reading:
+        last = since.get(key.topic, NOW - 60.0)
+        return replace(reading, activity=replace(reading.activity, last_advance=last, silent_since=last))
+
+    readings = {key: silent(key, reading) for key, reading in snapshot.readings.items()}
+    assessment = Detector(promises).assess(snapshot_of(readings, metadata=snapshot.metadata, taken_at=NOW), NOW)
+    found = [assessment.topics[name].judgement.verdict for name in since]
+    assert found[:3] == [expected] * 3 and found[3:5] == [expected if died_before == [] else Verdict.SUSPECT] * 2
+    assert found[5:7] == [Verdict.QUIET] * 2, "what is no alarm shows no hold"
+    assert set(found[7:]) <= {Verdict.DEAD}
+    assert [len(one.topics) for one in assessment.incidents] == ([7] if expected is Verdict.HELD else [])
+
+
 def test_topics_without_a_promise_and_overridden_ones_make_no_incident() -> None:
     """Only what is promised something can break it; what the configuration decides is not held."""
     snapshot, promises = fleet(20, 80, hours=20.5)

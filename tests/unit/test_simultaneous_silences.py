@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from exporter.domain import HELD_SHARE
-from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, span_of, together
+from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, at_once, span_of, together
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -62,6 +62,53 @@ def test_unrelated_deaths_are_hardly_ever_a_group(
         overdue = ages > 1.5 * wide
         grouped += bool(groups(ages[overdue].tolist(), wide[overdue].tolist(), streams, ordinary))
     assert grouped <= 2
+
+
+def overdue_at_once(ages: list[float], widths: list[float], streams: int) -> list[int]:
+    """Return which silences are a group because so many are overdue at once; those of six hours and more crossed."""
+    since = -np.array(ages) * HOUR
+    overdue = since + np.array(widths) * HOUR
+    found = list(at_once(since, overdue, overdue < -6 * HOUR, streams, HELD_SHARE))
+    return found[0].members.tolist() if found else []
+
+
+HOLIDAY = [2.0, 5.0, 7.5, 9.0, 14.0, 20.0, 30.0]
+
+
+@pytest.mark.parametrize(
+    ("ages", "widths", "streams", "expected"),
+    [
+        pytest.param(HOLIDAY, [1.0] * 7, 50, range(7), id="seven of fifty, each at its own moment"),
+        pytest.param(HOLIDAY, [1.0] * 7, 90, [], id="chance brings seven of ninety"),
+        pytest.param(HOLIDAY[:5], [1.0] * 5, 10, [], id="five are too few"),
+        pytest.param([*[3.0, 6.0, 12.0, 24.0] * 3], [1.0] * 12, 300, [], id="twelve of 300 are 4 %"),
+        pytest.param([*HOLIDAY, 40.0], [1.0] * 7 + [24.0], 50, range(8), id="a run that was due since belongs to it"),
+        pytest.param([*HOLIDAY, 300.0], [1.0] * 8, 50, range(7), id="what was overdue before does not"),
+        pytest.param([*HOLIDAY, 44.0, 58.0, 65.0, 80.0], [1.0] * 11, 50, [], id="single deaths go on"),
+        pytest.param([], [], 50, [], id="nothing is silent"),
+    ],
+)
+def test_more_new_silences_at_once_than_chance_brings(
+    ages: list[float], widths: list[float], streams: int, expected: list[int]
+) -> None:
+    """The table of cases: a holiday on which a few records are still written, and what it is not."""
+    assert overdue_at_once(ages, widths, streams) == list(expected)
+
+
+@pytest.mark.parametrize(("deaths", "streams"), [(15, 135), (15, 50), (6, 50)])
+@pytest.mark.parametrize("widths", [(1.0,), (1.0, 6.0, 24.0, 29.0, 63.0)], ids=["always on", "all rhythms"])
+def test_unrelated_deaths_are_hardly_ever_too_many_at_once(
+    widths: tuple[float, ...], deaths: int, streams: int
+) -> None:
+    """They die at random moments of four days, beside topics that are overdue by chance: at most 2 % are held."""
+    random = np.random.default_rng(5)
+    grouped = 0
+    for _ in range(1000):
+        living = random.poisson(0.008 * streams)
+        ages = np.array([*random.uniform(3.0, 96.0, deaths), *random.uniform(2.0, 36.0, living)])
+        wide = np.array([*random.choice(widths, deaths), *[1.0] * living])
+        grouped += bool(overdue_at_once(ages[ages > wide].tolist(), wide[ages > wide].tolist(), streams))
+    assert grouped <= 20, grouped
 
 
 def test_the_span_is_what_all_members_have_in_common_or_the_shortest_that_meets_all() -> None:

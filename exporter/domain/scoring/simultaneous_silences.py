@@ -88,16 +88,16 @@ def at_once(since: Floats, overdue: Floats, crossed: Flags, streams: int, share:
 
     They need not have begun together: on a holiday a few records are still written, each of which ends one silence and
     begins the next. Chance explains the usual share (OVERDUE), and as many more as deaths of the days before suggest:
-    older silences that ``crossed``. The other arguments are those of ``together``.
+    silences that ``crossed`` and were overdue then. The other arguments are those of ``together``.
     """
     end = overdue.max(initial=-np.inf)
-    new = since >= end - RECENT
-    count = float(new.sum())
+    before = overdue < end - RECENT
+    count = float((since >= end - RECENT).sum())
     if count > max(share * streams, HELD_LEAST):
-        pace = _rate(since[~new & crossed], end, RECENT, streams, 0.0)
+        pace = _rate(since[before & crossed], end, RECENT, streams, 0.0)
         chance = _more_than(np.array([count]), np.array([OVERDUE * streams + pace * RECENT]))
         if chance[0] < math.log(OVERDUE_BY_CHANCE):
-            yield Group(np.flatnonzero(overdue >= end - RECENT), end - RECENT, end)
+            yield Group(np.flatnonzero(~before), end - RECENT, end)
 
 
 def span_of(since: Floats, overdue: Floats) -> tuple[float, float]:
