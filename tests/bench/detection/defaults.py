@@ -85,10 +85,11 @@ class Given:
 
     def __init__(self, fleet: Fleet, first_week: int = 1, accepted: Sequence[float] = (FALSE_ALARMS,)) -> None:
         """``accepted`` are the rates of false alarms, in 1,000 topic-weeks, of which any may be requested."""
-        self._made = made = trial(topics(fleet), first_week=first_week)
+        self._made = made = trial(topics(fleet), first_week=first_week, few=True)
         self._published = refitted(made, accepted, first_week)
-        self._methods = {rate: product_method(made, self._published, rate) for rate in accepted}
-        self._held = hold(made, product_method(made, self._published))
+        times = made.units.times
+        self._methods = {rate: replace(product_method(made, self._published, rate), times=times) for rate in accepted}
+        self._held = hold(made, replace(product_method(made, self._published), times=times))
 
     def at_threshold(self, dead: float) -> Given:
         """Return what the same owner gets where streams are dead past this score in all weeks."""

@@ -17,7 +17,7 @@ from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS, WEEKS
 from exporter.domain.verdicts import GAPS, NO_RULE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, topics
 from tests.bench.detection.history import first_week_of, history
-from tests.bench.detection.silences import LONGEST
+from tests.bench.detection.silences import LONGEST, gaps_before
 from tests.bench.detection.table import Rows
 
 EVERY_WEEKS = 8
@@ -96,8 +96,8 @@ def _of_stream(times: Floats, vague: np.ndarray, lost: Sequence[Span]) -> list[t
             continue
         if any(at < until and end > since for since, until in lost if np.isfinite(end)):
             continue
-        low, high = np.searchsorted(hours, [at - _SPAN, at], side="right")
-        found.append((at, float(high - low), at - float(hours[low]), end - at))
+        gaps, lived = gaps_before(times, np.array([at]))
+        found.append((at, float(gaps[0]) + 1.0, float(lived[0]), end - at))
     return found
 
 

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import HELD_DAYS, HELD_SECONDS, SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
+from exporter.domain.judging.gap_law import find_limits
 from exporter.domain.learning.baselines import longest_usual
 from exporter.domain.learning.drops import MOST_DAYS, Drop, among
 from exporter.domain.learning.rest_days import DAY, Rest, Rests, extra_seconds_for_rests
@@ -41,7 +42,7 @@ from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, Stream
-from tests.bench.detection.silences import Silences, Trial
+from tests.bench.detection.silences import Silences, Trial, gaps_before
 
 CLUSTER, EXPORTER, POLLER = "bench", "backfill", "poller"
 Key = tuple[str, int | None]
@@ -374,6 +375,8 @@ class ProductClock:
     """What was known of rests from moment to moment."""
     falling: Sequence[Known] = ()
     """The same, and in a drop that goes on they stand still: what it alone makes unusual is held."""
+    times: Sequence[Floats] | None = None
+    """The records of each unit, where few gaps judge what has neither a clock nor a limit."""
 
     @property
     def promised(self) -> NDArray[np.bool_]:
@@ -388,7 +391,7 @@ class ProductClock:
             end = self.start + silences.end * 3600.0
             score = self.clocks.score(row, self.clocks.ticks(row, begin, end))
         score = np.where(self.promised[at], score - self.dead[at], -np.inf)
-        return np.where(silences.end - silences.start > self.limit[at], np.inf, score)
+        return np.where(silences.end - silences.start > self._limits(silences, 0.0), np.inf, score)
 
     def hours(self, silences: Silences, threshold: float) -> Floats:
         """See Method."""
@@ -431,7 +434,21 @@ class ProductClock:
         slow, more = np.flatnonzero(~np.isnan(longest)), np.zeros(len(silences))
         rested = [rests.of(CLUSTER, self.topics[unit]) for unit in silences.unit[slow].tolist()]
         more[slow] = extra_seconds_for_rests(longest[slow], since[slow], rested)
-        return np.fmin(hours, self.limit[at] + more / 3600.0)
+        return np.fmin(hours, self._limits(silences, threshold) + more / 3600.0)
+
+    def _limits(self, silences: Silences, threshold: float) -> Floats:
+        """Return the hours by the wall clock past which silences are dead; NaN where there is no such limit."""
+        at = silences.unit, silences.week
+        limits = self.limit[at]
+        if self.times is None:
+            return limits
+        by_gaps = np.isnan(limits) & ~self.promised[at]
+        for unit in np.unique(silences.unit[by_gaps]).tolist():
+            mine = np.flatnonzero(by_gaps & (silences.unit == unit))
+            gaps, hours = gaps_before(self.times[unit], silences.start[mine])
+            dead = threshold + self.dead[unit, silences.week[mine]]
+            limits[mine] = find_limits(gaps, hours * 3600.0, dead, dead)[1] / 3600.0
+        return limits
 
     def usual_hours(self, silences: Silences) -> Floats:
         """Return after how many hours each silence is longer than usual: inf where none is judged."""

@@ -69,14 +69,21 @@ class Trial:
         return self.units.fleet.weeks
 
 
-def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, known: History | None = None) -> Trial:
+def trial(
+    units: Units,
+    *,
+    seed: int = 1,
+    first_week: int = FIRST_WEEK,
+    known: History | None = None,
+    few: bool = False,
+) -> Trial:
     """Return what the methods are tried on; the same seed cuts at the same moments.
 
-    ``known``: what another trial of the same units knows of them.
+    ``known``: what another trial of the same units knows of them. ``few``: weeks are eligible in which few gaps judge.
     """
     fleet = units.fleet
     known = history(units) if known is None else known
-    eligible = _eligible(units, known, first_week)
+    eligible = _eligible(units, known, first_week, few=few)
     closed = _closed(units, eligible)
     incident = _touching(closed, [[(begin, end) for _, begin, end in fleet.incidents]] * len(units))
     cuts = _cuts(units, eligible, np.random.default_rng(seed))
@@ -93,13 +100,13 @@ def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, known: H
     )
 
 
-def _eligible(units: Units, known: History, first_week: int) -> NDArray[np.bool_]:
+def _eligible(units: Units, known: History, first_week: int, *, few: bool) -> NDArray[np.bool_]:
     written, expected = np.zeros((2, len(units), units.fleet.weeks + 1), bool)
     for place, times in enumerate(units.times):
         written[place, (times[times < units.fleet.weeks * HOURS_A_WEEK] // HOURS_A_WEEK).astype(np.int64)] = True
     made = known.baselines[known.baselines.clocked | ~np.isnan(known.baselines.max_silence)]
     expected[made.stream, made.week - first_week_of(units.fleet)] = True
-    eligible = (written & expected)[:, :-1]
+    eligible = (written if few else written & expected)[:, :-1]
     eligible[:, :first_week] = False
     return eligible
 
@@ -149,6 +156,16 @@ def _cuts(units: Units, eligible: NDArray[np.bool_], random: np.random.Generator
         start.append(times[last][fit])
     begins = np.concatenate(start)
     return Silences(np.concatenate(unit), begins, np.full(len(begins), np.inf))
+
+
+def gaps_before(times: Floats, at: Floats) -> tuple[Floats, Floats]:
+    """Return how many gaps between active hours are known at the last record of silences, and their sum in hours.
+
+    ``times`` are the records of one unit, ``at`` [n] some of them. The gaps are those of the eight weeks before.
+    """
+    hours = np.unique(np.floor(times))
+    low, high = (np.searchsorted(hours, moment, "right") for moment in (at - FIRST_WEEK * HOURS_A_WEEK, at))
+    return np.asarray(high - low - 1.0), np.asarray(at - hours[low])
 
 
 def _mean_gap(units: Units, cuts: Silences) -> Floats:
