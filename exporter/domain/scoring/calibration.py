@@ -43,8 +43,9 @@ silence began is too uncertain to count the silence among those of one day."""
 SUSPECT_TIMES = 10
 """How many times as often a ``suspect`` verdict may be wrong as a ``dead`` one."""
 
-HIGHER = 0.2
-"""So much higher than the prior's may a fleet's own thresholds be. This bounds how late a death is reported."""
+DECIDED = 0.8
+"""Share of the promised rate that thresholds are fitted to. The rest is for alarms that no threshold decides: by periods,
+few gaps and sure deadlines. `make bench-detection ARGS="--defaults 375"` counts both."""
 
 _NO_HISTORY = fit(np.empty(0), 0.0)
 
@@ -81,7 +82,7 @@ class Calibration:
     """The thresholds of one kind of stream, their promise, and what was counted over FITTED_WEEKS.
 
     Rates are false alarms per 1,000 topic-weeks. ``promised`` is the accepted rate, or a higher one that follows from
-    the past where the threshold would rise too far (HIGHER); None while the prior decides more than the fleet's own
+    the past where the threshold would rise above that of the prior; None while the prior decides more than the fleet's own
     topic-weeks do.
     """
 
@@ -346,7 +347,7 @@ def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: 
     return Calibration(
         kind,
         threshold,
-        max(allowed, 1000 * expected) if fitted >= SHIPPED.topic_weeks else None,
+        max(allowed, 1000 * expected / DECIDED) if fitted >= SHIPPED.topic_weeks else None,
         fitted,
         judged,
         false_alarms,
@@ -372,12 +373,12 @@ def _past_scores(alone: _Alone, week: int) -> PastScores:
 
 
 def fitted_threshold(scores: PastScores, allowed: float) -> Threshold:
-    """Return the thresholds of a fleet for a rate per 1,000 topic-weeks, at most HIGHER above those of the prior.
+    """Return the thresholds of a fleet for a rate per 1,000 topic-weeks, at most those of a fleet without a past.
 
     In an odd fleet they would otherwise rise until nobody is told of a death in time.
     """
-    rates = SUSPECT_TIMES * allowed / 1000, allowed / 1000
-    return Threshold(*(min(scores.threshold(rate), _NO_HISTORY.threshold(rate) + HIGHER) for rate in rates))
+    rates = SUSPECT_TIMES * DECIDED * allowed / 1000, DECIDED * allowed / 1000
+    return Threshold(*(min(scores.threshold(rate), _NO_HISTORY.threshold(rate)) for rate in rates))
 
 
 def of_weeks(per_1000: float, topics: int | None) -> str:

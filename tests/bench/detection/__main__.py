@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
-import math
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from spark_rollups.session import start_session
@@ -30,12 +28,11 @@ from tests.bench.detection.streams import KINDS, SEED, generate
 from tests.bench.detection.table import Rows, as_text
 from tests.bench.detection.typical import typical_table
 
-RESULTS = Path(__file__).with_name("results")
 SETS: dict[str, Callable[[], Fleet]] = {"generator": generate, "routes": routes, "aircraft": aircraft}
 
 
 def main() -> int:
-    """Print the tables of the chosen sets; with --save keep the figures and put the tables into the docs."""
+    """Print the tables of the chosen sets; with --save put them into README.md."""
     parser = argparse.ArgumentParser(prog="make bench-detection ARGS=...", description=__doc__)
     parser.add_argument("--events", type=Path, help="a CSV of stream_id,unix_ts to judge by instead of the sets here")
     parser.add_argument(
@@ -51,9 +48,7 @@ def main() -> int:
         default=8,
         help="with --product: run it as of the end of every N-th week too, and compare; 8 by default, 1 takes long",
     )
-    parser.add_argument(
-        "--save", action="store_true", help=f"write {RESULTS.name}/*.json and the tables of {PAGE.name}"
-    )
+    parser.add_argument("--save", action="store_true", help=f"write the tables of {PAGE.name}")
     parser.add_argument(
         "--defaults",
         type=int,
@@ -145,7 +140,7 @@ def main() -> int:
     if len(carried) > 1:
         print(f"\n{TRANSFER}\n{as_text(carried)}")
     if options.save:
-        _save(found, carried)
+        _save(found.values(), carried)
     return 0
 
 
@@ -217,27 +212,11 @@ def _published(fleet: Fleet, every: int) -> Published:
             spark.stop()
 
 
-def _save(found: Mapping[tuple[str, str], Measured], carried: Rows) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    tables: list[tuple[str, Rows]] = []
-    for (name, level), one in found.items():
-        text = json.dumps(_plain(one.as_json()), indent=1, allow_nan=False)
-        (RESULTS / f"{name}-{level}s.json").write_text(text + "\n", encoding="utf-8")
-        tables += one.tables()
+def _save(found: Iterable[Measured], carried: Rows) -> None:
+    tables = [table for one in found for table in one.tables()]
     if len(carried) > 1:
         tables.append((TRANSFER, carried))
     PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
-
-
-def _plain(value: object) -> object:
-    """The same with three digits, and null for what is not known."""
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float):
-        return round(value, 3) if math.isfinite(value) else None
-    return value
 
 
 if __name__ == "__main__":

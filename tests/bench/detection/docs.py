@@ -1,4 +1,4 @@
-"""The measured tables in docs/detection.md, between two marks; what stands around them is written by hand."""
+"""The measured tables in README.md, between two marks; what stands around them is written by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.bench.detection.table import Rows, as_markdown
 
-PAGE = Path(__file__).parents[3] / "docs" / "detection.md"
+PAGE = Path(__file__).with_name("README.md")
 START = "<!-- measured: made by `make bench-detection ARGS=--save` -->"
 END = "<!-- end of measured -->"
 

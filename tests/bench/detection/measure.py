@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,14 +62,6 @@ class Figures:
     """Geometric mean of the cuts in the four weeks after a repaired outage; NaN where there are none."""
     by_kind: Mapping[str, tuple[float, int]]
     """Kind -> geometric mean of the delay in hours, new alarms."""
-
-    def as_json(self) -> dict[str, object]:
-        """As plain values."""
-        low, high = self.alarms.interval
-        return {
-            **asdict(self),
-            "alarms": {**asdict(self.alarms), "per_1000": self.alarms.per_1000, "interval": [low, high]},
-        }
 
 
 def fit(scores: Floats, weeks: int, nominal: float) -> float:

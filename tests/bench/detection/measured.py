@@ -86,25 +86,6 @@ class Measured:
         rules = [name for name in self.in_time if name not in COMPARED or name == "k x largest gap"]
         return min(rules, key=lambda name: self.results[name][nominal].delays.geometric_mean)
 
-    def as_json(self) -> dict[str, object]:
-        """As plain values."""
-        return {
-            "title": self.title,
-            "weeks": self.weeks,
-            "cuts": self.cuts,
-            "tells": dict(self.can_show[1:]),
-            "methods": {
-                name: {"own" if math.isnan(rate) else f"{rate:.0f}": one.as_json() for rate, one in by_rate.items()}
-                for name, by_rate in self.results.items()
-            },
-            "time_split": {
-                name: {f"{rate:.0f}": alarms.per_1000 for rate, alarms in by_rate.items() if alarms is not None}
-                for name, by_rate in self.in_time.items()
-            },
-            "hold": self.incidents,
-            "product": self.account.as_json() if self.account else None,
-        }
-
 
 def measure(units: Units, published: Published | None = None) -> Measured:
     """Try every method on one level of one fleet; the product by what it ``published``, or its core makes.

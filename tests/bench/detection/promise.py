@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,11 +48,6 @@ class PromiseResult:
     geometric_mean: float
     p90: float
 
-    def as_json(self) -> dict[str, object]:
-        """As plain values."""
-        low, high = self.false.interval
-        return {**asdict(self), "realised": self.false.per_1000, "interval": [low, high]}
-
 
 @dataclass(frozen=True, slots=True)
 class PromiseReport:
@@ -83,16 +78,6 @@ class PromiseReport:
             (f"The product's own {self.level} alarms, after its hold, by thresholds that it refitted each week", rows),
             ("Its own account of them", statement_rows),
         ]
-
-    def as_json(self) -> dict[str, object]:
-        """As plain values."""
-        statements = [{"asked": rate, "text": text} for rate, text in self.statements]
-        return {
-            "kept": [one.as_json() for one in self.results],
-            "said": statements,
-            "made_by": self.made_by,
-            "seconds": self.seconds,
-        }
 
 
 def account(trial: Trial, published: Published) -> PromiseReport:
