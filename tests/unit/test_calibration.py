@@ -97,7 +97,7 @@ def test_a_fleet_without_a_past_is_judged_by_the_prior() -> None:
     """The prior gives a threshold from the first day on, and nothing is promised while it decides."""
     nothing = of(TOPIC, silences([], {}), 2.0)
     assert (nothing.realised, nothing.interval, nothing.promised) == (None, None, None)
-    assert nothing.threshold.suspect == pytest.approx(2.4) and nothing.threshold.dead == pytest.approx(3.95)
+    assert nothing.threshold.suspect == pytest.approx(2.4) and nothing.threshold.dead == pytest.approx(3.85)
     week_by_week = [of(TOPIC, drawn(50, weeks), 2.0) for weeks in range(1, 13)]
     assert [one.promised is not None for one in week_by_week] == [one.fitted_topic_weeks >= 300 for one in week_by_week]
     steps = np.diff([nothing.threshold.dead, *(one.threshold.dead for one in week_by_week)])
@@ -238,7 +238,7 @@ def test_the_interval_is_the_exact_one() -> None:
 
 def test_a_line_says_promise_and_count() -> None:
     """What a terminal shows of it."""
-    assert str(of(TOPIC, silences([], {}))) == "topic dead past 4.55, by the prior, nothing judged yet"
+    assert str(of(TOPIC, silences([], {}))) == "topic dead past 4.4, by the prior, nothing judged yet"
     line = str(of(TOPIC, drawn(1000, 52), 20.0))
     assert "promised 10 per 1,000 topic-weeks, 10 a week in 1,000 topics, realised " in line
     assert " false alarms in 26,000" in line

@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_a_fleet_without_a_past_has_the_thresholds_of_the_shipped_prior_that_the_documentation_names() -> None:
-    """Dead past 3.95, suspect past 2.4."""
+    """Dead past 3.85, suspect past 2.4."""
     nothing = fit(np.empty(0), 0.0)
     dead, suspect = (nothing.threshold(times * DECIDED * FALSE_ALARMS / 2000) for times in (1, 10))
     named = re.search(r"shipped prior \(dead past ([\d.]+), suspect past\s+([\d.]+)\)", text("how-it-works.md"))

@@ -43,9 +43,12 @@ silence began is too uncertain to count the silence among those of one day."""
 SUSPECT_TIMES = 10
 """How many times as often a ``suspect`` verdict may be wrong as a ``dead`` one."""
 
-DECIDED = 0.8
+DECIDED = 0.75
 """Share of the promised rate that thresholds are fitted to. The rest is for alarms that no threshold decides: by periods,
 few gaps and sure deadlines. `make bench-detection ARGS="--defaults 375"` counts both."""
+
+HIGHER = 0.15
+"""So much higher than the prior's may a fleet's own thresholds be. This bounds how late a death is reported."""
 
 _NO_HISTORY = fit(np.empty(0), 0.0)
 
@@ -82,7 +85,7 @@ class Calibration:
     """The thresholds of one kind of stream, their promise, and what was counted over FITTED_WEEKS.
 
     Rates are false alarms per 1,000 topic-weeks. ``promised`` is the accepted rate, or a higher one that follows from
-    the past where the threshold would rise above that of the prior; None while the prior decides more than the fleet's own
+    the past where the threshold would rise too far (HIGHER); None while the prior decides more than the fleet's own
     topic-weeks do.
     """
 
@@ -373,12 +376,12 @@ def _past_scores(alone: _Alone, week: int) -> PastScores:
 
 
 def fitted_threshold(scores: PastScores, allowed: float) -> Threshold:
-    """Return the thresholds of a fleet for a rate per 1,000 topic-weeks, at most those of a fleet without a past.
+    """Return the thresholds of a fleet for a rate per 1,000 topic-weeks, at most HIGHER above those of the prior.
 
     In an odd fleet they would otherwise rise until nobody is told of a death in time.
     """
     rates = SUSPECT_TIMES * DECIDED * allowed / 1000, DECIDED * allowed / 1000
-    return Threshold(*(min(scores.threshold(rate), _NO_HISTORY.threshold(rate)) for rate in rates))
+    return Threshold(*(min(scores.threshold(rate), _NO_HISTORY.threshold(rate) + HIGHER) for rate in rates))
 
 
 def of_weeks(per_1000: float, topics: int | None) -> str:

@@ -24,7 +24,7 @@ class Prior:
     """The share of outages is Beta(1, pauses): 1 / (1 + pauses) in the mean."""
 
 
-SHIPPED = Prior(rate=0.020, topic_weeks=300.0, scale=0.5, scale_spread=0.5, pauses=8.0)
+SHIPPED = Prior(rate=0.020, topic_weeks=300.0, scale=0.45, scale_spread=0.5, pauses=8.0)
 """Rounded by hand, after generated fleets of thirteen kinds of topics, with outages and without, and real departures.
 
 `make bench-detection ARGS=--prior` makes it again from these sets and prints both.
