@@ -44,8 +44,8 @@ SUSPECT_TIMES = 10
 """How many times as often a ``suspect`` verdict may be wrong as a ``dead`` one."""
 
 DECIDED = 0.75
-"""Share of the promised rate that thresholds are fitted to. The rest is for alarms that no threshold decides: by periods,
-few gaps and sure deadlines. `make bench-detection ARGS="--defaults 375"` counts both."""
+"""Share of the promised rate that thresholds are fitted to. The rest is for alarms that no threshold decides (periods,
+few gaps, sure deadlines). `make bench-detection ARGS="--defaults 375"` counts all."""
 
 HIGHER = 0.15
 """So much higher than the prior's may a fleet's own thresholds be. This bounds how late a death is reported."""
