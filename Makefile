@@ -24,7 +24,7 @@ help:  ## list every verb
 	@echo 'options pass through: make demo ARGS=--exit'
 
 demo: $(READY) java  ## start a real Kafka broker with dead and living topics, and show their verdicts; Ctrl-C ends it
-	$(BIN)/topic-liveness demo $(ARGS)
+	$(BIN)/python -m tests.demo $(ARGS)
 
 test: $(READY) java tools  ## lint, type and every test
 	@$(BIN)/pytest --collect-only -qq $(ARGS) >/dev/null & $(MAKE) --no-print-directory lint type ARGS=; code=$$?; wait; exit $$code

@@ -341,27 +341,6 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     return checks.exit_code(findings)
 
 
-@topic_liveness.command()
-@click.option("--exit", "exit_", is_flag=True, help="End after the verdicts instead of serving until Ctrl-C.")
-@click.option("--folder", type=click.Path(path_type=Path), metavar="DIR", help="Where the demo keeps its files.")
-def demo(exit_: bool, folder: Path | None) -> int:
-    """Show the whole product on a real broker with dead topics.
-
-    Examples:
-      topic-liveness demo
-      topic-liveness demo --exit
-
-    Downloads Kafka (once), starts a broker, writes four weeks of records, runs exporter,
-    backfill, rollup and report, and prints each verdict beside the truth. Needs Java 17
-    and the extra: pip install '.[spark]' in a checkout.
-    Exit codes: 0 every verdict was right, 1 one was not or something failed, 2 could not
-    start, 130 interrupted on the way, 143 ended by SIGTERM.
-    """
-    from exporter.demo.run import demo as run_demo
-
-    return run_demo(exit_, folder)
-
-
 def run(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run the command line; return its exit code. Errors become one message on standard error.
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 
-from exporter.demo import broker as brokers
-from exporter.demo.broker import Broker, resolve_kafka
+from tests.demo import broker as brokers
+from tests.demo.broker import Broker, resolve_kafka
 from tests.programs import Call, cache_folder
 from tests.workbench import Workbench
 from tests.workers import ByFile, place

@@ -15,8 +15,8 @@ from typing import Self
 import httpx
 import pytest
 
-from exporter.demo.broker import free_port
 from exporter.storage import ObjectPath, located
+from tests.demo.broker import free_port
 from tests.plain_http import get
 from tests.programs import PATIENCE_SECONDS, program
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from exporter.demo.broker import Broker, free_port
+from tests.demo.broker import Broker, free_port
 from tests.workbench import Workbench
 
 THIRD = 3

@@ -33,7 +33,6 @@ section and name. The variable of a list holds all of it, as YAML:
 _EXAMPLES = """\
 Examples:
   topic-liveness audit --bootstrap-server localhost:9092   which topics are abandoned, now and without history
-  topic-liveness demo                                      the whole product, on a broker of its own
   topic-liveness once --bootstrap-server localhost:9092    one poll, metrics on standard output
   topic-liveness serve --config prod.yaml                  the exporter
   topic-liveness backfill --config prod.yaml               history from before the exporter ran

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from exporter.commands.spark_job import SPARK
-from exporter.demo.jars import DemoError, java
 from exporter.doctor.delivery import delivery
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import AHEAD_SECONDS
@@ -25,6 +24,7 @@ from exporter.domain.ports import Clock
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
 from exporter.history import finished_files
 from exporter.history.published import Expectations
+from exporter.java import JavaError, java
 from exporter.settings import Settings
 from exporter.storage import Location, ObjectPath, Stored
 from exporter.web import REALM, WebConfig, WebConfigError, WebConfigFile, WebError, bind
@@ -199,7 +199,7 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
         return
     try:
         path = java()
-    except DemoError as error:
+    except JavaError as error:
         yield from_error(check, Severity.NOTE, str(error), costs)
     else:
         yield Finding(check, Severity.OK, f"Spark and Java ({path}) are installed")

@@ -19,10 +19,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from exporter.demo.broker import Broker, resolve_kafka
 from tests.bench.fake_cluster import FakeCluster
 from tests.bench.process_tree import held
 from tests.dead_and_living import DEAD, LIVING, write_fleet
+from tests.demo.broker import Broker, resolve_kafka
 from tests.integration.auditing import audit
 from tests.programs import cache_folder
 from tests.workbench import Workbench

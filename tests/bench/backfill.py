@@ -20,10 +20,10 @@ from pathlib import Path
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Snapshot
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
+from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.workbench import Workbench
 
 HOUR = 3600

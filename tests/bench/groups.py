@@ -28,13 +28,13 @@ from confluent_kafka import TopicPartition as Committed
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
-from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import GroupSweep, TopicPartition
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.metrics.groups import GroupSeries
 from tests.bench.poll import PREFIX, Latest, all_read, fill
 from tests.bench.process_tree import usage
+from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.programs import cache_folder
 from tests.workbench import Workbench
 

@@ -32,13 +32,13 @@ from typing import Any, Self
 
 from confluent_kafka import Producer
 
-from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Coverage, Window
 from exporter.history import TABLES, Row, finished_files
 from exporter.history.tables import read_columns
 from exporter.storage import Location
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
+from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.integration.serving import Exporter, until
 from tests.programs import as_options, cache_folder
 from tests.spark.conftest import QUICK

@@ -24,11 +24,11 @@ from confluent_kafka import Consumer
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Reason, Snapshot, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.kafka.process import OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
 from exporter.settings.schema import PollSettings
+from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.programs import cache_folder
 from tests.trio import Trio, frozen
 from tests.workbench import Workbench

@@ -29,7 +29,6 @@ import numpy as np
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspector
-from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Snapshot, TopicPartition
 from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.answers import Answers
@@ -42,6 +41,7 @@ from exporter.metrics.series import ClusterSeries
 from tests.bench import serve_costs
 from tests.bench.process_tree import usage
 from tests.bench.serve_costs import MOVE_INTERVAL, add_options, as_json, plan_of, show, yardsticks
+from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.exposed import exposed
 from tests.programs import cache_folder
 from tests.times import led

@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import ReplicaState
+from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.integration.mirroring import PairTest
 from tests.programs import cache_folder
 from tests.workbench import Workbench

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ResourceType
 
-from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
+from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.integration.kafka import VERSIONS, Kafka
 from tests.integration.secured import DAY_AGO, Secured, documented_group_rights, documented_rights
 from tests.integration.zookeeper import ZookeeperBroker

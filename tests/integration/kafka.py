@@ -11,9 +11,9 @@ import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import OffsetSpec
 
-from exporter.demo.broker import KAFKA_VERSION
 from exporter.domain import State, TopicPartition
 from exporter.kafka.errors import ListedOffset
+from tests.demo.broker import KAFKA_VERSION
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
 VERSIONS = ("2.8.2", "3.7.2", "3.9.2", KAFKA_VERSION)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from exporter.demo.broker import resolve_kafka
-from exporter.demo.jars import java
+from exporter.java import java
+from tests.demo.broker import resolve_kafka
 
 
 def kafka_tool(cache: Path, main: str, *arguments: str) -> subprocess.CompletedProcess[str]:

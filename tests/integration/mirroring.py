@@ -10,13 +10,13 @@ from confluent_kafka.admin import AdminClient
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.demo.broker import java_properties
-from exporter.demo.jars import java
-from exporter.demo.lifeline import Lifeline
 from exporter.domain import Comparison, PollFailure, Replica, ReplicaReading, Snapshot, TopicPartition
 from exporter.factory.clusters import make_replica_watches
 from exporter.factory.sources import make_poll_source
+from exporter.java import java
 from exporter.settings import Settings
+from tests.demo.broker import java_properties
+from tests.demo.lifeline import Lifeline
 from tests.integration.fresh import Fresh
 from tests.workbench import QUIET
 

@@ -20,8 +20,8 @@ from typing import Any
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from exporter.demo.broker import free_port
 from spark_rollups.report.wording import markdown
+from tests.demo.broker import free_port
 
 SECRET = "hunter2-of-this-test"  # noqa: S105 - that it shows nowhere is tested
 AS_OF = "2026-03-03T12:00:00.000Z"

@@ -33,12 +33,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.demo.broker import Broker, free_port
 from exporter.domain import PollFailure, Snapshot
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from tests.demo.broker import Broker, free_port
 from tests.workbench import Workbench
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"

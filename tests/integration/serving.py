@@ -16,8 +16,8 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from exporter.demo.broker import free_port
 from tests.bench.process_tree import descendants
+from tests.demo.broker import free_port
 from tests.plain_http import get
 
 

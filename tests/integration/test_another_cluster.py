@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from exporter.demo.broker import Broker
+from tests.demo.broker import Broker
 from tests.integration.serving import Exporter, until
 from tests.workbench import Workbench
 

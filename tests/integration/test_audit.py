@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from exporter.backfill.audit import AuditReader
-from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
 from exporter.domain import TopicPartition
 from exporter.settings import Settings
 from tests.dead_and_living import DAY, DEAD, HOUR, LIVING, Story, every, write_fleet
+from tests.demo.broker import KAFKA_VERSION, Broker, free_port
 from tests.integration.auditing import Audited, audit, printed
 from tests.integration.kafka import Kafka
 from tests.integration.sweeping import commit, member

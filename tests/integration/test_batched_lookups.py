@@ -17,7 +17,6 @@ from confluent_kafka.admin import AclOperation, AdminClient
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.demo.broker import Broker
 from exporter.domain import Reason, TopicPartition
 from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.factory.clusters import make_group_watch
@@ -26,6 +25,7 @@ from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.settings import Settings
+from tests.demo.broker import Broker
 from tests.groups import groups_of
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.lagging import commit as commit_at

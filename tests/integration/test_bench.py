@@ -10,13 +10,13 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from exporter.demo.broker import free_port
 from exporter.domain import ReplicaState
 from tests.bench.peers import Peer
 from tests.bench.poll import PER_TOPIC, Writing, fill, measure
 from tests.bench.replicas import measure as measure_replicas
 from tests.bench.scale import publish_all, run
 from tests.bench.serve_costs import Plan
+from tests.demo.broker import free_port
 from tests.workbench import Workbench
 
 

@@ -14,14 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.broker import Broker, DemoError, free_port, resolve_kafka
-from exporter.demo.jars import KAFKA_VERSION, java
-from exporter.demo.lifeline import Lifeline
+from exporter.java import JavaError, java
+from tests.demo.broker import Broker, DemoError, free_port, resolve_kafka
+from tests.demo.jars import KAFKA_VERSION
+from tests.demo.lifeline import Lifeline
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from exporter.demo.lifeline import Lifeline
+from tests.demo.lifeline import Lifeline
 child = Lifeline(sys.argv[2:], output=Path(sys.argv[1]))
 print(child.pid, flush=True)
 time.sleep(600)
@@ -33,7 +34,7 @@ STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
 RESOLVE = """
 import sys
 from pathlib import Path
-from exporter.demo.broker import resolve_kafka
+from tests.demo.broker import resolve_kafka
 print(resolve_kafka(cache=Path(sys.argv[1]), progress=print))
 """
 
@@ -189,23 +190,23 @@ def test_a_jar_that_was_not_released_is_refused(cache: Path, tmp_path: Path) -> 
 def test_java_missing_or_too_old_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no Java is found, or an older one, the message says which was looked at and what to install."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(DemoError, match=r"no java in JAVA_HOME=.*next step: install a Java 17"):
+    with pytest.raises(JavaError, match=r"no java in JAVA_HOME=.*next step: install a Java 17"):
         java()
     old = tmp_path / "bin" / "java"
     old.parent.mkdir()
     old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     old.chmod(0o755)
-    with pytest.raises(DemoError, match=r"is Java 11, needed is 17 or newer; next step: "):
+    with pytest.raises(JavaError, match=r"is Java 11, needed is 17 or newer; next step: "):
         java()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(DemoError, match="no java on the PATH"):
+    with pytest.raises(JavaError, match="no java on the PATH"):
         java()
 
 
 def test_a_port_is_chosen_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers that are made side by side listen later: nothing tells until then that a port is taken."""
-    monkeypatch.setattr("exporter.demo.broker.PORTS", range(20_000, 20_200))
+    monkeypatch.setattr("tests.demo.broker.PORTS", range(20_000, 20_200))
     assert len({free_port() for _ in range(60)}) == 60
 
 

@@ -14,7 +14,7 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.demo.broker import Broker
+from tests.demo.broker import Broker
 from tests.integration.serving import Exporter, until
 from tests.integration.test_client_restarts import polls, restarts
 from tests.plain_http import NO_TLS

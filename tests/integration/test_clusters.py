@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.demo.broker import Broker, free_port
+from tests.demo.broker import Broker, free_port
 from tests.integration.serving import Exporter, until
 from tests.workbench import Workbench
 

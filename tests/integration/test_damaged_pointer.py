@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.broker import free_port
 from tests.damage import damage
+from tests.demo.broker import free_port
 from tests.integration.serving import Exporter, until
 from tests.unit.expectations import by_wall, publish
 

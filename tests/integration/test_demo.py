@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter.demo.folder import DemoFolder
+from tests.demo.folder import DemoFolder
 from tests.grafana import PANELS, TARGETS
 from tests.programs import PATIENCE_SECONDS
 from tests.prometheus import Ask, scraping
@@ -49,7 +49,7 @@ What is dead in the demo died before its first poll: it is retired.
 
 def command(folder: Path, *options: str) -> list[str]:
     """The command line of a demo in ``folder``."""
-    return [sys.executable, "-m", "exporter", "demo", "--folder", str(folder), *options]
+    return [sys.executable, "-m", "tests.demo", "--folder", str(folder), *options]
 
 
 def processes_about(folder: Path) -> list[str]:

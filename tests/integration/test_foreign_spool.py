@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.demo.broker import free_port
 from exporter.domain import Window
 from exporter.history import Spool
 from exporter.history.tables import to_table
+from tests.demo.broker import free_port
 from tests.foreign import STRAYS, strays
 from tests.integration.serving import Exporter, until
 

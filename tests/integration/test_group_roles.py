@@ -12,8 +12,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from exporter.commands.explanation import explain
-from exporter.demo.broker import Broker, resolve_kafka
-from exporter.demo.jars import java
 from exporter.domain import GroupSweep, NoTimeLag, TopicPartition, Verdict
 from exporter.domain.groups.consumer_groups import OtherGroup
 from exporter.domain.groups.readers import groups_in, who_reads, why_unknown
@@ -21,8 +19,10 @@ from exporter.domain.groups.roles import GroupRole
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.readers_and_copies import why_keep
 from exporter.domain.judging.subject_facts import SubjectFacts
+from exporter.java import java
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
+from tests.demo.broker import Broker, resolve_kafka
 from tests.exposed import exposed
 from tests.groups import GroupPartition, groups_of, readers
 from tests.integration.kafka import DAY_AGO

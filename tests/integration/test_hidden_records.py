@@ -15,9 +15,9 @@ from exporter.backfill.cutoff import Request
 from exporter.backfill.run import backfill
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import Gap, Spec, Time, list_offsets
-from exporter.demo.broker import Broker
 from exporter.domain import NotCompared, Reason, ReplicaState, State, TopicPartition, Window
 from tests.backfill_rows import Run, inventory_of, windows_of
+from tests.demo.broker import Broker
 from tests.groups import groups_of
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import Exporter, commit, read

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.demo.broker import Broker
+from tests.demo.broker import Broker
 from tests.integration.serving import Exporter, until
 from tests.workbench import Workbench
 

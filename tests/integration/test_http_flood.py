@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.broker import free_port
+from tests.demo.broker import free_port
 from tests.integration.serving import Exporter, until
 
 CONNECTIONS, AT_ONCE = 8_000, 900

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from exporter.commands.offsets import Request, list_to
-from exporter.demo.broker import Broker
 from exporter.settings import Settings
+from tests.demo.broker import Broker
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
 from tests.workbench import EVERLASTING, Workbench

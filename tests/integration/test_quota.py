@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from contextlib import closing, suppress
 
-from exporter.demo.broker import resolve_kafka
-from exporter.demo.jars import java
 from exporter.domain.ports import SourceError
+from exporter.java import java
 from exporter.kafka.source import KafkaSource
+from tests.demo.broker import resolve_kafka
 from tests.integration.kafka import Kafka
 from tests.integration.secured import await_that
 from tests.programs import cache_folder

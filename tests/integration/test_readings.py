@@ -11,12 +11,12 @@ from confluent_kafka.admin import NewPartitions
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.demo.broker import Broker
 from exporter.domain import Reason, Snapshot, State, TopicPartition
 from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import METADATA_SECONDS
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
+from tests.demo.broker import Broker
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, exactly, seen
 from tests.times import first_since, led, objects

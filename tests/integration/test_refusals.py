@@ -19,8 +19,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from exporter.demo.broker import Broker, free_port
 from exporter.domain import Reason, State, TopicPartition
+from tests.demo.broker import Broker, free_port
 from tests.integration.watch import UNREACHED, Watch, exactly, seen
 from tests.times import led, objects
 from tests.workbench import Workbench

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.demo.broker import Broker
 from exporter.domain import Comparison, NotCompared, ReplicaReading, ReplicaState
+from tests.demo.broker import Broker
 from tests.integration.kafka import Kafka
 from tests.integration.mirroring import PairTest, copy
 from tests.workbench import Workbench

@@ -16,11 +16,11 @@ from confluent_kafka.admin import NewPartitions
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.app import once
-from exporter.demo.broker import Broker, resolve_kafka
-from exporter.demo.jars import MIRROR
 from exporter.domain import Comparison, NotCompared, ReplicaReading, ReplicaState
 from exporter.history.relations import BEST_FIRST, copies_of
 from exporter.settings import Settings
+from tests.demo.broker import Broker, resolve_kafka
+from tests.demo.jars import MIRROR
 from tests.integration.mirroring import MirrorMaker, PairTest, copy
 from tests.integration.serving import Exporter, until
 from tests.workbench import EVERLASTING, Workbench

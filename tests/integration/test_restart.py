@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from exporter.demo.broker import Broker
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.history.cluster_states import Progress, read_state, state_file, write_state
 from tests.bench.fake_cluster import FakeCluster
+from tests.demo.broker import Broker
 from tests.integration.serving import Exporter, until
 from tests.unit.expectations import HOUR, by_clock, publish
 from tests.workbench import Workbench

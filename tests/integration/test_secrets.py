@@ -14,9 +14,9 @@ import httpx
 import pytest
 import yaml
 
-from exporter.demo.broker import free_port
 from exporter.domain import Reason
 from exporter.kafka.msk_iam import AwsIam
+from tests.demo.broker import free_port
 from tests.integration.secured import SECRET, WRONG, Secured, Watched, await_that
 from tests.plain_http import get
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from exporter.demo.broker import Broker, free_port
 from exporter.domain import TopicPartition
+from tests.demo.broker import Broker, free_port
 from tests.integration.serving import Exporter, until
 from tests.integration.sweeping import commit, forget
 from tests.plain_http import get

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.broker import free_port
+from tests.demo.broker import free_port
 from tests.integration.serving import Exporter, until
 
 

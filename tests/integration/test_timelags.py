@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from exporter.demo.broker import Broker
 from exporter.domain import NoTimeLag, TopicPartition
+from tests.demo.broker import Broker
 from tests.groups import GroupPartition, TimeLag, groups_of
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import TOLERANCE, Exporter, commit, read

@@ -20,12 +20,12 @@ from confluent_kafka.admin import (
 )
 
 from exporter.clock import SystemClock
-from exporter.demo.broker import Broker, resolve_kafka
 from exporter.domain import Answer, Reason, Snapshot, State, TopicPartition
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from tests.demo.broker import Broker, resolve_kafka
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.integration.zookeeper import ZookeeperBroker

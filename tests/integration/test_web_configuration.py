@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.demo.broker import free_port
+from tests.demo.broker import free_port
 from tests.integration.serving import Exporter, until
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.remote_tier import TierSweep, TierWatch
-from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
-from exporter.demo.jars import java
 from exporter.domain import PollFailure, Reading, Snapshot, TopicPartition
+from exporter.java import java
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.process import TIERS, ClientProcess, RemoteClient
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
+from tests.demo.broker import KAFKA_VERSION, Broker, free_port
 from tests.times import tier_of
 from tests.workbench import EVERLASTING, Workbench
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.demo.broker import Broker, DemoError, free_port, java_properties
-from exporter.demo.lifeline import GRACE_SECONDS, Lifeline
+from tests.demo.broker import Broker, DemoError, free_port, java_properties
+from tests.demo.lifeline import GRACE_SECONDS, Lifeline
 
 _OF_KRAFT = ("process.roles", "controller.quorum.voters", "controller.listener.names")
 

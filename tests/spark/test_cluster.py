@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from exporter.demo.broker import free_port
 from exporter.history.published import Expectations
 from tests.bench.rollup_run import active_hours, table_size
 from tests.bench.spark_events import largest_result, recorded
+from tests.demo.broker import free_port
 from tests.integration.serving import until
 from tests.plain_http import get
 from tests.programs import as_options, python_with_the_wheel, python_without_this_project, running

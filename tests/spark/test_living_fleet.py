@@ -18,10 +18,10 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from exporter.demo.broker import Broker
 from exporter.domain import Verdict
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
+from tests.demo.broker import Broker
 from tests.integration.serving import Exporter, until
 from tests.integration.test_backfill_runs import Backfill
 from tests.spark.rhythms import Fleet, fleet

@@ -122,7 +122,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         "status",
         "offsets",
         "doctor",
-        "demo",
     ],
     ids=lambda name: name or "all",
 )

@@ -16,7 +16,6 @@ from exporter.app import once
 from exporter.backfill.checkpoint import Checkpoint
 from exporter.collectors.poller import Poller
 from exporter.commands.backfill import backfill
-from exporter.demo.broker import free_port
 from exporter.domain import Metadata, PollFailure, Reason, Snapshot, TopicPartition
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.ports import SourceError
@@ -24,6 +23,7 @@ from exporter.history import Spool
 from exporter.history.published import Published
 from exporter.settings import Settings, load_settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from tests.demo.broker import free_port
 from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.comparison import ExposedVerdicts, Key, compare, reported_dead
-from exporter.demo.scenario import TOPICS, partitions
-from exporter.demo.screen import Screen
 from exporter.domain import State, Verdict
+from tests.demo.comparison import ExposedVerdicts, Key, compare, reported_dead
+from tests.demo.scenario import TOPICS, partitions
+from tests.demo.screen import Screen
 
 EXPOSITION = """\
 # HELP kafka_topic_verdict 1 for what history says of the topic.

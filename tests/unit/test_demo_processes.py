@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.broker import java_properties
-from exporter.demo.folder import MARKER, DemoFolder
-from exporter.demo.interruption import Interrupted, interruptible
-from exporter.demo.jars import KAFKA_VERSION, DemoError, require_locked, resolve_kafka
-from exporter.demo.stages import Stage, environment
+from tests.demo.broker import java_properties
+from tests.demo.folder import MARKER, DemoFolder
+from tests.demo.interruption import Interrupted, interruptible
+from tests.demo.jars import KAFKA_VERSION, DemoError, require_locked, resolve_kafka
+from tests.demo.stages import Stage, environment
 
 
 def claimed(path: Path) -> DemoFolder:
@@ -186,7 +186,7 @@ def test_handlers_of_before_come_back() -> None:
 
 def test_missing_java_is_reported_with_the_next_step(tmp_path: Path) -> None:
     """Without Java the demo ends with 2 before it has made anything, and says what to install."""
-    run = "import sys; from exporter.demo.run import demo; sys.exit(demo(True, None))"
+    run = "import sys; from tests.demo.run import demo; sys.exit(demo(True, None))"
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": environment({})["PYTHONPATH"]}
     done = subprocess.run(
         [sys.executable, "-c", run], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False

@@ -67,7 +67,7 @@ def test_an_unknown_option_ends_with_2_in_the_name_of_the_command(tmp_path: Path
     assert "No such option '--nonsense'" in refused.stderr
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "demo"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_configuration_that_cannot_be_used_ends_with_2(
     tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,16 +100,6 @@ def test_a_partition_of_which_nothing_is_known_is_not_explained(
     assert "nothing is known of orders\n" in shown
     assert f"exporter: http://{NOWHERE} cannot be asked" in shown and "Is an exporter running there?" in shown
     assert "then run `topic-liveness rollup`" in shown
-
-
-def test_a_demo_without_its_folder_does_not_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """It ends with 2 before anything is downloaded."""
-    taken = tmp_path / "file"
-    taken.write_text("x")
-    assert run(["demo", "--exit", "--folder", str(taken / "demo")]) == ExitCode.NOT_STARTED
-    shown = capfd.readouterr()
-    assert "cannot be used by the demo: Not a directory; next step: name a folder" in shown.err
-    assert "resolving" not in shown.out + shown.err
 
 
 def test_a_report_that_no_browser_here_can_open_is_refused_before_spark_starts(

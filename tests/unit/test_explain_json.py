@@ -15,7 +15,6 @@ import trustme
 
 from exporter.cli import run
 from exporter.collectors.poller import Poller
-from exporter.demo.broker import free_port
 from exporter.domain import Answer, Expectation, Reason, TopicPartition
 from exporter.domain.exit_codes import ExitCode
 from exporter.factory.monitor import make_monitor
@@ -23,6 +22,7 @@ from exporter.history.published import Expectations
 from exporter.settings import Settings
 from exporter.state import Monitor
 from exporter.web import WebConfigFile, WebServer
+from tests.demo.broker import free_port
 from tests.plain_http import get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource

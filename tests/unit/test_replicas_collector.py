@@ -14,7 +14,6 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
-from exporter.demo.broker import free_port
 from exporter.doctor.replicas import replicas as examined
 from exporter.domain import (
     Answer,
@@ -43,6 +42,7 @@ from exporter.metrics.replicas import Replicas, ReplicaSeries
 from exporter.service import Service
 from exporter.settings import Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
+from tests.demo.broker import free_port
 from tests.times import answered
 from tests.unit.readings import Collected, ManualClock, TableSource, replica_table
 

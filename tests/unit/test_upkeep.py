@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.broker import free_port
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.service import serving
 from exporter.settings import Settings
+from tests.demo.broker import free_port
 from tests.integration.serving import until
 from tests.plain_http import get
 

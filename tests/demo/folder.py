@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import TextIO
 
-from exporter.demo.jars import DemoError
+from tests.demo.jars import DemoError
 
 DEFAULT_FOLDER = Path("topic-liveness-demo")
 MARKER = ".topic-liveness-demo"

@@ -5,18 +5,15 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.util
-import os
-import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from exporter.demo.lifeline import Lifeline
+from exporter.java import JavaError, java
+from tests.demo.lifeline import Lifeline
 
-JAVA_NEEDED = 17
 KAFKA_VERSION = "4.3.1"
 BROKER = "kafka_2.13"
 MIRROR = "connect-mirror"
@@ -28,25 +25,6 @@ _LOGGING = ("slf4j-api-2", "log4j-slf4j2-impl-", "log4j-api-", "log4j-core-", "l
 
 class DemoError(Exception):
     """A part of the demo could not be downloaded or started. The text names it and the next step."""
-
-
-def java() -> str:
-    """Return the path of Java 17 or newer: ``JAVA_HOME/bin/java``, else ``java`` on the PATH. Raises DemoError."""
-    home = os.environ.get("JAVA_HOME")
-    path = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
-    install = (
-        f"install a Java {JAVA_NEEDED} runtime (Debian: apt install openjdk-17-jre-headless) or point JAVA_HOME at one"
-    )
-    if path is None:
-        where = f"in JAVA_HOME={home}" if home else "on the PATH"
-        raise DemoError(f"no java {where}; next step: {install}")
-    version = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    match = re.search(r'version "(?:1\.)?(\d+)', version.stderr + version.stdout)
-    if match is None:
-        raise DemoError(f"`{path} -version` prints no version; next step: {install}")
-    if int(match[1]) < JAVA_NEEDED:
-        raise DemoError(f"{path} is Java {match[1]}, needed is {JAVA_NEEDED} or newer; next step: {install}")
-    return path
 
 
 def resolve_kafka(
@@ -64,6 +42,8 @@ def resolve_kafka(
     """
     try:
         return _resolved(version, cache, progress, artifact)
+    except JavaError as problem:
+        raise DemoError(str(problem)) from None
     except OSError as problem:
         raise DemoError(
             f"{cache} cannot be used for the jars of Kafka: {problem.strerror}; next step: give write access there or "

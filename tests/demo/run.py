@@ -1,4 +1,4 @@
-"""Runs `topic-liveness demo`: a real broker, the whole product on it, and its verdicts beside the truth."""
+"""Runs `make demo`: a real broker, the whole product on it, and its verdicts beside the truth."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from pathlib import Path
 
 import yaml
 
-from exporter.demo.broker import KAFKA_VERSION, Broker, free_port, resolve_kafka
-from exporter.demo.comparison import CLUSTER, ExposedVerdicts, Key, Row, compare, reported_dead
-from exporter.demo.folder import DEFAULT_FOLDER, DemoFolder
-from exporter.demo.interruption import Interrupted, interruptible
-from exporter.demo.jars import DemoError, java
-from exporter.demo.scenario import OWNERS, partitions
-from exporter.demo.screen import Screen
-from exporter.demo.stages import CHECK_SECONDS, Stage
-from exporter.demo.traffic import LiveTraffic, commit_groups, make_topics, write_history
 from exporter.domain import Verdict
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
+from exporter.java import JavaError, java
+from tests.demo.broker import KAFKA_VERSION, Broker, free_port, resolve_kafka
+from tests.demo.comparison import CLUSTER, ExposedVerdicts, Key, Row, compare, reported_dead
+from tests.demo.folder import DEFAULT_FOLDER, DemoFolder
+from tests.demo.interruption import Interrupted, interruptible
+from tests.demo.jars import DemoError
+from tests.demo.scenario import OWNERS, partitions
+from tests.demo.screen import Screen
+from tests.demo.stages import CHECK_SECONDS, Stage
+from tests.demo.traffic import LiveTraffic, commit_groups, make_topics, write_history
 
 EXPORTER_TIMEOUT = 60.0
 BACKFILL_TIMEOUT = 180.0
@@ -57,7 +58,7 @@ def demo(exit_: bool, folder: Path | None) -> int:
     except Interrupted as interrupted:
         print(f"interrupted by {interrupted}; the demo's files are removed", file=sys.stderr)
         return interrupted.exit_code
-    except DemoError as problem:
+    except (DemoError, JavaError) as problem:
         print(f"Error: {problem}", file=sys.stderr)
         return ExitCode.FOUND if began else ExitCode.NOT_STARTED
     screen.say(f"Broker and exporter are stopped. Report, history, config and logs are in {place.path}")
@@ -228,7 +229,7 @@ def _write_config(place: DemoFolder, bootstrap: str, address: str) -> None:
         "owners": [{"topics": topics, "owner": owner} for topics, owner in OWNERS.items()],
         "web": {"listen": address},
     }
-    comment = "# Written by `topic-liveness demo`; each of its commands gets this file as --config.\n"
+    comment = "# Written by `make demo`; each of its commands gets this file as --config.\n"
     place.config.write_text(comment + yaml.safe_dump(config, sort_keys=False))
 
 

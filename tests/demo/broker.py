@@ -20,8 +20,9 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from exporter.demo.jars import KAFKA_VERSION, DemoError, java, resolve_kafka
-from exporter.demo.lifeline import GRACE_SECONDS, Lifeline
+from exporter.java import java
+from tests.demo.jars import KAFKA_VERSION, DemoError, resolve_kafka
+from tests.demo.lifeline import GRACE_SECONDS, Lifeline
 
 __all__ = ["KAFKA_VERSION", "Broker", "DemoError", "free_port", "java_properties", "resolve_kafka"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from exporter.demo.jars import DemoError
-from exporter.demo.scenario import GROUPS, TOPICS, Group, Topic, partitions
+from tests.demo.jars import DemoError
+from tests.demo.scenario import GROUPS, TOPICS, Group, Topic, partitions
 
 ADMIN_TIMEOUT = 30.0
 HISTORY_TIMEOUT = 180.0

@@ -12,8 +12,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.demo.scenario import TOPICS, Topic
 from exporter.domain import State, Verdict
+from tests.demo.scenario import TOPICS, Topic
 
 CLUSTER = "demo"
 

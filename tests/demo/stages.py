@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import exporter
-from exporter.demo.jars import DemoError
-from exporter.demo.lifeline import Lifeline
+from tests.demo.jars import DemoError
+from tests.demo.lifeline import Lifeline
 
 TAIL_LINES = 15
 CHECK_SECONDS = 0.2

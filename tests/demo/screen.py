@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from exporter.demo.comparison import Row, joined_names
-from exporter.demo.scenario import TOPICS, partitions
+from tests.demo.comparison import Row, joined_names
+from tests.demo.scenario import TOPICS, partitions
 
 
 class Screen:
