@@ -90,9 +90,8 @@ timestamp_ms, reason; null or empty where there is none.
 DOCTOR = """\
 Checks of this host: configuration, history folder and free space, delay of rollups,
 expectations, web port, Java, secret files of delivery. Of each cluster: secret files,
-connection, each advertised address, versions, rights, timestamp types, records from the
-future, retention, tiers, clocks. Takes about five seconds, or about a minute where a
-broker does not answer.
+connection, each advertised address, versions, rights, records from the future, consumer
+groups, log sizes. Takes seconds, or about a minute where a broker does not answer.
 
 Each finding says what it costs and how to fix it:
   ok        all is well

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
 from exporter.clock import SystemClock
-from exporter.doctor import brokers, host, skew, topics
+from exporter.doctor import brokers, host, topics
 from exporter.doctor.findings import Finding, Severity, all_within, from_error
 from exporter.doctor.groups import groups
 from exporter.doctor.inspection import inspection
-from exporter.doctor.replicas import replicas
-from exporter.domain import Metadata, PollFailure, Reason, Snapshot, TopicInfo
+from exporter.domain import Metadata, PollFailure, Reason
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.formatting import plural, some
-from exporter.domain.ports import Clock, SourceError
+from exporter.domain.formatting import plural
+from exporter.domain.ports import Clock
 from exporter.factory.clusters import build_cluster
-from exporter.factory.sources import connectivity, iam, make_tier_client, owners_of
+from exporter.factory.sources import connectivity, iam
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.credentials import security_protocol
-from exporter.kafka.kafka_python_answers import KafkaPythonError
-from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
+from exporter.settings import ClusterSettings, Settings, SettingsError
 
 HOST_SECONDS = 70.0
 """Limit for a check of this host: a network folder may hang, `java -version` may be slow."""
 
-_TIERED_METRICS = {"earliest_local_offset", "latest_tiered_offset"}
 _LOST = {Severity.WARNING, Severity.ERROR}
 
 
@@ -61,19 +57,13 @@ def examine(
     for name, outcome in all_within(HOST_SECONDS, mine).items():
         found += _or_failure(name, outcome)
     # No limit here: each part of the examination of a cluster has its own.
-    seen: dict[str, Mapping[str, TopicInfo]] = {}
     examinations = {
-        cluster.name: partial(_cluster, settings, cluster, clock, seen, inline.get(cluster.name, ()))
-        for cluster in clusters
+        cluster.name: partial(_cluster, settings, cluster, clock, inline.get(cluster.name, ())) for cluster in clusters
     }
     of_clusters = []
     for name, outcome in all_within(None, examinations, at_once=len(examinations) or 1).items():
         of_clusters += [replace(finding, cluster=name) for finding in _or_failure("examination", outcome)]
-    if settings.owners:
-        found += topics.owners(
-            owners_of(settings), {cluster.name: seen.get(cluster.name) for cluster in settings.clusters}
-        )
-    return found + of_clusters + replicas(settings, seen)
+    return found + of_clusters
 
 
 def _list(check: Callable[[Settings, Clock], Iterator[Finding]], settings: Settings, clock: Clock) -> list[Finding]:
@@ -96,10 +86,8 @@ def _cluster(
     settings: Settings,
     cluster: ClusterSettings,
     clock: Clock,
-    seen_topics: dict[str, Mapping[str, TopicInfo]],
     inline: Sequence[str],
 ) -> list[Finding]:
-    """Examine one cluster, and add its topics to ``seen_topics`` where they could be read."""
     poll = settings.poll_of(cluster)
     try:
         collectors = build_cluster(cluster, settings, clock)
@@ -125,7 +113,6 @@ def _cluster(
             ]
         return found
     metadata = outcome.metadata
-    seen_topics[cluster.name] = metadata.topics
     found.append(connection(cluster, metadata))
     addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
     seen = brokers.PolledCluster(outcome, _reached(settings, cluster, addresses))
@@ -134,20 +121,17 @@ def _cluster(
         brokers.versions,
         brokers.readings,
         topics.rights,
-        topics.timestamps,
-        topics.retention,
+        topics.future_records,
     )
     for check in checks:
         found += check(seen)
     collectors.source.close()
     slow = {
-        "tiers": partial(tiers, settings, cluster, topics.tiered(seen)),
         "groups": partial(groups, collectors.groups),
         "inspection": partial(inspection, collectors.inspector),
-        "clocks": partial(_clocks, settings, cluster, clock, outcome),
     }
     # Inspections and sweeps end within their interval, except for calls that begin at its end.
-    longest = max(skew.LOOK_SECONDS, settings.inspection.interval, settings.groups_of(cluster).interval)
+    longest = max(settings.inspection.interval, settings.groups_of(cluster).interval)
     for name, result in all_within(limit + longest, slow).items():
         found += _or_failure(name, result)
     return found
@@ -187,32 +171,3 @@ def _as_result(outcome: ConnectResult | Exception) -> ConnectResult:
     if isinstance(outcome, TimeoutError):
         return ConnectResult(Reason.TIMED_OUT, str(outcome))
     return ConnectResult(Reason.OTHER, f"an internal error ({type(outcome).__name__}); next step: report it as a bug")
-
-
-def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -> list[Finding]:
-    """Check that the second client is installed and connects, where topics have remote storage."""
-    if not remote:
-        return []
-    what = f"{plural(len(remote), 'topic')} with remote storage: {some(remote)}"
-    if not _TIERED_METRICS.intersection(settings.metrics.partition):
-        return [Finding("tiers", Severity.OK, f"{what}; metrics.partition does not list the offsets of tiers")]
-    try:
-        with make_tier_client(cluster, settings) as client:
-            client.left_out()
-    except (KafkaPythonError, SourceError) as error:
-        costs = "no earliest-local and latest-tiered offsets; newest timestamps are looked up all the same"
-        return [from_error("tiers", Severity.WARNING, error.detail, costs, prefix=f"{what}; ")]
-    return [Finding("tiers", Severity.OK, f"{what}; the second client is connected")]
-
-
-def _clocks(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Snapshot) -> list[Finding]:
-    stamped = TopicFilter(include=tuple(skew.stamped_topics(seen.metadata)), internal=True)
-    collectors = build_cluster(cluster.model_copy(update={"topics": stamped}), settings, clock)
-
-    def poll() -> Snapshot | None:
-        outcome = collectors.poller.poll()
-        return outcome if isinstance(outcome, Snapshot) else None
-
-    with closing(collectors):
-        bounds = skew.measure(poll, clock)
-    return list(skew.judge(bounds, seen.metadata.brokers, settings.poll_of(cluster).future_slack))

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.cli import run
-from exporter.clock import SystemClock
-from exporter.doctor import Severity, examine
 from exporter.domain import Reason
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.connectivity import AddressCheck
-from exporter.settings import load_settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.lagging import commit
 from tests.integration.secured import (
@@ -34,11 +27,6 @@ from tests.integration.secured import (
     documented_rights,
 )
 from tests.workbench import Workbench
-
-WELL = {
-    "message.timestamp.type": "LogAppendTime",
-    "retention.ms": str(30 * 86_400_000),
-}
 
 
 class Doctor:
@@ -94,21 +82,9 @@ def findings_of(findings: list[dict[str, Any]], check: str) -> list[tuple[str, s
 
 
 def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doctor: Doctor, tmp_path: Path) -> None:
-    """Each check has its line, none is worse than a note, the clock is bounded, and no folder was made."""
-    workbench.create("healthy", config=WELL)
-    over = threading.Event()
-
-    def go_on_writing() -> None:
-        while not over.wait(0.05):
-            workbench.write([("healthy", 0, time.time())])
-
-    writer = threading.Thread(target=go_on_writing)
-    writer.start()
-    try:
-        code, text = doctor.examine({"bootstrap.servers": workbench.bootstrap}, "healthy", style="text")
-    finally:
-        over.set()
-        writer.join()
+    """Each check has its line, none is worse than a note, and no folder was made."""
+    workbench.create("healthy")
+    code, text = doctor.examine({"bootstrap.servers": workbench.bootstrap}, "healthy", style="text")
     assert code == 0, text
     assert "\x1b" not in text
     for line in (
@@ -119,90 +95,27 @@ def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doct
         "ok       versions        broker 1 (Kafka 4.2 or newer): MAX_TIMESTAMP is supported\n",
         "ok       poll            1 partition read in ",
         " visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed\n",
-        "ok       timestamps      of 1 topic: 1 LogAppendTime\n",
-        "ok       retention       1 topic kept for 20 d or longer\n",
         " read in ",
         "ok       groups          ",
-        "ok       clocks          the clock of broker 1 is between ",
     ):
         assert line in text, text
     assert not (tmp_path / "history").exists()
 
 
-class Behind(SystemClock):
-    """The clock of a host that is behind the brokers."""
-
-    SECONDS = 90.0
-
-    def now(self) -> float:
-        return super().now() - self.SECONDS
-
-
-def test_offsets_that_consumers_commit_show_a_brokers_clock(
-    workbench: Workbench, doctor: Doctor, tmp_path: Path
-) -> None:
-    """Brokers stamp them by their own clock, the same as ours or not; the topic itself is stamped by its producers."""
-    workbench.create("committed")
-    over = threading.Event()
-
-    def go_on_committing() -> None:
-        settings = {"bootstrap.servers": workbench.bootstrap, "group.id": "doctor", "enable.auto.commit": False}
-        consumer = Consumer(settings)
-        consumer.assign([TopicPartition("committed", 0, 0)])
-        while not over.wait(0.05):
-            with contextlib.suppress(KafkaException):  # while the coordinator makes its topic
-                consumer.commit(offsets=[TopicPartition("committed", 0, 0)], asynchronous=False)
-        consumer.close()
-
-    committer = threading.Thread(target=go_on_committing)
-    committer.start()
-    try:
-        await_that(lambda: "__consumer_offsets" in workbench.admin.list_topics(timeout=10).topics)
-        found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, "committed")
-        settings = load_settings(tmp_path / "test.yaml")
-        ahead = [one for one in examine(settings, settings.clusters, Behind()) if one.check == "clocks"]
-    finally:
-        over.set()
-        committer.join()
-    [differs] = ahead
-    bounds = re.fullmatch(r"the clock of broker 1 is (\S+) to (\S+) s ahead of this host's", differs.what)
-    assert bounds is not None, differs.what
-    assert float(bounds[1]) <= Behind.SECONDS <= float(bounds[2])
-    assert differs.severity is Severity.WARNING
-    assert differs.fix is not None and differs.fix.startswith("keep both clocks by NTP")
-    [(severity, what)] = findings_of(found, "clocks")
-    assert severity == "ok"
-    assert re.fullmatch(r"the clock of broker 1 is between \S+ s behind and \S+ s ahead of this host's", what)
-
-
 def test_what_costs_data_is_reported_with_its_price_and_its_mending(workbench: Workbench, doctor: Doctor) -> None:
-    """A record from tomorrow, short retention, a pattern for nothing, an address of nobody: exit code 1."""
-    workbench.create("day-ahead", config={**workbench.everlasting, "retention.ms": "86400000"})
+    """A record from tomorrow, a pattern for nothing, an address of nobody: exit code 1."""
+    workbench.create("day-ahead", config=workbench.everlasting)
     workbench.write([("day-ahead", 0, time.time() + 86_400)])
     properties: Properties = {"bootstrap.servers": f"127.0.0.1:1,{workbench.bootstrap}"}
     code, text = doctor.examine(properties, "day-ahead", "yesterday.*", timeout="5s")
     assert code == 1
     found = json.loads(text)
     assert ("warning", "records from the future in 1 topic: day-ahead") in findings_of(found, "timestamps")
-    assert ("note", "records dated more than a day ahead are accepted by 1 topic: day-ahead") in findings_of(
-        found, "timestamps"
-    )
-    assert findings_of(found, "retention") == [("note", "1 topic kept for under 20 d (down to 1 d): day-ahead")]
     assert ("warning", "topics.include 'yesterday.*' matches no visible topic") in findings_of(found, "rights")
     [(severity, what), _] = findings_of(found, "listeners")
     assert severity == "warning"
     assert what.startswith("bootstrap.servers names 127.0.0.1:1: no broker of 127.0.0.1:1 answered within 5 s")
     assert all(each["costs"] and each["fix"] for each in found if each["severity"] in ("warning", "error"))
-
-
-def test_what_is_the_future_is_what_is_configured(workbench: Workbench, doctor: Doctor) -> None:
-    """A record from tomorrow is none from the future where that much is allowed, as for `serve`."""
-    workbench.create("day-allowed")
-    workbench.write([("day-allowed", 0, time.time() + 86_400)])
-    doctor.further = {"poll": {"future_slack": "2d"}, "groups": {"enabled": False}}
-    found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, "day-allowed")
-    assert findings_of(found, "poll")
-    assert not [what for _, what in findings_of(found, "timestamps") if "from the future" in what]
 
 
 def test_what_a_broker_says_it_speaks_shows_its_age(kafka: Kafka) -> None:

@@ -20,9 +20,9 @@ import trustme
 
 from exporter.cli import run
 from exporter.clock import SystemClock
-from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, skew, write
+from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, write
 from exporter.doctor.delivery import delivery
-from exporter.doctor.examination import connection, tiers
+from exporter.doctor.examination import connection
 from exporter.doctor.findings import all_within
 from exporter.domain import (
     Activity,
@@ -30,7 +30,6 @@ from exporter.domain import (
     PartitionInfo,
     Reading,
     Reason,
-    Snapshot,
     State,
     TopicInfo,
     TopicPartition,
@@ -234,11 +233,10 @@ def serving(folder: Path, web: str = "") -> Iterator[Settings]:
     [
         "http_server_config: {}",
         f"{TLS}}}",
-        f"{TLS}, max_version: TLS12, cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA]}}",
         f"basic_auth_users: {{alice: {BCRYPT}}}",
         f"{TLS}}}\nbasic_auth_users: {{alice: {BCRYPT}}}",
     ],
-    ids=["plain", "TLS", "TLS with an old cipher suite", "users", "TLS and users"],
+    ids=["plain", "TLS", "users", "TLS and users"],
 )
 def test_a_web_port_in_use_by_the_exporter_is_ok(tmp_path: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It usually is when somebody calls `doctor`, whatever it asks of clients, with a proxy or without."""
@@ -407,22 +405,6 @@ def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monke
     assert well.severity is Severity.OK
 
 
-@pytest.mark.usefixtures("without_kafka_python")
-def test_topics_with_remote_storage_need_kafka_python(tmp_path: Path) -> None:
-    """Without the extra the finding names what is lost, where those gauges are wanted and such topics exist."""
-    wanted = settings(tmp_path)
-    metrics = wanted.metrics.model_copy(update={"partition": ("latest_tiered_offset",)})
-    wanted = wanted.model_copy(update={"metrics": metrics})
-    [cluster] = wanted.clusters
-    assert tiers(wanted, cluster, []) == []
-    [found] = tiers(wanted, cluster, ["archive"])
-    assert found.severity is Severity.WARNING
-    assert found.what.startswith("1 topic with remote storage: archive; kafka-python is not installed")
-    assert found.fix == "pip install '.[kafka-python]' in a checkout"
-    [found] = tiers(settings(tmp_path), cluster, ["archive"])
-    assert found.severity is Severity.OK
-
-
 @pytest.mark.parametrize(
     ("more", "protocol"),
     [("", "PLAINTEXT"), ("security.protocol: ssl", "SSL"), ("}, aws_msk_iam: {region: eu-central-1", "SASL_SSL")],
@@ -433,81 +415,6 @@ def test_a_connection_is_told_with_the_protocol_that_it_goes_by(tmp_path: Path, 
     [cluster] = load_settings(tmp_path / "c.yaml", None, {}).clusters
     metadata = snapshot_of({}, taken_at=NOW, max_timestamp_supported={}).metadata
     assert connection(cluster, metadata).what.endswith(f", by {protocol}")
-
-
-class Passing:
-    """A clock on which each look begins at a whole second and takes half of one."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def now(self) -> float:
-        """Begin, end, begin, end."""
-        self.calls += 1
-        return NOW + (self.calls - 1) // 2 + (0.5 if self.calls % 2 == 0 else 0.0)
-
-    def monotonic(self) -> float:
-        """As long as looks were asked for."""
-        return self.calls / 2
-
-
-def looks(
-    monkeypatch: pytest.MonkeyPatch, *stamps: float | None, state: State = State.OBSERVED
-) -> dict[int, skew.Bounds]:
-    """Measure with a partition whose newest record is stamped so at each look in turn."""
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    left = list(stamps)
-
-    def poll() -> Snapshot:
-        stamp = left.pop(0) if len(left) > 1 else left[0]
-        reading = Reading(state, Activity(), 1, 0, 9, stamp)
-        return snapshot_of({TopicPartition("a", 0): reading}, taken_at=NOW, max_timestamp_supported={})
-
-    return skew.measure(poll, Passing(), 3.0)
-
-
-def test_a_record_that_appears_between_two_polls_bounds_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stamped NOW + 30 between NOW (begin of the poll before) and NOW + 1.5 (end of this one): 28.5 to 31 s ahead."""
-    bounds = looks(monkeypatch, NOW - 60, NOW + 30)
-    assert bounds == {1: skew.Bounds(28.5, 31.0)}
-    [found] = skew.judge(bounds, {1: "b:9092"}, slack=10.0)
-    assert (found.severity, found.what) == (
-        Severity.WARNING,
-        "the clock of broker 1 is 28.5 to 31.0 s ahead of this host's",
-    )
-    [found] = skew.judge(bounds, {1: "b:9092"}, slack=60.0)
-    assert found.severity is Severity.OK
-
-
-def test_a_remembered_timestamp_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the newest record is not yet visible, its stamp may be older than the poll that begins after it."""
-    assert looks(monkeypatch, NOW - 60, NOW - 60, NOW + 30, state=State.PENDING) == {}
-
-
-@pytest.mark.parametrize("stamp", [NOW + 3600, None])
-def test_an_older_record_says_nothing_about_a_clock(monkeypatch: pytest.MonkeyPatch, stamp: float | None) -> None:
-    """Another broker may have stamped it: the clock is reported as unknown."""
-    assert looks(monkeypatch, stamp) == {}
-    [found] = skew.judge({}, {1: "b:9092"}, slack=60.0)
-    assert found.severity is Severity.NOTE
-    assert found.what.startswith("the clock of broker 1 is unknown: no record that it stamped appeared")
-
-
-def test_a_broker_that_took_over_a_partition_did_not_stamp_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each broker is bounded by all partitions that it led at two polls: the last stamp and the first."""
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    polls = [{"a": (1, 0.0), "b": (1, 0.0), "c": (2, 0.0)}, {"a": (1, 5.0), "b": (1, 7.0), "c": (3, 99.0), "d": (2, 9)}]
-
-    def poll() -> Snapshot:
-        seen = polls.pop(0) if len(polls) > 1 else polls[0]
-        return snapshot_of(
-            {
-                TopicPartition(topic, 0): Reading(State.OBSERVED, Activity(), leader, 0, 9, NOW + stamp)
-                for topic, (leader, stamp) in seen.items()
-            }
-        )
-
-    assert skew.measure(poll, Passing(), 3.0) == {1: skew.Bounds(7 - 1.5, 5 + 1.0)}
 
 
 def test_partitions_of_brokers_are_counted_as_the_last_poll_saw_them() -> None:

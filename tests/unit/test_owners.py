@@ -9,9 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.doctor import Severity
-from exporter.doctor.topics import owners
-from exporter.domain import TopicInfo, TopicOverride, TopicOwner, TopicPartition
+from exporter.domain import TopicOverride, TopicOwner, TopicPartition
 from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
 from exporter.state import Monitor, MonitorSettings, Rhythm
@@ -116,17 +114,6 @@ def test_an_entry_that_matches_nothing_is_logged_once(caplog: pytest.LogCaptureF
         watched()
     [line] = [record.getMessage() for record in caplog.records if "owner" in record.getMessage()]
     assert line.endswith(": owners[1] ('no-such-topic')")
-
-
-def test_the_doctor_names_what_has_no_owner_and_what_matches_nothing() -> None:
-    """How many have one, which have none, and the entry that is of no use."""
-    topics = {"billing.a": TopicInfo(None, {}, owner="team-payments"), "orders": TopicInfo(None, {})}
-    counted, idle = owners(KNOWN, {"prod": topics})
-    assert counted.what == "1 of 2 topics have an owner; without: orders"
-    assert (idle.severity, idle.what) == (
-        Severity.NOTE,
-        "owners[1] ('no-such-topic') gives no visible topic an owner",
-    )
 
 
 def test_owners_reach_a_client_process() -> None:

@@ -14,12 +14,10 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
-from exporter.doctor.replicas import replicas as examined
 from exporter.domain import (
     Answer,
     Comparison,
     NotCompared,
-    PartitionInfo,
     Reason,
     Replica,
     ReplicaReading,
@@ -27,7 +25,6 @@ from exporter.domain import (
     Snapshot,
     State,
     TopicConfig,
-    TopicInfo,
     TopicPartition,
 )
 from exporter.domain.arrays import Offsets, Rows
@@ -474,35 +471,6 @@ def test_a_dead_source_excuses_a_replica_in_step_only(tmp_path: Path) -> None:
         clock.time += 2
         monitor.take_comparison(compared(state))
         assert f'kafka_replica_state{{{PLACE},state="{shown}",reason=""}} 1' in monitor.metrics().decode()
-
-
-def topics(**partitions: int) -> dict[str, TopicInfo]:
-    """Topics of so many partitions; ``_`` stands for the dot."""
-    return {
-        name.replace("_", "."): TopicInfo(None, dict.fromkeys(range(number), PartitionInfo(1, (1,), (1,))))
-        for name, number in partitions.items()
-    }
-
-
-def test_doctor_says_whether_a_mapping_fits(tmp_path: Path) -> None:
-    """Well with the number of topics, a warning with the next step where none or two match, a note where unread."""
-    made = settings(tmp_path, {"source": "east", "target": "west"})
-    [well] = examined(made, {"east": topics(a=1, b=1), "west": topics(east_a=1)})
-    assert (well.severity, well.what, well.cluster) == (
-        "ok",
-        "1 topic of east with a replica, 1 without, such as b",
-        "west",
-    )
-    [nothing] = examined(made, {"east": topics(a=1), "west": topics(x=1)})
-    assert (nothing.severity, nothing.costs) == ("warning", "their lag behind the source is unknown")
-    assert nothing.what.startswith("no topic of east has its replica in west")
-    uneven, _ = examined(made, {"east": topics(a=1), "west": topics(east_a=3)})
-    assert (uneven.severity, "a (1) -> east.a (3)" in uneven.what) == ("warning", True)
-    [unread] = examined(made, {"east": topics(a=1)})
-    assert (unread.severity, unread.what) == (
-        "note",
-        "topics of east were not matched with replicas: west could not be read",
-    )
 
 
 def test_a_reading_without_an_answer_is_unknown_on_its_side() -> None:
