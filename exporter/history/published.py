@@ -36,7 +36,7 @@ MAX_POINTER_BYTES = 2**20
 _REPORT = re.compile(r"liveness\.html")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 """The folder of a report: the day of its verdicts."""
-_OF_REPORT = re.compile(r"(liveness\.(html|json|md)|[a-z-]+\.csv|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
+_OF_REPORT = re.compile(r"(liveness\.(html|json|md)|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
 
 
 class ExpectationsError(Exception):
@@ -112,7 +112,7 @@ class Expectations:
         return next((one.written for one in reversed(reports) if counts is None or counts(one.path.parent)), None)
 
     def report(self, name: str) -> bytes | None:
-        """Return a file of the report of the newest day: the page, a list or an owner's page, as ``owners/team.html``.
+        """Return a file of the report of the newest day: a form of it or an owner's page, as ``owners/team.html``.
 
         Returns None where there is none and for any other name. Raises OSError where it cannot be read.
         """

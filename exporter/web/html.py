@@ -61,7 +61,7 @@ _OF_REPORT = {
 
 
 _REPORT_PAGE = "liveness.html"
-_FORMS = {"html": "text/html", "json": "application/json", "md": "text/markdown", "csv": "text/csv"}
+_FORMS = {"html": "text/html", "json": "application/json", "md": "text/markdown"}
 _NO_REPORT = "No report is in the history folder yet. Run `topic-liveness report`, once a week by cron or the chart."
 
 

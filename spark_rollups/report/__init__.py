@@ -1,6 +1,6 @@
 """The weekly liveness report: what died, since when, why that is believed, and what to do.
 
-Tables -> ``Facts`` (``tables``) -> ``Report`` (``build``) -> HTML and Markdown (``render``), JSON and CSV (``forms``),
+Tables -> ``Facts`` (``tables``) -> ``Report`` (``build``) -> HTML and Markdown (``render``), JSON (``forms``),
 with a page for each owner (``folder``). The same tables give the same bytes: the clock only decides which
 verdicts are of a clock that was ahead, and (by ``asked_for``) whether the rollup may have stopped.
 """
@@ -33,7 +33,7 @@ class NoVerdictsError(ReportError):
 
 @dataclass(frozen=True, slots=True)
 class ReportPaths:
-    """The files of one report in its three forms, and its moment. Lists and pages of owners are in the same folder."""
+    """The files of one report in its three forms, and its moment. Pages of owners are in the same folder."""
 
     as_of: datetime
     html: Location

@@ -147,7 +147,6 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -
         drops=facts.drops,
         coverage=facts.coverage,
         trend=facts.trend,
-        rules=facts.rules,
         promises=facts.promises,
         topics=topics,
         zone=zone,

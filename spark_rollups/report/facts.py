@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.model import WEEK, ClusterCoverage, Finding, Incident, Point, Tally
-from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.rules import Promise
 from spark_rollups.report.topic_facts import Relations, Storage
 
 
@@ -60,7 +60,6 @@ class Facts:
     trend: tuple[Point, ...] = ()
     incidents: tuple[Incident, ...] = ()
     coverage: tuple[ClusterCoverage, ...] = ()
-    rules: tuple[RuleInForce, ...] = ()
     promises: tuple[Promise, ...] = ()
     week_ago: Mapping[TopicKey, str] | None = None
     drops: tuple[FleetDrop, ...] = ()

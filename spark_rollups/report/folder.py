@@ -13,7 +13,7 @@ from pathlib import Path
 
 from exporter.storage import Location, ObjectPath, delete, files_in, put, sync
 from spark_rollups.report.build import part_of
-from spark_rollups.report.forms import LISTS, to_json
+from spark_rollups.report.forms import to_json
 from spark_rollups.report.model import Report
 from spark_rollups.report.render import to_html, to_markdown
 
@@ -70,8 +70,6 @@ def _put_files(report: Report, folder: ObjectPath) -> None:
 def _files(report: Report) -> Iterator[tuple[str, Iterable[str]]]:
     """Return names and texts; the page that the exporter looks for is the last."""
     yield JSON, chain.from_iterable((line, "\n") for line in to_json(report))
-    for name, lines in LISTS.items():
-        yield name, chain.from_iterable((line, "\n") for line in lines(report))
     for part in report.owners:
         if part.html is not None and part.markdown is not None:
             mine = part_of(report, part)

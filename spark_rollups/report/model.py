@@ -1,4 +1,4 @@
-"""The weekly report as data: the one source of its HTML, Markdown, JSON and CSV.
+"""The weekly report as data: the one source of its HTML, Markdown and JSON.
 
 Times are aware datetimes, durations seconds, sizes bytes. None means not known. Lists are complete here; how much of
 them is laid out is the renderer's concern.
@@ -12,10 +12,10 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from exporter.domain.links import Links
 from spark_rollups.report.fleet_drop import FleetDrop
-from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.rules import Promise
 from spark_rollups.report.topic_facts import Relations, Storage
 
-REPORT_VERSION = 2
+REPORT_VERSION = 3
 """Version of the JSON form (``schema.json``); raised when a field changes its meaning or goes."""
 
 WEEK = timedelta(days=7)
@@ -360,7 +360,6 @@ class Report:
     coverage: tuple[ClusterCoverage, ...]
     trend: tuple[Point, ...]
     """Weekly, oldest first; the last one is this report."""
-    rules: tuple[RuleInForce, ...]
     promises: tuple[Promise, ...]
     topics: tuple[ListedTopic, ...]
     """All of them, by cluster and name."""

@@ -3,7 +3,7 @@
 Style sheet and script are those of ``exporter/templates``, which the page of an audit has too.
 
 They show the first entries of a list and count the rest, so that a report of ten thousand deaths opens at once; the
-JSON and the CSV lists contain all.
+JSON contains all.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from spark_rollups.report.model import (
     Report,
     Section,
 )
-from spark_rollups.report.summary import deaths
+from spark_rollups.report.summary import deaths, to_do
 
 OPEN_ENTRIES = 40
 """Entries that need action and are shown with their charts."""
 LISTED_ENTRIES = 300
 """Entries of a list that are shown at all."""
-MARKDOWN_OWNERS = 50
+MARKDOWN_OWNERS = 10
 """Owners whose entries are in the Markdown."""
-MARKDOWN_ENTRIES = 10
+MARKDOWN_ENTRIES = 5
 """Entries of an owner, and lines of other lists, in the Markdown."""
 OPEN_FINDINGS = 3
 """Different lines shown for the partitions of one entry."""
@@ -170,7 +170,7 @@ def _context(report: Report) -> dict[str, Any]:
         "owned": owned,
         "owner_names": [part.owner for part in report.owners if part.owner is not None],
         "live": [topic for topic in report.topics if topic.verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)],
-        "promise_lines": wording.promise_lines(report.rules, report.promises),
+        "to_do": to_do(report),
         "alarms": [wording.alarms(given) for given in report.promises],
         "trends": _trends(report),
         "moment": lambda when: wording.moment(when, zone),

@@ -1,16 +1,8 @@
-"""The rules behind the verdicts of a report, and how often they are wrong."""
+"""How often the verdicts of a report are wrong."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class RuleInForce:
-    """A rule behind the verdicts, and the length of its slots."""
-
-    rule: str
-    slot_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta, tzinfo
 
+from exporter.domain import formatting
 from exporter.domain.formatting import duration, plural
 from spark_rollups.report.facts import Facts
-from spark_rollups.report.model import ClusterCoverage, Count, Counts
+from spark_rollups.report.model import ClusterCoverage, Count, Counts, Report
 from spark_rollups.report.wording import day, moment, share
 
 _WELL_COVERED = 0.9
@@ -53,6 +54,34 @@ def _count(count: Count) -> str:
     if count.partitions:
         amounts.append(plural(count.partitions, "partition" if not count.topics else "single partition"))
     return " and ".join(amounts)
+
+
+def to_do(report: Report) -> list[tuple[str, str]]:
+    """Return what is to be done, the most urgent first: the place on the page, and a sentence."""
+    counts = report.counts
+    found = []
+    if counts.died:
+        found.append(("action", f"Ask the owners of what died, {_count(counts.died)}, whether it should be written."))
+    if counts.suspect:
+        found.append(("action", f"Look at the producers of {_count(counts.suspect)}, silent for longer than usual."))
+    if counts.still_dead:
+        found.append(
+            ("action", f"Decide on {_count(counts.still_dead)}, dead for a week: bring the producer back, or retire.")
+        )
+    if report.cut_off:
+        found.append(("cut-off", f"Look at the replication to {plural(len(report.cut_off), 'topic')} cut off."))
+    unreadable = report.section("unreadable")
+    if unreadable.entries:
+        what = _count(Count(unreadable.topic_count, unreadable.partition_count))
+        found.append(("unreadable", f"See why {what} could not be read: brokers, or rights of the exporter."))
+    if report.candidates:
+        size = counts.bytes_to_win_back
+        won = "" if size is None else f": {formatting.size(size)} to win back"
+        topics = plural(counts.candidates, "topic")
+        found.append(("clean-up", f"Delete {topics} that nobody needs, once the owner agrees{won}."))
+    if report.ask_first:
+        found.append(("ask-first", f"Ask who needs {plural(counts.ask_first, 'topic')}, silent for long and unread."))
+    return found
 
 
 def then(facts: Facts, zone: tzinfo) -> str:

@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import Outage, State, Verdict
-from exporter.domain.verdicts import NO_RULE
 from spark_rollups.batches import KEY as STREAM
 from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
@@ -26,7 +25,7 @@ from spark_rollups.report.model import REVIVAL_SPAN, TREND_WEEKS, WEEK, Finding,
 from spark_rollups.report.moments import literal
 from spark_rollups.report.related import TOPIC, newest_relations, relations_of
 from spark_rollups.report.revivals import taken_for
-from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.rules import Promise
 from spark_rollups.report.topic_facts import Storage
 from spark_rollups.report.wording import in_plain_words
 from spark_rollups.tables import Tables
@@ -110,7 +109,6 @@ def read_facts(
         trend=_trend(run_counts, weekly, related),
         incidents=_incidents(run_counts, [run for run in runs if run > as_of - WEEK]),
         coverage=seen.clusters,
-        rules=_rules(judged),
         promises=_false_alarm_promises(tables.read("calibration"), as_of),
         week_ago=_verdicts_of(run_counts, week_ago),
         relations=relations_of(related, as_of),
@@ -331,11 +329,6 @@ def _incidents(run_counts: Sequence[_Row], runs: Sequence[datetime]) -> tuple[In
                 )
             )
     return tuple(sorted(found, key=lambda one: (one.first, one.cluster, one.name or "")))
-
-
-def _rules(judged: Sequence[JudgedStream]) -> tuple[RuleInForce, ...]:
-    rules = {(row.finding.rule, row.finding.slot_seconds) for row in judged if row.finding.rule != NO_RULE}
-    return tuple(RuleInForce(*each) for each in sorted(rules))
 
 
 def _false_alarm_promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:

@@ -1,4 +1,4 @@
-"""Words findings and rules of the report in plain English, and escapes texts that others wrote."""
+"""Words findings of the report in plain English, and escapes texts that others wrote."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from exporter.domain.formatting import duration, duration_at_most, plural
 from exporter.domain.judging.evidence import judged_by, judged_until
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line
 from exporter.domain.scoring.calibration import of_weeks, rate
-from exporter.domain.verdicts import GAPS, OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK, Verdict
+from exporter.domain.verdicts import OVERRIDE, SCHEDULE, Verdict
 from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Finding, Revival
-from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.rules import Promise
 from spark_rollups.report.topic_facts import Relations, Storage
 
 _HOUR = 3600.0
@@ -27,17 +27,6 @@ _SPACES = re.compile(r"\s+")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~&$!]|(?<=:)/(?=/)|(?<=www)\.|@")
 _NAMED_READERS = 5
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_OF_ALL = (
-    (
-        "A topic of which no record is known, or only the newest and that for less than four weeks, has no "
-        "expectation: it is learning."
-    ),
-    "Silence is judged by advances of the end offset and proved only where the exporter polled or backfilled.",
-    (
-        "Backfilled hours are those of record timestamps: exact where brokers set them (LogAppendTime); with "
-        "CreateTime as true as the producers' clocks, and a mirrored topic shows the hours of its source."
-    ),
-)
 
 
 def moment(when: datetime | None, zone: tzinfo = UTC) -> str:
@@ -255,58 +244,6 @@ def alarms(given: Promise) -> str:
     if given.outages_seen is not None:
         text += f"; {given.outages_seen:.0%} of the past outages would have passed it"
     return f"{given.kind.capitalize()}s: {text}."
-
-
-def promise_lines(rules: Sequence[RuleInForce], given: Sequence[Promise]) -> tuple[tuple[str, ...], ...]:
-    """Return the promised rate of each of these rules and its limits, and the text that applies to all of them."""
-    return (*(_by_rule(rule, given) for rule in rules), _OF_ALL)
-
-
-def _by_rule(rule: RuleInForce, given: Sequence[Promise]) -> tuple[str, ...]:
-    if rule.rule == SCHEDULE:
-        return (
-            (
-                "Rule schedule: a silence is measured by the runs that were due and did not come, by when runs came in "
-                "the weeks before and how often one was skipped. It is late when the run is likelier missed than "
-                "delayed."
-            ),
-            *map(_threshold, given),
-        )
-    if rule.rule == TRAFFIC_CLOCK:
-        return (
-            (
-                f"Rule traffic-clock, in slots of {duration(rule.slot_seconds)}: a silence is measured by the active "
-                "slots that it missed, given how busy the partition usually is at that hour of the week, and compared "
-                "with the largest of each of the 8 weeks before. The score says how many spreads it lies above the "
-                "usual. A topic is judged alike, as the union of its partitions."
-            ),
-            *map(_threshold, given),
-        )
-    if rule.rule == PERIOD:
-        return (
-            (
-                "Rule period, for what is written too seldom for a profile but regularly: dead past 1.75 times its "
-                "longest silence in 12 weeks. It is not calibrated."
-            ),
-        )
-    if rule.rule == GAPS:
-        return (
-            (
-                "Rule gaps, for what has fewer than 10 active hours or two whole weeks of history and no period: dead "
-                "when, by the number and the mean of its few gaps, so long a silence comes by chance as seldom as one "
-                "past the threshold, after 8 weeks at the latest."
-            ),
-        )
-    if rule.rule == OVERRIDE:
-        return ("Rule override: the configuration says what these topics are, or how long they may be silent.",)
-    return (f"Rule {rule.rule}, in slots of {duration(rule.slot_seconds)}.",)
-
-
-def _threshold(given: Promise) -> str:
-    promised = "the threshold rests on the prior, for the fleet has too few weeks to promise a rate of false alarms"
-    if given.promised is not None:
-        promised = f"false alarms promised are at most {of_weeks(given.promised, given.topics)}"
-    return f"A {given.kind} is dead past a score of {given.dead_score:.3g}: {promised}."
 
 
 VERDICT_MEANINGS = {

@@ -7,6 +7,7 @@ It ends on Tuesday 2026-03-03 12:00 UTC. Cluster ``prod`` is polled all week but
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -128,7 +129,8 @@ def verdicts_now() -> Iterator[dict[str, Any]]:
     yield from topic("audit_log_", "live", 40, odd=dict.fromkeys((2, 5, 6, 7, 31), died))
     yield from topic("clicks", "suspect", 3, silent=6 * HOUR)
     yield from topic("stock-levels", "live", silent=timedelta(minutes=4))
-    yield from topic("legacy.v1", "retired", silent=40 * DAY)
+    for name in ("legacy.v1", "exports.old", "prices.snapshot"):
+        yield from topic(name, "retired", silent=40 * DAY)
     never, empty = nothing("never-written"), nothing("empty", end_offset=90)
     yield from topic("feature-flags", never.pop("verdict"), 3, **never)
     yield from topic("returns", "quiet", 4, silent=3 * HOUR, odd=dict.fromkeys((2, 3), nothing("never-written")))
@@ -152,7 +154,8 @@ def verdicts_a_week_ago() -> Iterator[dict[str, Any]]:
     then: dict[str, Any] = {"as_of": WEEK_AGO}
     yield from topic("invoices-eu", "dead", silent=9 * DAY, limit=5 * HOUR, **then)
     yield from topic("stock-levels", "dead", silent=30 * HOUR, **then)
-    yield from topic("legacy.v1", "retired", silent=33 * DAY, **then)
+    for name in ("legacy.v1", "exports.old", "prices.snapshot"):
+        yield from topic(name, "retired", silent=33 * DAY, **then)
     yield from topic("old-imports", "dead", silent=4 * DAY, **then)
     yield from topic(
         "audit_log_", "live", 40, odd={key: {"verdict": "dead", "silent": 5 * DAY} for key in (2, 5, 6, 7, 31)}, **then
@@ -260,6 +263,12 @@ def inventory(name: str, owner: str | None, observed_at: datetime) -> dict[str, 
         "deleted": False,
         "date": observed_at.date(),
     }
+
+
+def keeping(policy: str, retention: float, records: int) -> dict[str, Any]:
+    """What an inventory row says of how records are kept."""
+    storage = {"cleanup_policy": policy, "retention_seconds": retention, "remote_storage": False}
+    return {**storage, "earliest_offset": 5000 - records, "latest_offset": 5000}
 
 
 def relation(
@@ -376,6 +385,9 @@ def story() -> dict[str, list[dict[str, Any]]]:
             inventory("clicks", "web & *shop*", AS_OF - DAY),
             inventory("stock-levels", "team-that-was", AS_OF - 9 * DAY),
             inventory("stock-levels", None, AS_OF - DAY),
+            # Nobody needs the first of these; the second one may hold state.
+            inventory("exports.old", "team-payments", AS_OF - DAY) | keeping("delete", 7 * 86_400.0, 1200),
+            inventory("prices.snapshot", None, AS_OF - DAY) | keeping("compact", math.inf, 90),
         ],
         "calibration": [
             calibration("partition", AS_OF, None, 0, 0),
@@ -390,6 +402,8 @@ def story() -> dict[str, list[dict[str, Any]]]:
             relation("invoices-eu", 0, size=5 * 2**30),
             relation("legacy.v1", 0, size=7 * 2**30),
             relation("legacy.v1", 0, size=6 * 2**30, hours_ago=14 * 24 + 1),
+            relation("exports.old", 0, size=2 * 2**30),
+            relation("prices.snapshot", 0, size=3 * 2**20),
             relation("copy.orders", 1, of="orders", state="stopped", readers=["dr-reader"]),
             relation("__a.b-c_d__", None, cluster="edge|<b>", of="legacy.v1"),
             # Of a cluster that nobody could poll for five days.

@@ -72,9 +72,6 @@ def test_the_story_is_reported_as_in_the_golden_files(
     assert paths.html == history / "published" / "reports" / "2026-03-03" / "liveness.html"
     folder = paths.html.parent
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*")) == [
-        "action.csv",
-        "candidates.csv",
-        "cut-off.csv",
         "liveness.html",
         "liveness.json",
         "liveness.md",
@@ -84,12 +81,10 @@ def test_the_story_is_reported_as_in_the_golden_files(
         "owners/team-payments.md",
         "owners/web-shop.2d4924a9ec7a.html",
         "owners/web-shop.2d4924a9ec7a.md",
-        "topics.csv",
     ]
     for path in (paths.html, paths.markdown, paths.json):
         golden(path.name.replace("liveness", "report"), text(path))
     for path in (
-        folder / "action.csv",
         folder / "owners" / "team-payments.html",
         folder / "owners" / "team-payments.md",
     ):

@@ -285,7 +285,7 @@ def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
     for day in ("2026-03-03", "2026-03-10"):
         for name in (
             "liveness.html",
-            "topics.csv",
+            "liveness.json",
             "owners/team-a.html",
             "owners/web-shop.2d4924a9ec7a.md",
             "other.txt",
@@ -294,9 +294,16 @@ def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{day} {name}")
             os.utime(path, (float(day[-2:]),) * 2)
-    for name in ("liveness.html", "topics.csv", "owners/team-a.html", "owners/web-shop.2d4924a9ec7a.md"):
+    for name in ("liveness.html", "liveness.json", "owners/team-a.html", "owners/web-shop.2d4924a9ec7a.md"):
         assert expectations.report(name) == f"2026-03-10 {name}".encode()
-    for name in ("other.txt", "../2026-03-03/liveness.html", "owners/../topics.csv", "/etc/passwd", "", "gone.csv"):
+    for name in (
+        "other.txt",
+        "../2026-03-03/liveness.html",
+        "owners/../liveness.json",
+        "/etc/passwd",
+        "",
+        "owners/gone.md",
+    ):
         assert expectations.report(name) is None
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from spark_rollups.report.model import Finding, Revival
-from spark_rollups.report.rules import Promise, RuleInForce
+from spark_rollups.report.rules import Promise
 from spark_rollups.report.topic_facts import Relations
 from spark_rollups.report.wording import (
     alarms,
@@ -22,7 +22,6 @@ from spark_rollups.report.wording import (
     in_plain_words,
     markdown,
     markdown_name,
-    promise_lines,
     ranges,
     readers,
     share,
@@ -98,18 +97,12 @@ def test_text_that_hides_or_reorders_is_made_visible() -> None:
     assert visible("a\x00b\u202ec\x1b[31md\ne\tf") == "a\ufffdb\ufffdc\ufffd[31md e f"
 
 
-def test_a_rule_is_described_with_its_thresholds_and_what_they_promise() -> None:
-    """Whoever reads a verdict learns what the score means, the promised rate, and what was counted."""
+def test_how_often_alarms_were_wrong_is_told_with_what_was_promised() -> None:
+    """Of topics and of partitions; what was not counted is left out."""
     given = [
         Promise("topic", 3.217, 0.5, 2, 21_000, 0.095, 0.012, 0.34, 30, 21, 1.24, 0.7),
         Promise("partition", 4.5, None, 0, 0, None, None, None),
     ]
-    lines = promise_lines([RuleInForce("traffic-clock", 3600.0)], given)[0]
-    assert "in slots of 1 h" in lines[0]
-    assert lines[1] == (
-        "A topic is dead past a score of 3.22: false alarms promised are at most 0.5 per 1,000 topic-weeks."
-    )
-    assert lines[2].startswith("A partition is dead past a score of 4.5: the threshold rests on the prior")
     assert alarms(given[0]) == (
         "Topics: 2 false alarms in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence); "
         "promised are at most 0.5 per 1,000 topic-weeks; 21 of 30 repaired outages were called dead; "
@@ -177,14 +170,6 @@ def test_a_verdict_is_described_in_plain_words(changes: dict[str, Any], sentence
 def test_a_group_without_a_member_is_no_reader(relations: Relations, sentence: str) -> None:
     """It may have committed once and never again; the evidence line counts it apart, too."""
     assert readers(relations) == sentence
-
-
-def test_a_rule_not_known_here_is_named() -> None:
-    """A later rule is not described by the words of another; what backfill can show holds for every rule."""
-    named, of_all = promise_lines([RuleInForce("other", 300.0)], [])
-    assert named == ("Rule other, in slots of 5 min.",)
-    assert "with CreateTime as true as the producers' clocks" in of_all[-1]
-    assert promise_lines([], [])[-1] == of_all
 
 
 class _Reader(HTMLParser):
