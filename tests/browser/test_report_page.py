@@ -67,7 +67,7 @@ def test_the_page_leads_with_what_died_and_what_is_not_proved(page: Page) -> Non
     assert page.get_by_role("heading", level=1).all_inner_texts() == ["Topic liveness"]
     summary = page.locator(".summary").inner_text()
     assert summary.startswith("In the week to Tue 2026-03-03, 3 topics and 1 single partition died,")
-    assert summary.endswith("4 of 23 topics are dead now, 1 more than a week ago.")
+    assert summary.endswith("4 of 25 topics are dead now, 1 more than a week ago.")
     warning = page.locator(".warning").inner_text()
     assert warning.startswith("Attention. edge|<b>: the last good poll was Fri 2026-02-27 11:59 UTC, 4 d before")
 
@@ -76,7 +76,7 @@ def test_what_people_must_do_comes_before_what_the_figures_rest_on(page: Page) -
     """Sections stand in the order in which they are read; each has its heading."""
     sections = [section.get_attribute("id") for section in page.locator("section").all()]
     assert sections == [
-        *("action", "revived", "clean-up", "cut-off", "incidents", "coverage", "trends", "alarms"),
+        *("action", "revived", "clean-up", "ask-first", "cut-off", "incidents", "coverage", "trends", "alarms"),
         *("gone", "retired", "never-written", "empty", "learning", "live", "counts", "owners", "meaning"),
     ]
     assert page.locator("section h2").count() == len(sections)
