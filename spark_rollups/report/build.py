@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import ReplicaState, State, Verdict
@@ -35,92 +35,91 @@ _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
 _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Heading:
-    title: str
-    meaning: str
-    advice: str
-
-
-_HEADINGS = {
-    "newly-dead": _Heading(
+_SECTIONS = (
+    Section(
+        "newly-dead",
         "Newly dead",
         "Within the last 7 days their silence passed the limit that their own history sets.",
         "A dead topic: ask its owner whether the producer should still write; if it is meant to be over, retire it in "
         "the configuration. A dead partition in a live topic: look for a lost producer, a lost key or a changed "
         "partitioner.",
     ),
-    "suspect": _Heading(
+    Section(
+        "suspect",
         "Suspect",
         "Silent for longer than is usual at these hours, not yet past the limit.",
         "Look at the producer now if the topic matters; the next report says live or dead.",
     ),
-    "still-dead": _Heading(
+    Section(
+        "still-dead",
         "Still dead",
         "Dead for longer than a week, not yet retired.",
         "Decide: bring the producer back, or retire the topic in the configuration.",
     ),
-    "revived": _Heading(
+    Section(
+        "revived",
         "Came back",
         "Dead in the verdicts of the last two weeks, and written again since.",
         "Nothing to do. After a real outage, see why nobody noticed it sooner.",
     ),
-    "abandoned": _Heading(
+    Section(
+        "abandoned",
         "Abandoned before monitoring began",
         "Dead already at the first poll, by the timestamps of their records, and not written since.",
         "Ask their owners whether they are still needed; nobody is paged for them.",
     ),
-    "unreadable": _Heading(
+    Section(
+        "unreadable",
         "Unreadable",
         "The last poll had no answer for these partitions; their silence is not proved since.",
         "no-leader and leader-unreachable: look at the brokers. unauthorized: grant DESCRIBE on the topic.",
     ),
-    "gone": _Heading(
+    Section(
+        "gone",
         "Gone",
         "Dead {then} and no longer in the inventory: deleted, or made again under the same name.",
         "Nothing to do.",
     ),
-    "retired": _Heading(
+    Section(
+        "retired",
         "Retired",
         "Silent for 28 days or longer and dead for a week at least, or retired by configuration; no longer alarmed.",
         "See the clean-up candidates, and what holds state.",
     ),
-    "held": _Heading(
+    Section(
+        "held",
         "Held",
         "Judgement withheld: the silence cannot be proved now, or many topics fell silent together, as one incident.",
         "Look for the common cause: a broker, the exporter, or what all of them are written by.",
     ),
-    "never-written": _Heading(
+    Section(
+        "never-written",
         "Never written",
         "No record was ever written.",
         "Ask its owner: a producer that never started, or a topic of an application that fills it when it needs to.",
     ),
-    "empty": _Heading(
+    Section(
+        "empty",
         "Empty",
         "Written once; retention or a deletion has removed every record, and too little history to judge the silence.",
         "Ask its owner: an application may wait for records, or fill it when it needs to.",
     ),
-    "learning": _Heading(
+    Section(
+        "learning",
         "Too new to judge",
         "Too little history: it has no expectation yet.",
         "Nothing to do; a rarely written topic may stay here.",
     ),
-    "muted": _Heading("Muted", "Taken out of judgement by configuration.", "Nothing to do."),
-}
+    Section("muted", "Muted", "Taken out of judgement by configuration.", "Nothing to do."),
+)
 
 
 def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -> Report:
     """Make the report of ``facts``."""
     entries, compared = _entries(facts), then(facts, zone)
     sections = tuple(
-        Section(
-            key,
-            heading.title,
-            heading.meaning.format(then=compared),
-            heading.advice,
-            _sorted(key, entries.get(key, ())),
-        )
-        for key, heading in _HEADINGS.items()
+        replace(one, meaning=one.meaning.format(then=compared), entries=_sorted(one.key, entries.get(one.key, ())))
+        for one in _SECTIONS
     )
     topics = _topics(facts)
     week_ago = [tally.topics_week_ago for tally in facts.tallies if tally.topics_week_ago is not None]

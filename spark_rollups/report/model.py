@@ -157,7 +157,7 @@ class Section:
     title: str
     meaning: str
     advice: str
-    entries: tuple[Entry, ...]
+    entries: tuple[Entry, ...] = ()
 
     @property
     def topic_count(self) -> int:
