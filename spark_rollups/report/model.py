@@ -87,16 +87,16 @@ class Finding:
 
     partition: int | None
     verdict: str
-    state: str | None
-    reason: str | None
-    last_advance: datetime | None
-    observed_until: datetime | None
-    silence_seconds: float | None
-    max_silence_seconds: float | None
-    expected_by: datetime | None
-    silence_score: float | None
-    records_7d: int
     evidence: str
+    last_advance: datetime | None
+    silence_seconds: float | None
+    expected_by: datetime | None
+    state: str | None = None
+    reason: str | None = None
+    observed_until: datetime | None = None
+    max_silence_seconds: float | None = None
+    silence_score: float | None = None
+    records_7d: int = 0
     rule: str = "none"
     slot_seconds: float = 3600.0
     suspect_score: float | None = None

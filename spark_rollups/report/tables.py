@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -266,17 +267,7 @@ def _gone(
 def _past_finding(verdict: str, topic: _Row) -> Finding:
     """Return the columns of past verdicts of a topic that the report reads."""
     columns = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
-    return Finding(
-        partition=None,
-        verdict=verdict,
-        state=None,
-        reason=None,
-        observed_until=None,
-        max_silence_seconds=None,
-        silence_score=None,
-        records_7d=0,
-        **columns,
-    )
+    return Finding(partition=None, verdict=verdict, **columns)
 
 
 def _trend(run_counts: Sequence[_Row], weekly: Sequence[datetime], related: Sequence[_Row]) -> tuple[Point, ...]:
@@ -333,22 +324,9 @@ def _incidents(run_counts: Sequence[_Row], runs: Sequence[datetime]) -> tuple[In
 
 def _false_alarm_promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
     rows = _collected(calibration.where(F.col("as_of") == literal(as_of)))
+    columns = {each.name: each.name for each in fields(Promise)} | {"topic_weeks": "judged_topic_weeks"}
     return tuple(
-        Promise(
-            row["kind"],
-            row["dead_score"],
-            row["promised"],
-            row["false_alarms"],
-            row["judged_topic_weeks"],
-            row["realised"],
-            row["realised_low"],
-            row["realised_high"],
-            row["outages"],
-            row["outages_alarmed"],
-            row["alarms_a_week"],
-            row["outages_seen"],
-            row["topics"],
-        )
+        Promise(**{name: row[column] for name, column in columns.items()})
         for row in sorted(rows, key=lambda row: row["kind"], reverse=True)
     )
 
