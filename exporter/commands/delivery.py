@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import webbrowser
@@ -13,6 +14,7 @@ from exporter.clock import SystemClock
 from exporter.delivery import send as sending
 from exporter.delivery.record import DeliveryError
 from exporter.delivery.send import PAGE, REPORT, Recipient
+from exporter.delivery.services import is_hanging
 from exporter.domain.exit_codes import ExitCode
 from exporter.settings import Settings
 from exporter.storage import Location, ObjectPath, Stored, files_below, located
@@ -92,6 +94,9 @@ def deliver(folder: Location, settings: Settings) -> ExitCode:
         click.echo(f"{before} delivered before, not sent again")
     if failed:
         click.echo(f"Error: {failed} not delivered; `topic-liveness deliver` tries them again", err=True)
+        if is_hanging():
+            sys.stdout.flush()
+            os._exit(ExitCode.FOUND)
         return ExitCode.FOUND
     return ExitCode.DONE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from exporter.secret_files import text_in
 
 if TYPE_CHECKING:
     from apprise import NotifyBase
+
+TRY_SECONDS = 60.0
+"""After this a message is given up, however slowly the server answers."""
 
 _LEAST_SECRET = 4
 """Characters: to replace a shorter text would destroy an error, and show by the gaps what it is."""
@@ -35,7 +39,9 @@ def service_in(file: Path, to: str | None) -> NotifyBase:
     log = logging.getLogger("apprise")
     log.propagate = False
     log.setLevel(logging.DEBUG)
-    asset = AppriseAsset(app_id="Topic liveness", app_desc="Topic liveness", http_redirects=False)
+    asset = AppriseAsset(
+        app_id="Topic liveness", app_desc="Topic liveness", http_redirects=False, service_timeout=TRY_SECONDS
+    )
     found = Apprise.instantiate(_url(file, to), asset=asset)
     if found is None:
         raise ValueError(
@@ -48,10 +54,7 @@ def service_in(file: Path, to: str | None) -> NotifyBase:
 
 
 def post(file: Path, to: str | None, title: str, body: str, page: tuple[str, bytes] | None) -> None:
-    """Send a message in Markdown, with a page (name, HTML) attached. Raises ValueError, which says why it was refused.
-
-    One call takes a minute at most: apprise gives up then.
-    """
+    """Send a message in Markdown, with a page (name, HTML) attached. Raises ValueError with the reason of a refusal."""
     service = service_in(file, to)
     from apprise import Apprise  # noqa: PLC0415 - as above
     from apprise.attachment import memory  # noqa: PLC0415 - as above
@@ -66,6 +69,12 @@ def post(file: Path, to: str | None, title: str, body: str, page: tuple[str, byt
     lines = [line.message for line in result.logs() if line.level in ("WARNING", "ERROR") or "xception" in line.message]
     reason = "; ".join(dict.fromkeys(lines)) or f"no answer ({result.status.name.lower()})"
     raise ValueError(_shown(reason, set(_secrets_of(_url(file, to)))))
+
+
+def is_hanging() -> bool:
+    """Return whether a message that was given up is still being sent: Python would wait for that at its end."""
+    module = sys.modules.get("apprise.apprise")
+    return module is not None and bool(module.any_abandoned_calls_still_running())
 
 
 def _url(file: Path, to: str | None) -> str:
