@@ -69,7 +69,9 @@ def to_do(report: Report) -> list[tuple[str, str]]:
             ("action", f"Decide on {_count(counts.still_dead)}, dead for a week: bring the producer back, or retire.")
         )
     if report.cut_off:
-        found.append(("cut-off", f"Look at the replication to {plural(len(report.cut_off), 'topic')} cut off."))
+        found.append(
+            ("cut-off", f"Look at the replication, which is cut off for {plural(len(report.cut_off), 'topic')}.")
+        )
     unreadable = report.section("unreadable")
     if unreadable.entries:
         what = _count(Count(unreadable.topic_count, unreadable.partition_count))
