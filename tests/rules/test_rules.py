@@ -194,6 +194,7 @@ SEEN = {
     ("topic_liveness_replica_comparisons_total", PAIR): 7,
     ("topic_liveness_cluster_up", ',kafka_cluster="away"'): 0,
     ("topic_liveness_cluster_up", PROD): 1,
+    ("topic_liveness_cluster_changed_timestamp_seconds", PROD): 10_000,
     ("topic_liveness_partitions", f'{PROD},outcome="no-leader"'): 2,
     ("topic_liveness_history_last_write_timestamp_seconds", PROD): -9_000,
     ("topic_liveness_web_config_last_reload_successful", ""): 0,
