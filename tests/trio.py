@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -105,7 +107,10 @@ class Trio:
 
 
 class Wire:
-    """A port that hands on to a broker's; while ``cut`` connections open, and nothing comes through."""
+    """A port that hands on to a broker's; while ``cut`` connections open, and nothing comes through.
+
+    It may also be slow, and forget connections that were idle without a word, as firewalls do.
+    """
 
     def __init__(self, target: str) -> None:
         host, port = target.split(":")
@@ -113,6 +118,10 @@ class Wire:
         self._listener = socket.create_server(("127.0.0.1", free_port()))
         self._ends: list[socket.socket] = []
         self.cut = False
+        self.delay = 0.0
+        """Seconds that each request waits."""
+        self.forgets_after = math.inf
+        """Seconds without a byte after which a connection is forgotten."""
         self.requests = 0
         """Whole requests that came from clients."""
         self.address = "{}:{}".format(*self._listener.getsockname())
@@ -141,10 +150,12 @@ class Wire:
                     near.close()
                     continue
                 self._ends += [near, far]
+                used = [time.monotonic()]
                 for ends in ((near, far, True), (far, near, False)):
-                    threading.Thread(target=self._hand_on, args=ends, daemon=True).start()
+                    threading.Thread(target=self._hand_on, args=(*ends, used), daemon=True).start()
 
-    def _hand_on(self, source: socket.socket, sink: socket.socket, counted: bool) -> None:
+    def _hand_on(self, source: socket.socket, sink: socket.socket, counted: bool, used: list[float]) -> None:
+        """Hand on what comes; ``used`` is when either side of the connection was last heard, -inf: forgotten."""
         waiting = b""
         with contextlib.suppress(OSError), source, sink:
             while data := source.recv(1 << 16):
@@ -152,6 +163,10 @@ class Wire:
                 while len(waiting) >= 4 and len(waiting) >= (end := 4 + int.from_bytes(waiting[:4], "big")):
                     waiting = waiting[end:]
                     self.requests += 1
-                if not self.cut:
+                now = time.monotonic()
+                used[0] = now if now - used[0] <= self.forgets_after else -math.inf
+                if counted:
+                    time.sleep(self.delay)
+                if not self.cut and used[0] > 0:
                     sink.sendall(data)
             sink.shutdown(socket.SHUT_RDWR)

@@ -86,7 +86,10 @@ class Cluster:
             partitions=None if snapshot is None else len(snapshot.table),
             cluster_id=None if snapshot is None else snapshot.metadata.cluster_id,
             warning="; ".join(
-                filter(None, map(self.logged_problems.get, ("cluster", "twin", "unreadable", "unmatched", "settings")))
+                filter(
+                    None,
+                    map(self.logged_problems.get, ("cluster", "twin", "unreadable", "slow", "unmatched", "settings")),
+                )
             )
             or None,
         )
@@ -107,6 +110,10 @@ class Cluster:
             topic_verdicts=_counted(VERDICTS, np.bincount(assessment.of_topics.verdict, minlength=len(VERDICTS))),
             dead_by_owner=_dead_by_owner(snapshot, assessment),
         )
+
+    def has_problem(self, subject: str) -> bool:
+        """Return whether a problem was logged and has not ended."""
+        return bool(self.logged_problems.get(subject))
 
     def log_problem(self, subject: str, problem: str) -> None:
         """Log a problem when it begins, changes or ends ("": no problem), not at every poll."""

@@ -116,6 +116,7 @@ class Monitor(Upkeep):
             ("unmatched", problems.unmatched(snapshot)),
             ("settings", problems.unconfigured(snapshot)),
             ("brokers", problems.too_old(snapshot)),
+            ("slow", problems.slow(snapshot, cluster.rhythm.interval_seconds, before=cluster.has_problem("slow"))),
             ("twin", problems.watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),
             ("incident", problems.fell_silent(assessment.incidents)),
         ):

@@ -13,7 +13,7 @@ import numpy as np
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
 from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
-from exporter.domain.formatting import moment, named, some
+from exporter.domain.formatting import duration, moment, named, some
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER
@@ -164,6 +164,16 @@ def another_cluster(snapshot: Snapshot) -> str:
         f"another Kafka cluster answers since {moment(change.at)}: its id was {change.before} and is "
         f"{snapshot.metadata.cluster_id}; what silences lasted before is unknown. If that is not meant, check "
         "bootstrap.servers; if it is, give it a name of its own in the settings"
+    )
+
+
+def slow(snapshot: Snapshot, interval: float, *, before: bool) -> str:
+    """Return that polls outlast their interval; it ends (``before``: said so far) where one takes half of it."""
+    if snapshot.duration_seconds <= (interval / 2 if before else interval):
+        return ""
+    return (
+        f"polls take longer than poll.interval ({duration(interval)}), so there are fewer of them; next step: raise "
+        "poll.interval, or see topic_liveness_poll_duration_seconds and why brokers are slow"
     )
 
 
