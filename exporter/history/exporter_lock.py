@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +18,11 @@ from exporter.history.tables import safe
 from exporter.storage import Location
 from exporter.storage.lease import Lease, TakenError
 
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 60.0
+"""How long a start waits for the process before: as long as Kubernetes and systemd let one end."""
+
 
 class ExporterLock:
     """``<history>/serve-<exporter>.lock``, held as long as this process lives.
@@ -23,13 +30,23 @@ class ExporterLock:
     Two processes of one name would overwrite each other's files. The time of the file is that of the last poll.
     """
 
-    def __init__(self, history: Location, exporter: str) -> None:
-        """Take the lock. Raises HistoryError where another process holds it, and where locking fails."""
+    def __init__(
+        self,
+        history: Location,
+        exporter: str,
+        *,
+        wait_seconds: float = WAIT_SECONDS,
+        ended: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Take the lock; wait for a process that ends, until this one is ``ended`` too.
+
+        Raises HistoryError where another process holds it for so long, and where locking fails.
+        """
         path = history / f"serve-{safe(exporter)}.lock"
         self._history = history
         self._held: Lease | _LockedFile
         try:
-            self._held = _LockedFile(path) if isinstance(path, Path) else Lease(path)
+            self._held = _LockedFile(path, wait_seconds, ended) if isinstance(path, Path) else Lease(path)
         except TakenError as error:
             raise HistoryError(
                 f"history.folder {str(history)!r} is written by another `serve` under the exporter name {exporter!r} "
@@ -70,10 +87,10 @@ class ExporterLock:
 class _LockedFile:
     """A file of this host, locked as long as this process lives; its time is that of the last poll."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises TakenError where another process holds it, and OSError."""
+    def __init__(self, path: Path, wait_seconds: float, ended: Callable[[], bool]) -> None:
+        """Raises TakenError where another process holds it after ``wait_seconds``, and OSError."""
         self._path = path
-        self._file = _locked(path)
+        self._file = _awaited(path, wait_seconds, ended)
         self._file.seek(0)
         self.left: dict[str, float] = {}
         """When the process before polled last, where it was killed; else nothing."""
@@ -109,6 +126,24 @@ class _LockedFile:
         self._file.write(json.dumps({"process": os.getpid(), "host": socket.gethostname()}) + "\n")
         self._file.flush()
         os.fsync(self._file.fileno())
+
+
+def _awaited(path: Path, seconds: float, ended: Callable[[], bool]) -> IO[str]:
+    """Lock the file as soon as the process that holds it has ended, as a pod that is being replaced does."""
+    deadline = time.monotonic() + seconds
+    logged = False
+    while True:
+        try:
+            return _locked(path)
+        except TakenError as error:
+            if time.monotonic() >= deadline or ended():
+                raise
+            if not logged:
+                log.warning(
+                    "%s is locked by another `serve` (%s): waiting up to %.0f s for its end", path, error, seconds
+                )
+                logged = True
+        time.sleep(0.2)
 
 
 def _locked(path: Path) -> IO[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -42,8 +42,10 @@ class Service:
         settings: Settings,
         processes: ClientProcesses | None = None,
         sources: Mapping[str, RemoteClient] | None = None,
+        *,
+        ended: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Build every part.
+        """Build every part, where another process of this name writes the history after its end, or once ``ended``.
 
         ``processes`` are those of Kafka clients, and ``sources`` those of polls by cluster, as far as they are there
         already; they end with the service.
@@ -54,7 +56,7 @@ class Service:
         self._clock = SystemClock()
         history = settings.history
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
-        self._lock = ExporterLock(history.folder, settings.exporter) if history.enabled else None
+        self._lock = ExporterLock(history.folder, settings.exporter, ended=ended) if history.enabled else None
         if self._spool is not None and self._lock is not None:
             self._spool.guard = self._lock.require
         self._expectations = Expectations(history.folder)

@@ -33,7 +33,8 @@ def polls(exporter: Exporter) -> float:
 def test_a_second_serve_of_one_name_is_refused_and_killed_ones_are_reported(tmp_path: Path) -> None:
     """It names the other process. Killed, that one lost all since its first poll, and so did the next; then nothing.
 
-    A start in between that found its port taken has not used up what the killed one left.
+    A start in between that found its port taken has not used up what the killed one left. It waits a minute for the
+    other's end before, so that a pod that is drained hands over.
     """
     began, window = time.monotonic(), {"TOPIC_LIVENESS_HISTORY__WINDOW": "1h"}
     with FakeCluster(topics=1, partitions=1) as cluster:
@@ -45,6 +46,7 @@ def test_a_second_serve_of_one_name_is_refused_and_killed_ones_are_reported(tmp_
             with Exporter(folder, NOWHERE, TOPIC_LIVENESS_HISTORY__FOLDER=str(first.history)) as second:
                 assert second.process.wait(120) == 2
             log = second.log.read_text()
+            assert "waiting up to 60 s for its end" in log
             assert "is written by another `serve` under the exporter name" in log
             assert f"(process {first.process.pid} on host " in log
             with Exporter(
@@ -75,6 +77,26 @@ def test_a_second_serve_of_one_name_is_refused_and_killed_ones_are_reported(tmp_
             assert last.value(LOST) == 0
 
 
+def test_a_new_process_takes_over_from_one_that_ends(tmp_path: Path) -> None:
+    """As pods of one volume do, where the old one takes some seconds to end; one that is ended itself stops waiting."""
+    with FakeCluster(topics=1, partitions=1) as cluster, Exporter(tmp_path, cluster.bootstrap) as first:
+        until(lambda: polls(first) >= 1, "a poll")
+        for name in ("second", "third"):
+            (tmp_path / name).mkdir()
+        shared = {"TOPIC_LIVENESS_HISTORY__FOLDER": str(first.history)}
+        with (
+            Exporter(tmp_path / "second", cluster.bootstrap, **shared) as second,
+            Exporter(tmp_path / "third", cluster.bootstrap, **shared) as third,
+        ):
+            held = f"(process {first.process.pid} on host"
+            until(lambda: all(held in each.log.read_text() for each in (second, third)), "both wait")
+            assert third.end() == 2
+            assert first.end() == 0, first.log.read_text()
+            until(lambda: polls(second) >= 1, "a poll of the new one")
+            assert second.value(LOST) == 0
+            assert second.end() == 0, second.log.read_text()
+
+
 def test_what_is_lost_follows_the_last_interval_whose_coverage_is_there(tmp_path: Path) -> None:
     """The state is written before the files of its interval. Coverage of long ago was ingested and deleted."""
     spool, lost = Spool(tmp_path, "e"), 7.0
@@ -96,7 +118,7 @@ def test_the_lock_tells_the_last_poll_of_a_process_that_did_not_release_it(tmp_p
     first.polled()
     polled = (tmp_path / "serve-e.lock").stat().st_mtime
     with pytest.raises(HistoryError, match=r"another `serve` under the exporter name 'e' \(process \d+ on host "):
-        ExporterLock(tmp_path, "e")
+        ExporterLock(tmp_path, "e", wait_seconds=0.0)
     first.release(clean=False)
     for _ in range(2):
         again = ExporterLock(tmp_path, "e")
@@ -117,7 +139,7 @@ def test_of_two_processes_whose_lock_file_was_removed_one_writes(tmp_path: Path)
     path.unlink()
     first.require()
     with pytest.raises(HistoryError, match=f"process {os.getpid()} on host"):
-        ExporterLock(tmp_path, "e")
+        ExporterLock(tmp_path, "e", wait_seconds=0.0)
     path.unlink()
     second = ExporterLock(tmp_path, "e")
     second.require()
