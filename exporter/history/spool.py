@@ -84,13 +84,16 @@ class Spool:
         self._exporter = exporter
         self._source = source
         self._strays: set[Path] = set()
+        folder = self.folder
         try:
             for table in TABLES.values():
-                _require_writable(self.folder / table)
+                folder = self.folder / table
+                _require_writable(folder)
         except OSError as error:
+            who = f"this process (user id {os.getuid()})" if self.is_local else "this process"
             raise HistoryError(
-                f"history.folder {str(history)!r} must be a folder this process can write to: {error.strerror}. "
-                "Give its owner write access, or set history.folder to another folder."
+                f"history.folder {str(history)!r} must be a folder that {who} can write to, and {str(folder)!r} is "
+                f"not: {error.strerror}. Give it write access there, or set history.folder to another folder."
             ) from error
 
     @property

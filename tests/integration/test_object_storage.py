@@ -382,8 +382,9 @@ def test_refused_credentials_end_a_start_with_one_line_and_are_not_in_it(s3: S3S
         assert exporter.process.wait(60) == 2
     (line,) = [line for line in exporter.log.read_text().splitlines() if line.startswith("Error")]
     assert line == (
-        "Error: history.folder 's3://history/none' must be a folder this process can write to: the storage refuses "
-        "access (SIGNATURE_DOES_NOT_MATCH). Give its owner write access, or set history.folder to another folder."
+        "Error: history.folder 's3://history/none' must be a folder that this process can write to, and "
+        "'s3://history/none/spool/windows' is not: the storage refuses access (SIGNATURE_DOES_NOT_MATCH). Give it "
+        "write access there, or set history.folder to another folder."
     )
     assert "not-to-be-seen" not in exporter.log.read_text()
     assert not s3.folder_of("none").exists()

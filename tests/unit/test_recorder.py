@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import threading
 import time
 from contextlib import nullcontext, suppress
@@ -228,9 +229,11 @@ def test_shutdown_says_when_rows_could_not_be_written(bench: Bench) -> None:
 
 
 def test_a_folder_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
-    """The message names the setting, the folder and the next step."""
+    """The message names the setting, the user, the folder that cannot be written and the next step."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(HistoryError, match=r"history\.folder .*file.* must be a folder .* set history\.folder"):
+    user, at = rf"\(user id {os.getuid()}\)", re.escape(repr(str(tmp_path / "file" / "spool" / "windows")))
+    rule = rf"history\.folder .*file' must be a folder that this process {user} can write to, and {at} is not: Not a "
+    with pytest.raises(HistoryError, match=rule + r"directory\. .* set history\.folder"):
         Spool(tmp_path / "file", "e")
 
 
