@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from py4j.protocol import Py4JError, Py4JJavaError
+
 MORE_MEMORY = (
     "Spark has too little memory: give it more with --conf spark.driver.memory=4g, or 8g, and on a cluster its "
     "executors with --conf spark.executor.memory=4g"
@@ -67,6 +69,11 @@ _NEXT_STEPS: Mapping[str, str] = {
 
 class SessionEndedError(Exception):
     """Spark's JVM ended before the job; the text names the cause and the next step."""
+
+
+def is_lost_connection(error: Exception) -> bool:
+    """Return whether the JVM gave no answer, as one that has ended."""
+    return isinstance(error, Py4JError | ConnectionError | EOFError) and not isinstance(error, Py4JJavaError)
 
 
 def find_cause(page: str) -> str | None:

@@ -20,7 +20,6 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import click
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from exporter.domain import Outage, TopicOverride
@@ -32,7 +31,7 @@ from exporter.domain.scoring.calibration import FALSE_ALARMS, Accepted
 from exporter.storage import Location, Stored, file_info, files_below, files_in
 from spark_rollups import spool_files
 from spark_rollups.durable import read_text
-from spark_rollups.failures import in_a_line, next_step
+from spark_rollups.failures import in_a_line, is_lost_connection, next_step
 from spark_rollups.interruptions import TerminatedError, interruption_before, take_signals
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import (
@@ -52,8 +51,10 @@ from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.session import (
     SessionError,
     cache_folder,
+    last_lines,
     require_java,
     require_jvm,
+    require_user,
     start_session,
 )
 from spark_rollups.tables import Tables, TablesError
@@ -63,6 +64,8 @@ _COMMIT = re.compile(r".*\.json")
 _DATA = re.compile(r"[^.].*\.parquet")
 _FOOTER_BYTES = 8 * 2**10
 """What a Parquet file of windows takes without rows (measured)."""
+_LAST_LINES = 20
+"""Of a log that ends with its pod, what goes to standard error where Spark does not start."""
 
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
 
@@ -155,7 +158,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     """Turn history into verdicts, and publish expectations."""
     progress = Progress()
     with (
-        _ending_well(_log(history, "rollup"), progress, TablesError, spool_files.UnreadFileError, ReportError),
+        _ending_well(history, "rollup", progress, TablesError, spool_files.UnreadFileError, ReportError),
         _history_of(history) as files,
         only_one(history) as progress.guard,
         _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,
@@ -193,7 +196,7 @@ def report(
     """Write the weekly report as HTML, Markdown and JSON."""
     progress = Progress()
     with (
-        _ending_well(_log(history, "report"), progress, ReportError, TablesError),
+        _ending_well(history, "report", progress, ReportError, TablesError),
         _history_of(history) as files,
         _verdicts_of(history),
         _session("report", history, files, master, conf, progress) as spark,
@@ -223,6 +226,7 @@ def _session(
 ) -> Iterator[SparkSession]:
     with progress.stage("spark") as details:
         require_java()
+        require_user()
         spark = start_session(
             f"topic-liveness {name}",
             master=master,
@@ -244,8 +248,8 @@ def _session(
     except Exception as error:
         if (interruption := interruption_before(error)) is not None:
             raise interruption from None
-        if isinstance(error, Py4JError | ConnectionError | EOFError) and not isinstance(error, Py4JJavaError):
-            require_jvm(spark, _log(history, name))
+        if is_lost_connection(error):
+            require_jvm(_log(history, name))
         with suppress(Exception):  # the JVM may be what failed
             spark.stop()
         raise
@@ -314,11 +318,13 @@ def _verdicts_of(history: Location) -> Iterator[None]:
 
 
 @contextmanager
-def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iterator[None]:
+def _ending_well(history: Location, name: str, progress: Progress, *known: type[Exception]) -> Iterator[None]:
     """Turn every ending into its exit code and, unless all is well, one line on standard error.
 
-    An unforeseen error is whole in ``log`` only: most of it is pages of Java.
+    An unforeseen error is whole in the log only: most of it is pages of Java. Where the history lies elsewhere the log
+    ends with its pod, so that its last lines follow where Spark does not start.
     """
+    log = _log(history, name)
     take_signals()
     # The bridge to the JVM logs a stack of its own for every call that is interrupted.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -332,6 +338,9 @@ def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iter
         raise
     except (SessionError, LockedError, NoVerdictsError, UnreadHistoryError) as error:
         click.echo(f"Error: {error}", err=True)
+        if isinstance(error, SessionError) and not isinstance(history, Path):
+            for line in last_lines(log, _LAST_LINES):
+                click.echo(f"  {log.name}: {line}", err=True)
         sys.exit(ExitCode.NOT_STARTED)
     except known as error:
         click.echo(f"Error: {error}", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from pyspark.sql import SparkSession
 from exporter import domain
 from exporter.domain.job_variables import DROPPED
 from exporter.storage import Location, ObjectPath, s3_endpoint, spark_uri
-from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, in_a_line
+from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, in_a_line, is_lost_connection
 from spark_rollups.frames import KEEPS_TABLES
 from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 
@@ -31,6 +32,10 @@ JAVA_REQUIRED = 17
 _TINY_BYTES, _LITTLE_BYTES = 4 * 2**20, 64 * 2**20
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _NO_MEMORY = "java.lang.OutOfMemoryError"
+_KILLED = (
+    ", as it does where the system has too little memory and kills it: give this job more memory, or stop what runs "
+    "beside it"
+)
 _ENDING_SECONDS = 10.0
 """So long the JVM may take to end after its connection has."""
 
@@ -74,6 +79,17 @@ def require_java() -> None:
     if found is None or int(found[1]) < JAVA_REQUIRED:
         version = found[1] if found else "an unknown version"
         raise SessionError(f"Spark needs Java {JAVA_REQUIRED} or later, {java} is {version}: {advice}")
+
+
+def require_user() -> None:
+    """Raise SessionError where this user has no name, which Hadoop would ask the system for."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        raise SessionError(
+            f"Spark needs a name for this user, and user id {os.getuid()} has none: add a line for it to /etc/passwd, "
+            "such as a file that is mounted there, or run this as a user that has one"
+        ) from None
 
 
 def _settle_environment(*, local: bool) -> None:
@@ -316,9 +332,9 @@ def _jars(log_file: BinaryIO, settings: str | None, locks: Sequence[str]) -> Seq
         ) from error
 
 
-def require_jvm(session: SparkSession, log: Path) -> None:
-    """Raise SessionEndedError where the JVM that this process started for ``session`` has ended."""
-    process = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no other way to it
+def require_jvm(log: Path) -> None:
+    """Raise SessionEndedError where the JVM that this process started has ended."""
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no other way to it
     if process is None:
         return  # spark-submit started it
     try:
@@ -327,10 +343,12 @@ def require_jvm(session: SparkSession, log: Path) -> None:
         return
     if _NO_MEMORY in _text_of(log):
         raise SessionEndedError(MORE_MEMORY)
-    raise SessionEndedError(
-        f"Spark's JVM ended with {code}, as it does where the system has too little memory and kills it: give this job "
-        "more memory, or stop what runs beside it"
-    )
+    raise SessionEndedError(f"Spark's JVM ended with {code}{_KILLED}")
+
+
+def last_lines(log: Path, count: int) -> list[str]:
+    """Return the last lines of a log that say something."""
+    return [line for line in _text_of(log).splitlines() if line.strip()][-count:]
 
 
 def _text_of(log: Path) -> str:
@@ -343,8 +361,12 @@ def _text_of(log: Path) -> str:
 def _why_not(error: Exception, log: Path) -> str:
     if _NO_MEMORY in _text_of(log):
         return f"Spark did not start: {MORE_MEMORY}; details in {log}"
-    ended = "JAVA_GATEWAY_EXITED" in str(error)
-    cause = find_cause(_text_of(log) if ended else str(error)) or in_a_line(error)
+    if "JAVA_GATEWAY_EXITED" in str(error):
+        cause = find_cause(_text_of(log)) or f"its JVM ended without a word{_KILLED}"
+    elif is_lost_connection(error):  # "Connection refused", or whatever else the bridge to it says
+        cause = f"the connection to its JVM was lost{_KILLED}"
+    else:
+        cause = find_cause(str(error)) or in_a_line(error)
     return f"Spark did not start: {cause.rstrip('.')}; details in {log}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import socket
 import ssl
@@ -203,12 +204,17 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
         yield from_error(check, Severity.NOTE, str(error), costs)
     else:
         yield Finding(check, Severity.OK, f"Spark and Java ({path}) are installed")
-    for names, what, costs in (
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        what = f"user id {os.getuid()} has no name (/etc/passwd), which jobs of Spark need"
+        yield Finding(check, Severity.NOTE, what, costs, "add a line for it, such as a file that is mounted there")
+    for names, what, changes in (
         (DROPPED, "jobs leave it out", "none, unless a job should follow it"),
         (READ, "the JVM of jobs reads it", "none, unless it changes what jobs do"),
     ):
         for name in filter(os.environ.get, names):
-            yield Finding(check, Severity.NOTE, f"{name} is set: {what}", costs, "set up jobs by options (--conf)")
+            yield Finding(check, Severity.NOTE, f"{name} is set: {what}", changes, "set up jobs by options (--conf)")
     if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
         what = f"{tempfile.gettempdir()} is mounted noexec: jobs use a folder beside their jars or in the history"
         yield Finding(check, Severity.NOTE, what, "none, unless that is noexec too", "name another folder with TMPDIR")

@@ -18,14 +18,13 @@ from tests.spark.story import HOUR, World, at, every
 pytestmark = pytest.mark.timeout(600)
 
 ISOLATED = """
-mount --bind "$1/passwd" /etc/passwd
 mount -t tmpfs -o noexec tmpfs "$1/noexec"
 hostname no-such-host.invalid
 unset HOME
 shift
 exec "$@"
 """
-"""A user without an entry in /etc/passwd and without a home folder, temporary files that no code is loaded from, and a
+"""A user without a home folder, temporary files that no code is loaded from, and a
 host whose name does not resolve."""
 
 
@@ -47,7 +46,7 @@ def rollup(history: Path, *before: str, **environment: str) -> subprocess.Comple
 
 
 def test_a_job_is_led_nowhere_else_by_what_others_set(history: Path, tmp_path: Path) -> None:
-    """Another language of Java, default file system and Spark; no name, no home, no code in temporary files.
+    """Another language of Java, default file system and Spark; no home, no code in temporary files.
 
     Everything is where it is without them: commits have names that are found again, and the set is published.
     """
@@ -57,7 +56,6 @@ def test_a_job_is_led_nowhere_else_by_what_others_set(history: Path, tmp_path: P
     default = "<property><name>fs.defaultFS</name><value>hdfs://nowhere.invalid:8020</value></property>"
     (hadoop / "core-site.xml").write_text(f"<configuration>{default}</configuration>")
     (spark / "conf" / "spark-defaults.conf").write_text("spark.master spark://nowhere.invalid:7077\nspark.plugins No\n")
-    (tmp_path / "passwd").write_text("daemon:x:1:1::/:/bin/sh\n")
     (tmp_path / "isolated").write_text(ISOLATED)
     cache = os.environ.get("TOPIC_LIVENESS_CACHE") or str(Path("~/.cache/topic-liveness").expanduser())
     done = rollup(
@@ -81,6 +79,14 @@ def test_a_job_is_led_nowhere_else_by_what_others_set(history: Path, tmp_path: P
     pointer = json.loads((history / "published" / "current.json").read_text())
     assert pointer["rows"] == len(rows_of(history, "verdicts")) > 0
     assert all(path.name.isascii() for path in history.rglob("*"))
+
+
+def test_a_user_without_a_name_is_told_so_before_java_starts(history: Path) -> None:
+    """Hadoop cannot do without, and says "invalid null input"."""
+    done = rollup(history, "unshare", "--map-user=54321")
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: Spark needs a name for this user, and user id 54321 has none: add a line for it to ")
 
 
 UNPINNED = """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,3 +150,42 @@ def test_rows_that_a_lost_executor_held_are_reported_with_the_next_step(spark: S
         rows.collect()
     assert "Checkpoint block" in in_a_line(failed.value)
     assert next_step(failed.value).startswith("Run it again. Where that comes back, give executors more memory")
+
+
+KILLED_JAVA = """#!/bin/bash
+case "$*" in
+*launcher.Main*) exec {java} "$@" ;;
+*SparkSubmit*) {before} kill -9 $$ ;;
+*) exec {java} "$@" ;;
+esac
+"""
+"""Java, whose JVM of the job is killed ``before`` it says anything, or after."""
+
+AT_ONCE = ""
+CONNECTED = '{java} "$@" & until [ -s "$_PYSPARK_DRIVER_CONN_INFO_PATH" ]; do sleep 0.05; done; kill -9 $!;'
+
+
+@pytest.mark.parametrize("before", [AT_ONCE, CONNECTED])
+def test_a_jvm_that_the_system_kills_at_its_start_is_named_so(tmp_path: Path, before: str) -> None:
+    """And not as a refused connection: with too little memory for the pod it ends before, or once it is spoken to."""
+    world = World(tmp_path / "history")
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.poll(at(0), at(1), every=HOUR)
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    real = shutil.which("java")
+    java.write_text(KILLED_JAVA.format(java=real, before=before.replace("{java}", str(real))))
+    java.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(world.history)],
+        env={**os.environ, "JAVA_HOME": str(java.parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: Spark did not start: "), line
+    assert "as it does where the system has too little memory and kills it: give this job more memory" in line
+    assert "refused" not in line

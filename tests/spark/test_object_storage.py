@@ -149,3 +149,15 @@ def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None
     assert refused.returncode == 2
     assert f"s3://history/held is being rolled up by process {os.getpid()} on host " in problem
     assert not (folder / "tables").exists()
+
+
+def test_the_log_of_a_spark_that_does_not_start_is_not_lost_with_its_pod(server: S3Server) -> None:
+    """It lies on the pod where the history does not: the cause and the last lines are on standard error too."""
+    story(server, "unstarted")
+    with start_rollup("unstarted", "--conf", "spark.driver.memory=1k") as failed:
+        _, problem = failed.communicate(timeout=280)
+    assert failed.returncode == 2
+    error, *lines = problem.splitlines()
+    assert error.startswith("Error: Spark did not start: "), problem
+    assert lines and all(line.startswith("  rollup.log: ") for line in lines), problem
+    assert SECRET not in problem

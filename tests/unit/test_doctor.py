@@ -341,6 +341,13 @@ def test_what_may_lead_jobs_elsewhere_is_listed(tmp_path: Path, monkeypatch: pyt
     ]
 
 
+def test_a_user_whom_spark_cannot_name_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a container that runs as any user: its jobs would not start."""
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    named = [one.what for one in host.rollup(settings(tmp_path), At()) if "no name" in one.what]
+    assert named == ["user id 54321 has no name (/etc/passwd), which jobs of Spark need"]
+
+
 def test_urls_of_delivery_are_checked_and_not_shown(tmp_path: Path) -> None:
     """Each file that is missing, no URL or open to all is a finding; without recipients nothing is said."""
     secret, url, mail = "hunter2-of-this-test", tmp_path / "url", tmp_path / "mail"
