@@ -97,6 +97,29 @@ def test_a_long_value_is_shown_in_part(tmp_path: Path) -> None:
     assert max(map(len, caught.value.problems)) < 500
 
 
+LONG = """
+clusters: [{name: L, topics: {include: [L]}, kafka: {bootstrap.servers: L, sasl.password: L, client.id: L}}]
+exporter: L
+poll: {interval: L}
+web: {listen: L}
+history: {folder: L, max_bytes: L}
+owners: [{topics: L, owner: L}]
+overrides: [{topics: L, max_silence: L}]
+links: {topic: L, group: L}
+delivery: {recipients: [{report: L, to: [L]}], smtp: {server: L, from: L}}
+calendars: [{topics: L, days: [L]}]
+outages: [{from: L, until: L}]
+"""
+
+
+@pytest.mark.parametrize("value", ["a", "1", "a-"])
+def test_no_value_is_so_long_that_its_check_does_not_end(tmp_path: Path, value: str) -> None:
+    """70,000 letters are not much of a file, but a step for each pair of them would take minutes."""
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, LONG.replace("L", "'" + value * (70_000 // len(value)) + "'"))
+    assert max(map(len, caught.value.problems)) < 1000
+
+
 def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
     """A cluster's name and bootstrap servers are all that must be given."""
     settings = load(tmp_path, SMALLEST)
