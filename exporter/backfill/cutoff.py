@@ -14,9 +14,9 @@ from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.history.backfill_plan import Plan, Scope, Spans, Starts, WrittenStreams, complete, plan
 from exporter.domain.history.stream_rows import StreamRows
 from exporter.domain.polls.activity import Circumstances, states_of
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
+from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import Membership, is_uncompacted
 from exporter.domain.polls.table import UNREADABLE
 from exporter.domain.ports import Clock, Extents
 from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
@@ -78,6 +78,11 @@ class Batch:
         tiered = [info.config is not None and info.config.remote_storage for info in self.infos]
         return np.array(tiered, dtype=np.bool_)[self.layout.topic]
 
+    @property
+    def uncompacted(self) -> Flags:
+        """[n]: whether the topic only ever loses its oldest records."""
+        return np.array([is_uncompacted(info) for info in self.infos], dtype=np.bool_)[self.layout.topic]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cutoffs:
@@ -88,9 +93,9 @@ class Cutoffs:
     known: Flags
     """Whether ``earliest`` is known."""
     planned: Flags
-    """Whether both offsets, the newest record and the topic id are known. Elsewhere the plan is meaningless."""
+    """Whether offsets and topic id are known, and records have timestamps. Elsewhere the plan is meaningless."""
     newest: Floats
-    """The timestamp of the newest record; NaN where there is none."""
+    """The timestamp of the newest record; NaN where there is none, or where the broker hides it."""
     at_end: Flags
     """Whether that record lies before the cutoff: no poll covers it."""
     state: Codes
@@ -137,7 +142,8 @@ class CutoffReader:
         first, last, newest = ends.earliest, ends.latest, ends.newest
         nameless = batch.unidentified[batch.layout.topic]
         dated = newest.found & ~np.isnan(newest.timestamp)
-        planned = first.found & last.found & (nameless == ANSWERED) & ((last.offset <= first.offset) | dated)
+        searchable = (last.offset <= first.offset) | dated | rows_with(newest.reason, [Reason.HIDDEN])
+        planned = first.found & last.found & (nameless == ANSWERED) & searchable
         supported = self._source.max_timestamp_supported()
         unable = [broker for broker, known in supported.items() if known is False]
         given = Circumstances(batch.tiered, np.isin(batch.leader, unable), ends.now + self._request.slack)
@@ -185,8 +191,18 @@ class CutoffReader:
         begun = led[first.found[led]]
         last.put(begun, self._source.ends(membership.part(begun)))
         held = begun[last.found[begun] & (last.offset[begun] > first.offset[begun])]
-        extents = Extents(first.offset[held], last.offset[held], last.epoch[held])
-        newest.put(held, look_up_newest(self._source, membership.part(held), extents, batch.tiered[held], now=now))
+        extents = Extents(first.offset[held], last.offset[held], last.epoch[held], np.full(len(held), -1))
+        newest.put(
+            held,
+            look_up_newest(
+                self._source,
+                membership.part(held),
+                extents,
+                tiered=batch.tiered[held],
+                uncompacted=batch.uncompacted[held],
+                now=now,
+            ),
+        )
         return _Ends(now, first, last, newest)
 
     def _left(self, batch: Batch, earliest: Offsets, latest: Offsets, newest: Floats, now: float) -> Plan:

@@ -14,6 +14,7 @@ from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.history.backfill_plan import Stretches
 from exporter.domain.polls.answers import ANSWERED, Answers
+from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import ByTime
 
 _NOTHING_HIDDEN = -1
@@ -78,7 +79,9 @@ class WindowBuilder:
         return Windows.failures(rows, np.maximum(0.0, end - self.request.horizon), end, reason)
 
     def _round(self, lookups: TimeLookups, cutoffs: Cutoffs, stretches: Stretches, failed: Codes) -> Windows:
-        answers, after_newest = self._after(lookups, stretches, cutoffs.newest[stretches.row])
+        # A newest record that is not known may be later than all that is found.
+        newest = np.nan_to_num(cutoffs.newest, nan=END_OF_TIME)
+        answers, after_newest = self._after(lookups, stretches, newest[stretches.row])
         failed[stretches.row] = answers.reason
         good = answers.reason == ANSWERED
         stretches, answers, after_newest = stretches[good], answers[good], after_newest[good]
@@ -92,7 +95,7 @@ class WindowBuilder:
         slots, unread = search.active(
             replace(stretches, end_offset=end_offset)[places],
             cutoffs.earliest[rows],
-            cutoffs.newest[rows],
+            newest[rows],
             (~answers.found & ~after_newest)[places],
         )
         failed[rows] = unread

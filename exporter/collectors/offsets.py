@@ -17,7 +17,7 @@ from exporter.domain import Answer, Metadata, Reason, State, TopicInfo, TopicPar
 from exporter.domain.polls.activity import state_of
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import Membership, is_uncompacted
 from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import Extents
 from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
@@ -224,10 +224,13 @@ class _Lookups:
         earliest, latest = (
             np.array([known[key].offset for key in held], dtype=np.int64) for known in (self._earliest, self._latest)
         )
-        extents = Extents(earliest, latest, np.full(len(held), -1, dtype=np.int32))
+        extents = Extents(earliest, latest, np.full(len(held), -1, dtype=np.int32), np.full(len(held), -1))
         part = self._membership.part(self._membership.layout.rows(held))
         tiered = np.array([self._tiered(key.topic) for key in held], dtype=np.bool_)
-        answers = look_up_newest(self._source, part, extents, tiered, now=self._future_after)
+        uncompacted = np.array([is_uncompacted(self._metadata.topics[key.topic]) for key in held], dtype=np.bool_)
+        answers = look_up_newest(
+            self._source, part, extents, tiered=tiered, uncompacted=uncompacted, now=self._future_after
+        )
         self._newest.update(_by_key(held, answers))
 
     def _state(self, key: TopicPartition, *, unsupported: bool) -> tuple[State, Reason | None]:

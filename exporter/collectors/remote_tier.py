@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from exporter.domain import PollFailure, Reason, Snapshot, State
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
 from exporter.domain.polls.activity import TierFacts
-from exporter.domain.polls.answers import ANSWERED, Answers, count_failures
+from exporter.domain.polls.answers import ANSWERED, Answers, count_failures, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
@@ -33,7 +33,7 @@ MAX_FAILED_SWEEPS = 3
 
 BY_TIME = "by-time"
 
-_NEWEST_KNOWN = (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER)
+_NEWEST_KNOWN = (State.OBSERVED, State.FUTURE, State.CONTRADICTORY, State.PRESERVED, State.IDLE_IN_TIER)
 """States whose newest timestamp is that of the present end offset."""
 
 _NEWEST_KNOWN_CODES = [STATE_CODES[state] for state in _NEWEST_KNOWN]
@@ -301,7 +301,9 @@ class TierWatch:
         with connected as source:
             for rows in self._batches(unsure, enough):
                 guess = wanted.known.newest[rows]
-                searches = Searches(wanted.table.latest[rows], guess=guess, now=self._clock.now())
+                # Topics with remote storage are not compacted.
+                whole = wanted.table.earliest[rows] == 0
+                searches = Searches(wanted.table.latest[rows], guess=guess, now=self._clock.now(), whole=whole)
                 try:
                     while len((step := searches.step())[0]) and not enough():
                         searches.take(step[0], source.by_time(membership, rows[step[0]], step[1]))
@@ -318,10 +320,17 @@ class TierWatch:
         with self._lock:
             known, table = self._known, wanted.table
             here = known.rows_of(wanted.known, rows)
-            valid = np.flatnonzero((here >= 0) & (results.reason == ANSWERED))
+            hidden = rows_with(results.reason, [Reason.HIDDEN])
+            valid = np.flatnonzero((here >= 0) & ((results.reason == ANSWERED) | hidden))
             valid = valid[known.newest_at[here[valid]] == wanted.known.newest_at[rows[valid]]]
-            here, there = here[valid], rows[valid]
-            known.newest[here] = results.timestamp[valid]
+            here, there, hidden = here[valid], rows[valid], hidden[valid]
+            same = (
+                hidden
+                & (known.newest_at[here] == table.latest[there])
+                & (known.newest[here] >= results.timestamp[valid])
+            )
+            found = np.where(hidden, np.nan, results.timestamp[valid])
+            known.newest[here] = np.where(same, known.newest[here], found)
             known.newest_at[here] = known.searched_to[here] = table.latest[there]
             known.searched_from[here] = table.earliest[there]
 

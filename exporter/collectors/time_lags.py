@@ -17,15 +17,18 @@ from exporter.domain.groups.time_lag import UNFINISHED, Limits, Progress, Search
 from exporter.domain.groups.time_points import Points
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.metadata import Membership, Metadata, is_uncompacted
 from exporter.domain.polls.readings import GONE
 from exporter.domain.polls.table import STATE_CODES, Table
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock, SourceError
 
-_NEWEST_KNOWN = [STATE_CODES[state] for state in (State.OBSERVED, State.FUTURE, State.PRESERVED)]
+_NEWEST_KNOWN = [
+    STATE_CODES[state]
+    for state in (State.OBSERVED, State.FUTURE, State.CONTRADICTORY, State.PRESERVED, State.IDLE_IN_TIER)
+]
 
-_TRUSTING = [STATE_CODES[state] for state in (State.UNSUPPORTED, State.IDLE_IN_TIER)]
-"""States without a known newest timestamp, in which a look-up that finds nothing counts as the end of the log."""
+_NEWEST_UNKNOWN = [STATE_CODES[state] for state in (State.UNSUPPORTED, State.IDLE_IN_TIER)]
+"""States in which no poll will find a newest timestamp that is not known now."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +114,7 @@ class TimeLags:
         """The number of the last sweep that looked up each partition. Those that waited longest come first."""
         self._disproved: Flags = np.zeros(0, dtype=np.bool_)
         """The partitions for which an answer of this sweep contradicted an earlier one."""
-        self._trusting = self._timeless = self._disproved
+        self._never_known = self._trusting = self._timeless = self._disproved
         self._ends = self._newest = self._latest
         """The end and the newest timestamp (ms) of each log at the last poll; 0 where the latter is unknown."""
         self._sweeps = 0
@@ -141,7 +144,7 @@ class TimeLags:
         now = round(self._clock.now() * 1000)
         wanted = positions.fresh & positions.unread & (logs.leader != NO_LEADER)
         fallen = np.isin(logs.row, self._fallen(logs, wanted, snapshot.table))
-        self._take(snapshot.table)
+        self._take(snapshot.table, snapshot.metadata)
         # Also those of groups that could not be read: when they are, nothing shows any more that the log fell.
         proofs = replace(proofs, lasting=proofs.lasting & ~fallen)
         self._progress = self._progress.followed(self._before, positions, here, there, now / 1000)
@@ -212,11 +215,16 @@ class TimeLags:
         self._latest = np.where(latest > 0, latest, self._latest)
         return fallen
 
-    def _take(self, table: Table) -> None:
+    def _take(self, table: Table, metadata: Metadata) -> None:
         """Take what the poll saw of the ends of logs."""
         state = table.state_now
-        self._trusting, self._timeless = np.isin(state, _TRUSTING), state == STATE_CODES[State.NO_TIMESTAMP]
+        self._timeless = state == STATE_CODES[State.NO_TIMESTAMP]
         self._ends = np.where(np.isin(state, _NEWEST_KNOWN) & ~np.isnan(table.newest), table.latest, 0)
+        unknown = np.isin(state, _NEWEST_UNKNOWN) & (self._ends == 0)
+        uncompacted = [is_uncompacted(metadata.topics[name]) for name in table.layout.topics]
+        # None is hidden where no record was removed.
+        self._trusting = unknown & (table.earliest == 0) & np.array(uncompacted, dtype=np.bool_)[table.layout.topic]
+        self._never_known = unknown & ~self._trusting
         self._newest = np.round(np.where(self._ends > 0, table.newest, 0.0) * 1000).astype(np.int64)
 
     def _bound(self, rows: Rows) -> None:
@@ -242,6 +250,7 @@ class TimeLags:
         ends = np.where(self._ends[row] > start[first], self._ends[row], self._latest[row])
         searches = Searches.of(limits, row, start[first], ends, logs.compacted[places[first]])
         self._search(searches, enough)
+        searches.give_up(self._never_known[row] & (searches.hidden_to >= 0), reason_code(Reason.HIDDEN))
         found = _Found(searches.row, searches.outcome, searches.low, searches.high, searches.lasting)
         return replace(found[search_of], place=places)
 

@@ -46,6 +46,8 @@ class Extents(ColumnSet):
     latest: Offsets
     epoch: NDArray[np.int32]
     """The leader epoch in the answer to LATEST, -1 where it has none."""
+    appended: Offsets
+    """An earlier end of the log: batches from it on were written later. -1 where none is known."""
 
 
 class OffsetSource(Protocol):
@@ -65,6 +67,7 @@ class OffsetSource(Protocol):
 
         NO_ANSWER where the leader does not support the spec (see ``max_timestamp_supported``), or where the answer
         proved wrong. A record below the log start is never the answer: then the newest later one is searched by time.
+        ``Reason.HIDDEN`` where that proves nothing.
         """
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:

@@ -20,7 +20,7 @@ from exporter.history.numbering import Numbering
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
 
-_PASSING = {State.PENDING, State.FUTURE, State.PRESERVED, State.UNREADABLE}
+_PASSING = {State.PENDING, State.FUTURE, State.CONTRADICTORY, State.PRESERVED, State.UNREADABLE}
 _LASTING = np.array([STATE_CODES[State.OBSERVED if state in _PASSING else state] for state in STATES], dtype=np.int8)
 """The state that is compared: short-lived states do not count as a change."""
 

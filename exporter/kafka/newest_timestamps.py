@@ -6,10 +6,11 @@ from typing import Protocol
 
 import numpy as np
 
-from exporter.domain.arrays import Flags
-from exporter.domain.polls.answers import ANSWERED, Answers
+from exporter.domain.arrays import Flags, Rows
+from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.newest_timestamp import Searches
+from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import ByTime, Extents, OffsetSource
 
 
@@ -18,22 +19,36 @@ class OffsetsAndTimes(OffsetSource, ByTime, Protocol):
 
 
 def look_up_newest(
-    source: OffsetsAndTimes, membership: Membership, extents: Extents, tiered: Flags, *, now: float
+    source: OffsetsAndTimes,
+    membership: Membership,
+    extents: Extents,
+    *,
+    tiered: Flags,
+    uncompacted: Flags,
+    now: float,
 ) -> Answers:
     """Return the record with the largest timestamp of each partition; all hold records and have leaders.
 
     It is searched by time where MAX_TIMESTAMP does not see it: in topics with remote storage (``tiered``), on brokers
-    before 3.0, and where it returns no record. None is found where that proves nothing; see ``ports.ByTime``. Before
-    3.0 and in remote storage a time after which nothing is found counts as the end. ``now`` is Unix seconds.
+    before 3.0, and where it returns no record. ``Reason.HIDDEN`` where a later record may exist (see ``ports.ByTime``).
+    None does in a log from offset 0 of a topic that is ``uncompacted``. ``now`` is Unix seconds.
     """
     answers = source.max_timestamp(membership, extents)
-    unable = [broker for broker, known in source.max_timestamp_supported().items() if not known]
-    trusting = tiered | np.isin(membership.leader, unable)
-    rows = np.flatnonzero(trusting | (~answers.found & (answers.reason <= ANSWERED)))
-    searches = Searches(extents.latest[rows], guess=answers.timestamp[rows], now=now)
+    rows = np.flatnonzero((tiered | ~answers.found) & (answers.reason <= ANSWERED))
+    known = answers[rows]
+    whole = (uncompacted & (extents.earliest == 0))[rows]
+    searches = Searches(extents.latest[rows], guess=known.timestamp, now=now, whole=whole)
+    found = search_newest(source, membership, rows, searches)
+    hidden = rows_with(found.reason, [Reason.HIDDEN])
+    nothing_new = (hidden & known.found & ~(found.timestamp > known.timestamp)) | (
+        (found.reason == ANSWERED) & ~found.found
+    )
+    answers.put(rows[~nothing_new], found[~nothing_new])
+    return answers
+
+
+def search_newest(source: ByTime, membership: Membership, rows: Rows, searches: Searches) -> Answers:
+    """Return the results of searches, which are those of ``rows``, by look-ups by time alone."""
     while len((step := searches.step())[0]):
         searches.take(step[0], source.by_time(membership, rows[step[0]], step[1]))
-    found = searches.results()
-    better = np.flatnonzero((found.reason > ANSWERED) | (found.found & (trusting[rows] | searches.proved())))
-    answers.put(rows[better], found[better])
-    return answers
+    return searches.results()

@@ -12,7 +12,7 @@ import numpy as np
 
 from exporter.domain import Metadata, Reason
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.answers import Answers, rows_with
+from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.newest_timestamp import Searches
@@ -27,6 +27,7 @@ from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
 from exporter.kafka.metadata import MetadataReader, Scope
 from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.newest_timestamps import search_newest
 from exporter.kafka.offsets_for_times import OffsetsForTimes
 from exporter.kafka.rate_limiter import MonotonicClock, RateLimiter
 
@@ -160,7 +161,10 @@ class KafkaSource:
         return self._by_row(self._lookups, spec, membership, rows)
 
     def max_timestamp_by_row(self, membership: Membership, rows: Rows, extents: Extents) -> Answers:
-        """Answer MAX_TIMESTAMP for rows that hold records and have leaders, as ``max_timestamp`` does."""
+        """Answer MAX_TIMESTAMP for rows that hold records and have leaders, as ``max_timestamp`` does.
+
+        An answer that may be that of a deleted record counts where a look-up by time finds its time.
+        """
         layout, leader = membership.layout, membership.leader[rows]
         answers = Answers.none(len(rows))
         again = [row for key in self._probe.upgrade_checks() if (row := layout.row(key)) is not None]
@@ -170,8 +174,10 @@ class KafkaSource:
         wrong = np.flatnonzero(self._probe.check(membership, rows, answers, extents, self._may_be_tiered))
         answers.put(wrong, Answers.none(len(wrong)))
         # Brokers count deleted records until the file of their segment goes, which that of the last one never does.
-        deleted = np.flatnonzero(answers.found & (answers.offset < extents.earliest))
-        answers.put(deleted, self._newest_by_time(membership, rows[deleted], extents.latest[deleted]))
+        # Those from 3.0 to 3.7 name the last record of a batch (KAFKA-16310), in which the log may start.
+        whole = (extents.appended >= extents.earliest) & (answers.offset >= extents.appended)
+        doubted = np.flatnonzero(answers.found & (answers.timestamp >= 0) & (extents.earliest > 0) & ~whole)
+        answers.put(doubted, self._confirmed(membership, rows[doubted], extents[doubted], answers[doubted]))
         return answers
 
     def resume_from(self, metadata: Metadata) -> None:
@@ -222,13 +228,14 @@ class KafkaSource:
         answers.put(early, Answers.failed(len(early), Reason.OTHER))
         return answers
 
-    def _newest_by_time(self, membership: Membership, rows: Rows, latest: Offsets) -> Answers:
-        """The newest record of rows, searched by time; none where that cannot be proved."""
-        searches = Searches(latest, guess=np.full(len(rows), np.nan), now=time.time())
-        while len((step := searches.step())[0]):
-            searches.take(step[0], self.by_time(membership, rows[step[0]], step[1]))
-        found, unproved = searches.results(), ~searches.proved()
-        found.found[unproved], found.timestamp[unproved] = False, np.nan
+    def _confirmed(self, membership: Membership, rows: Rows, extents: Extents, newest: Answers) -> Answers:
+        """The newest records of rows, after answers that may be those of deleted ones; else ``Reason.HIDDEN``."""
+        found = self.by_time(membership, rows, np.round(newest.timestamp * 1000).astype(np.int64))
+        gone = (newest.offset < extents.earliest) | ~found.found | (found.timestamp != newest.timestamp)
+        again = np.flatnonzero(gone & (found.reason == ANSWERED))
+        nothing, removed = np.full(len(again), np.nan), np.zeros(len(again), dtype=np.bool_)
+        searches = Searches(extents.latest[again], guess=nothing, now=time.time(), whole=removed)
+        found.put(again, search_newest(self, membership, rows[again], searches))
         return found
 
     def lookups(self) -> Mapping[str, int]:

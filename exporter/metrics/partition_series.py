@@ -50,7 +50,9 @@ class PartitionSeries:
         labels, fixed = self._rows.labels, {}
         for metric in self._metrics:
             if metric.switch in _AGES:
-                since = _newest(snapshot) if metric.switch == "staleness" else assessment.of_partitions.last_advance
+                since = (
+                    _stale_since(snapshot) if metric.switch == "staleness" else assessment.of_partitions.last_advance
+                )
                 self._ages[metric.name] = Ages(metric.name, labels, since, self._ages.get(metric.name), moves)
             else:
                 column = _COLUMNS[metric.switch or metric.name](snapshot, assessment)
@@ -68,6 +70,11 @@ def _log_sizes(snapshot: Snapshot, _: Assessment) -> Column:
 def _newest(snapshot: Snapshot) -> Floats:
     newest: Floats = np.where(snapshot.table.read, snapshot.table.newest, np.nan)
     return newest
+
+
+def _stale_since(snapshot: Snapshot) -> Floats:
+    contradictory = snapshot.table.state == STATE_CODES[State.CONTRADICTORY]
+    return np.where(contradictory, np.nan, _newest(snapshot))
 
 
 def _leader(snapshot: Snapshot, _: Assessment) -> Column:

@@ -200,7 +200,7 @@ def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[Topi
     all_answered("EARLIEST", partitions, bench.measure("EARLIEST", partitions, lambda: source.starts(membership)))
     latest = bench.measure("LATEST", partitions, lambda: source.ends(membership))
     all_answered("LATEST", partitions, latest)
-    extents = Extents(np.zeros(partitions, dtype=np.int64), latest.offset, latest.epoch)
+    extents = Extents(np.zeros(partitions, dtype=np.int64), latest.offset, latest.epoch, latest.offset)
     newest = bench.measure("MAX_TIMESTAMP", partitions, lambda: source.max_timestamp(membership, extents))
     all_answered("MAX_TIMESTAMP", partitions, newest)
     sink = Latest()

@@ -230,3 +230,68 @@ def test_before_3_8_too(kafka: Kafka) -> None:
     kafka.delete_records("deleted-newest", 0, 1)
     reading = Watch(kafka.bootstrap, ["deleted-newest"]).reading("deleted-newest")
     assert seen(reading) == (State.OBSERVED, 1, 11, round((now - DAY - 10) * 1000) / 1000)
+
+
+def test_before_3_8_a_batch_that_the_log_start_cuts_names_no_newest(kafka: Kafka) -> None:
+    """Brokers 3.0 to 3.7 name the end of a batch: of its deleted records, one is the newest all the same."""
+    if not kafka.knows_max_timestamp:
+        return
+    now = time.time()
+    topics = ("cut-later", "cut-known", "cut-tied")
+    watch = Watch(kafka.bootstrap, topics)
+    for topic in topics:
+        kafka.create(topic)
+        last = [DAY + 10, DAY + 20] if topic == "cut-tied" else [DAY + 20, DAY + 10]
+        kafka.write([(topic, 0, now - ago) for ago in (600, *last)], b"x", **{"linger.ms": "500"})
+    moved = Watch(kafka.bootstrap, topics)
+    moved.poll()
+    for topic in topics:
+        kafka.delete_records(topic, 0, 1)
+    if kafka.number < (3, 8):
+        assert kafka.raw_max_timestamp(TopicPartition("cut-later", 0)) == (2, round((now - 600) * 1000) / 1000)
+    newest = round((now - DAY - 10) * 1000) / 1000
+    for each in (watch, moved):
+        readings = each.poll().readings
+        for topic in topics[:2]:
+            assert seen(readings[TopicPartition(topic, 0)]) == (State.OBSERVED, 1, 3, newest)
+        tied = readings[TopicPartition("cut-tied", 0)]
+        assert (*seen(tied), tied.reason) == (State.UNREADABLE, 1, 3, None, Reason.HIDDEN)
+        each.source.close()
+    source = Watch(kafka.bootstrap, topics).source
+    rows = list_offsets(source, source.metadata(), [Spec.MAX_TIMESTAMP], future_after=now + 60)
+    found = {row.topic: (row.offset, row.timestamp, row.reason) for row in rows}
+    assert found == {
+        "cut-later": (2, newest, None),
+        "cut-known": (2, newest, None),
+        "cut-tied": (None, None, Reason.HIDDEN),
+    }
+    windows, _, result = run(kafka.bootstrap, "cut-tied")
+    covers_unknown(windows, now - DAY - 10, now)
+    assert result.failed == {}
+    source.close()
+
+
+def covers_unknown(windows: Sequence[Window], last: float, until: float) -> None:
+    """Assert that no history says of a partition whose newest record is hidden that it is silent since."""
+    assert windows[0].window_start <= last
+    assert windows[-1].first_advance is None
+    assert windows[-1].window_end >= until - 1
+
+
+def test_before_3_0_the_end_of_a_log_is_no_silence(kafka: Kafka) -> None:
+    """Without MAX_TIMESTAMP a search proves the newest record where that is the last one, or none was removed."""
+    if kafka.knows_max_timestamp:
+        return
+    now = round(time.time() - 94)
+    kafka.create("last-of-all")
+    kafka.create("two-at-once")
+    kafka.write([("last-of-all", 0, now - hour * HOUR) for hour in range(5, -1, -1)])
+    kafka.write([("two-at-once", 0, now - hour * HOUR) for hour in (3, 2, 1, 1)])
+    windows, _, result = run(kafka.bootstrap, "last-of-all")
+    assert (windows[-1].last_advance, result.failed) == (now, {})
+    windows, _, result = run(kafka.bootstrap, "two-at-once")
+    assert (windows[-1].last_advance, result.failed) == (now - HOUR, {})
+    kafka.delete_records("two-at-once", 0, 1)
+    windows, _, result = run(kafka.bootstrap, "two-at-once")
+    covers_unknown(windows, now - HOUR, time.time() - 30)
+    assert (sum(window.records or 0 for window in windows), result.failed) == (3, {})

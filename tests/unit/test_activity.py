@@ -274,13 +274,13 @@ def test_a_silence_does_not_begin_before_the_newest_record() -> None:
 
 
 def test_a_timestamp_later_than_its_writing_shows_nothing_when_its_time_has_come() -> None:
-    """Staleness and silence would contradict each other: it stays a timestamp of the future."""
+    """Staleness and silence contradict each other: that is a state of its own."""
     row = OneRow()
     row.observe(SEEN, Answer(9, 150.0), at=100.0)
     assert row.table.reading(0).state is State.OBSERVED
     row.observe(SEEN._replace(latest=11), Answer(10, 700.0), at=130.0)
     row.observe(SEEN._replace(latest=11), None, at=900.0)
-    assert (row.table.reading(0).state, row.table.reading(0).newest) == (State.FUTURE, 700.0)
+    assert (row.table.reading(0).state, row.table.reading(0).newest) == (State.CONTRADICTORY, 700.0)
 
 
 def test_a_restart_does_not_invent_a_silence_when_the_end_offset_moved() -> None:

@@ -135,6 +135,7 @@ ROWS: dict[str, EvidenceFacts] = {
     "dead by schedule": row(Verdict.DEAD, silent=3 * DAY, schedule=NIGHTLY),
     "late for weeks": row(Verdict.LATE, silent=12 * DAY, schedule=WEEKLY),
     "dead in the future": row(Verdict.DEAD, silent=3 * DAY, state=State.FUTURE),
+    "dead contradictory": row(Verdict.DEAD, silent=3 * DAY, state=State.CONTRADICTORY),
     "live mirror": row(Verdict.LIVE, silent=HOUR / 5, state=State.PRESERVED, partitions=(2, 2, 0)),
     "never written": row(Verdict.LEARNING, silent=None, slots=0, state=State.NEVER_WRITTEN),
     "empty": row(Verdict.LEARNING, silent=None, slots=0, state=State.EMPTY),

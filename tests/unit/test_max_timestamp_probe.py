@@ -70,7 +70,10 @@ class Cluster:
         keys = list(membership.layout)
         ends = [len(self.times[key]) if latest is None else latest for key in keys]
         extents = Extents(
-            np.zeros(len(keys), dtype=np.int64), np.array(ends, dtype=np.int64), np.full(len(keys), epoch, np.int32)
+            np.zeros(len(keys), dtype=np.int64),
+            np.array(ends, dtype=np.int64),
+            np.full(len(keys), epoch, np.int32),
+            np.full(len(keys), -1),
         )
         columns, rows = Answers.of(given[key] for key in keys), np.arange(len(keys))
         wrong = probe.check(membership, rows, columns, extents, lambda _: tiered)

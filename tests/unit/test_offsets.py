@@ -172,7 +172,7 @@ def test_the_offset_of_the_largest_timestamp_is_that_of_its_record() -> None:
     """A broker 3.0 to 3.7 returns the last offset of the batch (KAFKA-16310): the right one is looked up."""
     source = Logs({KEY: (0, 9, NOON)}, records={KEY: [(NOON - 5, 0), (NOON, 4), (NOON - 3, 8)]})
     one = np.zeros(1, dtype=np.int64)
-    assert source.max_timestamp(led({KEY: 1}), Extents(one, one, one.astype(np.int32))).offset.tolist() == [8]
+    assert source.max_timestamp(led({KEY: 1}), Extents(one, one, one.astype(np.int32), one)).offset.tolist() == [8]
     assert only_row(source, Spec.MAX_TIMESTAMP) == (4, NOON, None)
 
 
@@ -195,11 +195,18 @@ def test_the_newest_record_is_there_though_a_look_up_by_time_does_not_find_it() 
 
 def test_the_largest_timestamp_is_looked_up_in_the_remote_tier_too() -> None:
     """MAX_TIMESTAMP sees the local disk only (KAFKA-17552): all gone from there, or older records left there."""
-    records: list[tuple[float | None, int]] = [(NOON - 5, 0), (NOON, 4), (NOON, 6), (NOON - 3, 8)]
+    records: list[tuple[float | None, int]] = [(NOON - 5, 0), (NOON - 3, 6), (NOON, 8)]
     gone = Logs({KEY: (0, 9, None)}, records={KEY: records}, pending={KEY}, remote_storage=True)
-    assert only_row(gone, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+    assert only_row(gone, Spec.MAX_TIMESTAMP) == (8, NOON, None)
     half = Logs({KEY: (0, 9, NOON - 3)}, records={KEY: records}, remote_storage=True)
-    assert only_row(half, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+    assert only_row(half, Spec.MAX_TIMESTAMP) == (8, NOON, None)
+    later: list[tuple[float | None, int]] = [*records, (NOON - 4, 9)]
+    late = Logs({KEY: (1, 10, NOON - 3)}, records={KEY: later[1:]}, remote_storage=True)
+    assert only_row(late, Spec.MAX_TIMESTAMP) == (None, None, Reason.HIDDEN), "a later one may be hidden"
+    known = Logs({KEY: (1, 10, NOON)}, records={KEY: later[1:]}, remote_storage=True)
+    assert only_row(known, Spec.MAX_TIMESTAMP) == (8, NOON, None)
+    whole = Logs({KEY: (0, 10, NOON - 3)}, records={KEY: later}, remote_storage=True)
+    assert only_row(whole, Spec.MAX_TIMESTAMP) == (8, NOON, None), "no record was removed"
     nothing = Logs({KEY: (0, 9, None)}, pending={KEY}, remote_storage=True)
     assert only_row(nothing, Spec.MAX_TIMESTAMP) == (None, None, State.IDLE_IN_TIER)
 

@@ -115,6 +115,20 @@ def test_staleness_rises_between_polls_and_is_never_negative() -> None:
     assert 'kafka_topic_partition_state{kafka_cluster="prod",topic="b",partition="0",state="future"} 1' in text
 
 
+def test_a_timestamp_that_offsets_contradict_is_no_staleness() -> None:
+    """What the record says is shown, and that nothing was written since the last advance; no age follows from them."""
+    text, _ = shown(TableSource({A: (0, 5, 1_000_100.0)}), clock := ManualClock())
+    assert 'state="future"' in text
+    snapshot = snapshot_of({A: replace(OBSERVED, state=State.CONTRADICTORY, newest=clock.time)})
+    series = ClusterSeries("prod", partition_switches=ALL)
+    series.update(snapshot, Detector().assess(snapshot, NOW))
+    text = exposed({"prod": series}, NOW)
+    assert 'state{kafka_cluster="prod",topic="a",partition="0",state="contradictory"} 1' in text
+    assert 'last_record_timestamp_seconds{kafka_cluster="prod",topic="a",partition="0"} 1000000' in text
+    assert "staleness_seconds{" not in text
+    assert "silence_seconds{" in text
+
+
 def test_the_silence_of_a_topic_is_that_of_its_last_partition_that_advanced() -> None:
     """Shown without series of partitions too, growing between polls; absent where no advance is known."""
     snapshot = snapshot_of({A: OBSERVED, B: OBSERVED})

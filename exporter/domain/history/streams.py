@@ -13,7 +13,7 @@ from exporter.domain.column_set import ColumnSet
 from exporter.domain.learning.hours import Integers
 from exporter.domain.polls.readings import State
 
-_SAME_STATE = (State.NEVER_WRITTEN, State.UNREADABLE, State.FUTURE, State.PRESERVED)
+_SAME_STATE = (State.NEVER_WRITTEN, State.UNREADABLE, State.FUTURE, State.CONTRADICTORY, State.PRESERVED)
 """States that a topic has if all its partitions have it."""
 
 Strings = NDArray[np.object_]

@@ -279,8 +279,8 @@ def newest_by_topic(table: Table) -> Floats:
     was_read = ~np.isnan(table.last_good_poll) & ~table.other_topic
     dated = was_read & ~np.isnan(table.newest)
     newest_unknown = ~was_read | (~dated & ~np.isin(table.state, [STATE_CODES[state] for state in _WITHOUT_TIME]))
-    future = table.state == STATE_CODES[State.FUTURE]
-    present = np.maximum.reduceat(np.where(dated & ~future, table.newest, -np.inf), starts)
+    future, contradictory = (table.state == STATE_CODES[state] for state in (State.FUTURE, State.CONTRADICTORY))
+    present = np.maximum.reduceat(np.where(dated & ~future & ~contradictory, table.newest, -np.inf), starts)
     ahead = np.maximum.reduceat(np.where(dated & future, table.newest, -np.inf), starts)
     largest = np.where(present > -np.inf, present, ahead)
     unknown = np.logical_or.reduceat(newest_unknown, starts) | (largest == -np.inf)
@@ -291,6 +291,6 @@ def newest_by_topic(table: Table) -> Floats:
 def newest_of_all(table: Table) -> float | None:
     """Return the largest timestamp shown for any partition; one in the future only where there is no other."""
     dated = table.read & ~np.isnan(table.newest)
-    present = dated & (table.state != STATE_CODES[State.FUTURE])
+    present = dated & ~np.isin(table.state, [STATE_CODES[State.FUTURE], STATE_CODES[State.CONTRADICTORY]])
     known = table.newest[present if present.any() else dated]
     return float(known.max()) if len(known) else None

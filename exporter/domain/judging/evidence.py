@@ -320,6 +320,8 @@ def _misdated(row: EvidenceFacts) -> str | None:
     """Return a clause if the newest record's timestamp, by the newest inventory row, is no sign of life."""
     if row.state == State.FUTURE:
         return "newest record dated in the future"
+    if row.state == State.CONTRADICTORY:
+        return "newest record dated after its last advance: it was dated ahead, and no staleness follows from it"
     if row.state == State.PRESERVED:
         return "newest record dated before its last advance: mirrored or back-dated"
     return None

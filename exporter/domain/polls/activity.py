@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,15 @@ _WITHOUT_TIMESTAMP = [
     for state in (State.EMPTY, State.NEVER_WRITTEN, State.UNSUPPORTED, State.NO_TIMESTAMP, State.UNREADABLE)
 ]
 _MAY_BE_TIERED = [
-    STATE_CODES[state] for state in (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER, State.PENDING)
+    STATE_CODES[state]
+    for state in (
+        State.OBSERVED,
+        State.FUTURE,
+        State.CONTRADICTORY,
+        State.PRESERVED,
+        State.IDLE_IN_TIER,
+        State.PENDING,
+    )
 ]
 
 
@@ -119,6 +127,10 @@ class Circumstances:
     polled_at: float = -np.inf
     """When the poll was (Unix seconds)."""
 
+    def allowed_since(self, table: Table) -> Floats:
+        """Return the largest timestamps that were not ahead: nothing was written since each silence began."""
+        return np.where(np.isnan(table.silent_since), np.inf, table.silent_since + self.latest_allowed - self.polled_at)
+
 
 def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -> Table:
     """Return the table with the states that follow from the MAX_TIMESTAMP answers for ``rows``.
@@ -140,7 +152,6 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
         settled=table.settled | settles,
     )
     failed = ~table.settled & (reasons > 0) & (kinds != OLD_FORMAT)
-    given = replace(given, latest_allowed=_latest_allowed(table, given))
     state = classify(
         table.earliest,
         table.latest,
@@ -149,6 +160,7 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
         table.advanced_after,
         failed,
         given,
+        allowed_since=given.allowed_since(table),
     )
     shown = np.where(np.isin(state, _WITHOUT_TIMESTAMP), np.nan, table.answered)
     return table.changed(
@@ -156,15 +168,6 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
         reason=np.where(table.read, np.where(state == UNREADABLE, reasons, ANSWERED), table.reason).astype(np.int8),
         newest=np.where(table.read, shown, table.newest),
     )
-
-
-def _latest_allowed(table: Table, given: Circumstances) -> Floats:
-    """Return the largest timestamps that do not count as future: nothing was written since each silence began.
-
-    A later timestamp was in the future when its record was written, and shows no liveness when its time has come.
-    """
-    slack = given.latest_allowed - given.polled_at
-    return np.fmin(given.latest_allowed, table.silent_since + slack)
 
 
 def classify(
@@ -175,15 +178,18 @@ def classify(
     advanced_after: Floats,
     failed: Flags,
     given: Circumstances,
+    *,
+    allowed_since: float | Floats = np.inf,
 ) -> Codes:
     """Return the states that follow from offsets and MAX_TIMESTAMP answers, as indices into STATES.
 
     ``answer`` is the kind of an answer and ``newest`` its timestamp (NaN: none). ``failed`` is where the look-up
-    failed.
+    failed. ``allowed_since``: see ``Circumstances``.
     """
     dated = answer == DATED
     with np.errstate(invalid="ignore"):
         future = newest > given.latest_allowed
+        contradictory = newest > allowed_since
         preserved = newest < advanced_after - PRESERVED_PAST_SECONDS
     rules: list[tuple[Flags, State]] = [
         ((latest == earliest) & (latest == 0), State.NEVER_WRITTEN),
@@ -196,6 +202,7 @@ def classify(
         ((answer == NO_RECORD) & given.tiered, State.IDLE_IN_TIER),
         (answer == NO_RECORD, State.PENDING),
         (dated & future, State.FUTURE),
+        (dated & contradictory, State.CONTRADICTORY),
         (dated & preserved, State.PRESERVED),
     ]
     states: Codes = np.select(
@@ -255,11 +262,13 @@ def with_tiers(table: Table, rows: Rows, tier: TierFacts, given: Circumstances) 
     newer = np.where(concerned & known, tier.newest, newest[rows])
     with np.errstate(invalid="ignore"):
         preserved = newer < table.advanced_after[rows] - PRESERVED_PAST_SECONDS
-        future = newer > _latest_allowed(table, given)[rows]
-    dated = np.where(future, code[State.FUTURE], np.where(preserved, code[State.PRESERVED], code[State.OBSERVED]))
+        future = newer > given.latest_allowed
+        contradictory = newer > given.allowed_since(table)[rows]
+    dated = np.where(preserved, code[State.PRESERVED], code[State.OBSERVED])
     now = np.where((now == code[State.PENDING]) & known, dated, now)
     now = np.where(concerned & (tier.earliest_local == table.latest[rows]), code[State.IDLE_IN_TIER], now)
-    now = np.where(concerned & future & (now != code[State.PENDING]), code[State.FUTURE], now)
+    ahead = np.where(future, code[State.FUTURE], code[State.CONTRADICTORY])
+    now = np.where(concerned & (future | contradictory) & (now != code[State.PENDING]), ahead, now)
     local, tiered = table.earliest_local.copy(), table.latest_tiered.copy()
     state[rows], newest[rows] = now, newer
     local[rows], tiered[rows] = tier.earliest_local, tier.latest_tiered

@@ -176,6 +176,11 @@ class TopicInfo:
     owner: str | None = None
 
 
+def is_uncompacted(info: TopicInfo) -> bool:
+    """Return whether the topic is known to lose its oldest records alone."""
+    return info.config is not None and info.config.cleanup_policy == "delete"
+
+
 @dataclass(frozen=True)
 class Metadata:
     """A cluster's metadata: broker id -> ``host:port``, topic name -> topic.

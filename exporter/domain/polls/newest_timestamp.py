@@ -21,7 +21,9 @@ _END_MS = round(END_OF_TIME * 1000)
 _NEVER = 2**62
 """Milliseconds, later than all times of records."""
 
-_MISSING_ANSWER, _OTHER, _TIMED_OUT = map(reason_code, (Reason.MISSING_ANSWER, Reason.OTHER, Reason.TIMED_OUT))
+_MISSING_ANSWER, _OTHER, _TIMED_OUT, _HIDDEN = map(
+    reason_code, (Reason.MISSING_ANSWER, Reason.OTHER, Reason.TIMED_OUT, Reason.HIDDEN)
+)
 
 
 class Searches:
@@ -32,8 +34,12 @@ class Searches:
     with a record a second, and 5 with a record a day.
     """
 
-    def __init__(self, latest: Offsets, *, guess: Floats, now: float) -> None:
-        """``guess`` [n] are timestamps that may be the newest, NaN: none; they and ``now`` are Unix seconds."""
+    def __init__(self, latest: Offsets, *, guess: Floats, now: float, whole: Flags) -> None:
+        """``guess`` [n] are timestamps that may be the newest, NaN: none; they and ``now`` are Unix seconds.
+
+        ``whole`` [n] are logs of which no record was removed.
+        """
+        self._whole = whole
         self._latest = latest
         self._now = round(now * 1000)
         self._guess = _milliseconds(guess)
@@ -58,25 +64,21 @@ class Searches:
     def results(self) -> Answers:
         """Return the first record with the newest timestamp of each partition; NO_ANSWER during the search.
 
-        None is found where no record carries a timestamp, and where the broker hides all records.
+        It is the newest for certain where it is the last one of the log: an answer proves that all records before it
+        are older. Elsewhere a look-up that found nothing ended the search, which proves nothing (see ``ports.ByTime``)
+        unless the log is ``whole``. Then the reason is ``Reason.HIDDEN``, and the timestamp that of the newest record
+        found. None is found where no record carries a timestamp, and where the broker hides all records.
         """
-        found = (self._reason == ANSWERED) & (self._there >= 0)
+        ended = self._reason == ANSWERED
+        dated = ended & (self._there >= 0)
+        found = dated & (self._whole | (self._offset == self._latest - 1))
         return Answers(
-            self._reason.copy(),
+            np.where(dated & ~found, _HIDDEN, self._reason).astype(np.int8),
             found,
             np.where(found, self._offset, 0),
-            np.where(found, self._there / 1000, np.nan),
+            np.where(dated, self._there / 1000, np.nan),
             np.full(len(found), -1, dtype=np.int32),
         )
-
-    def proved(self) -> Flags:
-        """Return which results are certainly the newest record: the last one of the log.
-
-        An answer proves that all records before it are older. Elsewhere a look-up that found nothing ended the search,
-        and such a one proves nothing (see ``ports.ByTime``).
-        """
-        proved: Flags = (self._there >= 0) & (self._offset == self._latest - 1)
-        return proved
 
     def take(self, going: Rows, answers: Answers) -> None:
         """Take the answers to a step, and choose the next times.

@@ -19,9 +19,11 @@ class State(StrEnum):
 
     OBSERVED = "observed"
     FUTURE = "future"
-    """Observed, but the newest timestamp lies in the future, or did when its record was written.
+    """Observed, but the newest timestamp lies in the future. It does not show liveness."""
+    CONTRADICTORY = "contradictory"
+    """Observed, but the newest timestamp is later than the last advance, and not in the future.
 
-    It does not show liveness, also when its time has come: staleness and silence would contradict each other.
+    Its record was dated ahead when it was written. It does not show liveness, and there is no staleness.
     """
     PRESERVED = "preserved"
     """Observed, but the newest timestamp is well before the last advance: mirrored or back-dated records.

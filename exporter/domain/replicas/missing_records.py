@@ -30,7 +30,8 @@ MILLISECOND = 0.001
 LOOK_UP = -1
 """A look-up in the source is needed to know what is missing."""
 
-_HAS_NEWEST = [STATE_CODES[state] for state in (State.OBSERVED, State.FUTURE, State.PRESERVED)]
+_AHEAD = [STATE_CODES[state] for state in (State.FUTURE, State.CONTRADICTORY)]
+_HAS_NEWEST = [*_AHEAD, STATE_CODES[State.OBSERVED], STATE_CODES[State.PRESERVED]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +118,7 @@ def without_asking(source: Ends, replica: Ends, stamped: Flags) -> Codes:
         LOOK_UP: replica.state == STATE_CODES[State.NEVER_WRITTEN],
         NotCompared.LOG_APPEND_TIME: stamped,
         NotCompared.REPLICA_EMPTY: replica.state == STATE_CODES[State.EMPTY],
-        NotCompared.FUTURE_TIMESTAMP: replica.state == STATE_CODES[State.FUTURE],
+        NotCompared.FUTURE_TIMESTAMP: np.isin(replica.state, _AHEAD),
         NotCompared.NO_TIMESTAMP: np.isnan(replica.newest),
     }
     codes = [NOT_COMPARED_CODES[case] if isinstance(case, NotCompared) else case for case in cases]
