@@ -337,9 +337,10 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
             assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
-def test_ipv6_wildcard_serves_both_families(pages: Shown) -> None:
-    """``[::]`` answers IPv4 clients as well."""
-    running = WebServer("[::]:0", pages)
+@pytest.mark.parametrize("listen", ["[::]:0", ":0"])
+def test_ipv6_wildcard_serves_both_families(pages: Shown, listen: str) -> None:
+    """``[::]`` answers IPv4 clients as well, and no host at all means it where there is IPv6."""
+    running = WebServer(listen, pages)
     running.start()
     try:
         assert get(f"http://127.0.0.1:{running.port}/-/healthy").status_code == 200
