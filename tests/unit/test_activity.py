@@ -101,6 +101,7 @@ class OneRow:
 
 NEVER, GOOD, REFUSED = None, Answer(4, 100.0), Answer(reason=Reason.STORAGE_ERROR)
 OLD = Answer(reason=Reason.UNSUPPORTED_FORMAT)
+UNPROVED = Answer(reason=Reason.HIDDEN)
 
 CASES = [
     # earliest, latest, answer, tiered, unsupported, state, reason
@@ -118,6 +119,8 @@ CASES = [
     (9, 5, REFUSED, False, False, State.PENDING, None),
     (0, 5, OLD, False, False, State.NO_TIMESTAMP, None),
     (0, 5, REFUSED, False, False, State.UNREADABLE, Reason.STORAGE_ERROR),
+    (3, 5, UNPROVED, False, False, State.UNREADABLE, Reason.HIDDEN),
+    (3, 5, UNPROVED, False, True, State.UNSUPPORTED, None),
 ]
 
 
@@ -281,6 +284,19 @@ def test_a_timestamp_later_than_its_writing_shows_nothing_when_its_time_has_come
     row.observe(SEEN._replace(latest=11), Answer(10, 700.0), at=130.0)
     row.observe(SEEN._replace(latest=11), None, at=900.0)
     assert (row.table.reading(0).state, row.table.reading(0).newest) == (State.CONTRADICTORY, 700.0)
+
+
+def test_a_newest_record_that_stays_unproved_is_searched_for_five_minutes() -> None:
+    """Then it stays unknown, with its reason, until the partition moves: a search takes many look-ups."""
+    row = OneRow()
+    row.observe(SEEN, GOOD, at=100.0)
+    cut = SEEN._replace(earliest=SEEN.earliest + 1)
+    for at, searched in ((160.0, True), (390.0, True), (420.0, True), (450.0, False)):
+        assert row.asks_about(cut) == searched
+        row.observe(cut, UNPROVED, at=at)
+        reading = row.table.reading(0)
+        assert (reading.state, reading.newest, reading.reason) == (State.UNREADABLE, None, Reason.HIDDEN)
+    assert row.asks_about(cut._replace(latest=cut.latest + 1))
 
 
 def test_a_restart_does_not_invent_a_silence_when_the_end_offset_moved() -> None:

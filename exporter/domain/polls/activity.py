@@ -24,11 +24,12 @@ PENDING_SECONDS = 300.0
 Its timestamp lies before 1970, and brokers return none of those (seen on 4.3.1).
 """
 
-NOTHING, DATED, UNDATED, NO_RECORD, OLD_FORMAT = range(5)
+NOTHING, DATED, UNDATED, NO_RECORD, OLD_FORMAT, UNPROVED = range(6)
 """Kinds of good MAX_TIMESTAMP answers, the column ``Table.answer``: none so far; a record with a timestamp; one
-without; no record (it lies in the remote tier); refused, because records before 0.10 have no timestamps (error 43)."""
+without; no record (it lies in the remote tier); refused, because records before 0.10 have no timestamps (error 43);
+one that may be deleted, with ``Reason.HIDDEN``."""
 
-_FORMAT = reason_code(Reason.UNSUPPORTED_FORMAT)
+_FORMAT, _HIDDEN = reason_code(Reason.UNSUPPORTED_FORMAT), reason_code(Reason.HIDDEN)
 
 _WITHOUT_TIMESTAMP = [
     STATE_CODES[state]
@@ -136,7 +137,8 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
     """Return the table with the states that follow from the MAX_TIMESTAMP answers for ``rows``.
 
     A good answer stays valid until the partition moves. The answer "no record" stays valid only where the record may
-    lie in the remote tier. Elsewhere the row is pending, and is looked up again for PENDING_SECONDS.
+    lie in the remote tier. Elsewhere the row is pending, and is looked up again for PENDING_SECONDS, as where it is
+    UNPROVED.
     """
     reasons = np.full(len(table), NO_ANSWER, dtype=np.int8)
     kinds, times = np.full(len(table), NOTHING, dtype=np.int8), np.full(len(table), np.nan)
@@ -146,6 +148,7 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
     kinds = np.where((kinds == NO_RECORD) & ~given.tiered & rested, UNDATED, kinds).astype(np.int8)
     times[rows] = np.where(kinds[rows] == DATED, answers.timestamp, np.nan)
     settles = (kinds == DATED) | (kinds == UNDATED) | (kinds == OLD_FORMAT) | ((kinds == NO_RECORD) & given.tiered)
+    settles |= (kinds == UNPROVED) & rested
     table = table.changed(
         answer=np.where(settles, kinds, table.answer).astype(np.int8),
         answered=np.where(settles, times, table.answered),
@@ -162,6 +165,7 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
         given,
         allowed_since=given.allowed_since(table),
     )
+    reasons = np.where(table.settled & (table.answer == UNPROVED), _HIDDEN, reasons)
     shown = np.where(np.isin(state, _WITHOUT_TIMESTAMP), np.nan, table.answered)
     return table.changed(
         state=np.where(table.read, state, table.state).astype(np.int8),
@@ -196,7 +200,7 @@ def classify(
         (latest == earliest, State.EMPTY),
         (given.unsupported, State.UNSUPPORTED),
         (latest < earliest, State.PENDING),
-        (failed, State.UNREADABLE),
+        (failed | (answer == UNPROVED), State.UNREADABLE),
         (answer == NOTHING, State.PENDING),
         ((answer == OLD_FORMAT) | (answer == UNDATED), State.NO_TIMESTAMP),
         ((answer == NO_RECORD) & given.tiered, State.IDLE_IN_TIER),
@@ -233,8 +237,9 @@ def states_of(earliest: Offsets, latest: Offsets, newest: Answers, given: Circum
 
 def kinds_of(answers: Answers) -> Codes:
     """Return the kinds of MAX_TIMESTAMP answers, NOTHING for failed ones."""
-    rules = [answers.reason == _FORMAT, answers.reason != ANSWERED, ~answers.found, np.isnan(answers.timestamp)]
-    kinds: Codes = np.select(rules, [OLD_FORMAT, NOTHING, NO_RECORD, UNDATED], DATED).astype(np.int8)
+    refused, hidden = answers.reason == _FORMAT, answers.reason == _HIDDEN
+    rules = [refused, hidden, answers.reason != ANSWERED, ~answers.found, np.isnan(answers.timestamp)]
+    kinds: Codes = np.select(rules, [OLD_FORMAT, UNPROVED, NOTHING, NO_RECORD, UNDATED], DATED).astype(np.int8)
     return kinds
 
 
