@@ -12,7 +12,9 @@ import yaml
 from pydantic import BaseModel
 
 from exporter.domain.formatting import setting_duration
-from exporter.settings import load_settings, schema, to_yaml
+from exporter.settings import schema
+from exporter.settings.dump import to_yaml
+from exporter.settings.load import load_settings
 from exporter.settings.rules import Seconds
 
 _SECONDS = typing.get_args(Seconds)[1]

@@ -13,15 +13,15 @@ from typing import TextIO
 
 from exporter.clock import SystemClock
 from exporter.collectors.replicas import ReplicaWatch
-from exporter.domain import Snapshot
 from exporter.domain.exit_codes import ExitCode
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.factory.clusters import build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
-from exporter.history import HistoryError
 from exporter.history.published import Expectations
+from exporter.history.spool import HistoryError
 from exporter.kafka.process import ClientProcesses, RemoteClient
-from exporter.settings import ClusterSettings, Settings
+from exporter.settings.schema import ClusterSettings, Settings
 from exporter.signals import EndSignal
 from exporter.waiting import waiting
 
@@ -34,8 +34,9 @@ def serve(
     sources: Mapping[str, RemoteClient],
 ) -> int:
     """Run until SIGTERM, SIGINT or SIGHUP; return the exit code."""
-    from exporter.service import Service  # noqa: PLC0415 - pages and a scheduler, which `once` does not need
-    from exporter.web import WebConfigError, WebError  # noqa: PLC0415 - likewise
+    from exporter.service.serving import Service  # noqa: PLC0415 - pages and a scheduler, which `once` does not need
+    from exporter.web.config_file import WebConfigError  # noqa: PLC0415 - likewise
+    from exporter.web.server import WebError  # noqa: PLC0415 - likewise
 
     service: Service | None = None
 

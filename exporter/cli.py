@@ -61,7 +61,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     from exporter.domain.ports import SourceError
     from exporter.kafka.process import ClientProcesses
     from exporter.memory import share_the_heap
-    from exporter.settings import load_settings
+    from exporter.settings.load import load_settings
 
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
@@ -113,7 +113,8 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     librdkafka refuses. Secrets are printed as ***. No broker is contacted.
     Exit codes: 0 valid, 2 not.
     """
-    from exporter.settings import load_settings, to_yaml
+    from exporter.settings.dump import to_yaml
+    from exporter.settings.load import load_settings
 
     settings = load_settings(config, bootstrap_server, os.environ)
     exposed = with_web_config(settings, lambda: check_properties(settings, config))
@@ -326,7 +327,8 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     used, 130 interrupted.
     """
     from exporter import doctor as checks
-    from exporter.settings import exposed_in, load_settings
+    from exporter.settings.exposure import exposed_in
+    from exporter.settings.load import load_settings
 
     try:
         settings = load_settings(config, bootstrap_server, os.environ)

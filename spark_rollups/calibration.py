@@ -22,7 +22,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from exporter.domain import Outage, TopicOverride
 from exporter.domain.overrides import decided, in_outages
 from exporter.domain.scoring.calibration import (
     FITTED_WEEKS,
@@ -38,6 +37,7 @@ from exporter.domain.scoring.calibration import (
     judged_units,
 )
 from exporter.domain.scoring.thresholds import PastScores, fit
+from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.batches import KEY, Names, column, flags, floats, integers, numbers, seconds, table_of, texts
 from spark_rollups.frames import arrow_schema, by_shard, in_groups, no_rows, spread
 from spark_rollups.learning import monday, week_of, weeks_from

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import DEAD_AT_LATEST_SECONDS, Source
+from exporter.domain.history.rows import Source
 from exporter.domain.learning.drops import (
     FELL_WITHIN_DAYS,
     LEAST_REFERENCES,
@@ -23,6 +23,7 @@ from exporter.domain.learning.drops import (
     Drop,
     drop_days,
 )
+from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS
 from spark_rollups.batches import column, integers, table_of, texts
 from spark_rollups.frames import Where, arrow_schema, computed_once, in_groups
 from spark_rollups.schemas import DROPS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from exporter.storage import Location, opened, put, sync
+from exporter.storage.files import Location, opened, put, sync
 
 
 def write_whole(path: Location, text: str) -> None:

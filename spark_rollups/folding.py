@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from exporter.domain import Source
 from exporter.domain.arrays import runs
 from exporter.domain.history.hourly_activity import BACKFILLED, INVENTORY, POLLED
 from exporter.domain.history.observation import Polls
+from exporter.domain.history.rows import Source
 from spark_rollups.batches import KEY, column, flags, integers, texts
 from spark_rollups.frames import arrow_schema, by_shard, no_rows
 from spark_rollups.schemas import DAILY, STREAMS, optional

@@ -19,9 +19,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import SCHEMA_VERSION
 from exporter.domain.formatting import plural
-from exporter.storage import Location, delete, make_folder, spark_uri
+from exporter.domain.history.rows import SCHEMA_VERSION
+from exporter.storage.files import Location, delete, make_folder, spark_uri
 from spark_rollups.durable import read_text, sync_tree, write_whole
 from spark_rollups.frames import spread
 from spark_rollups.spool_files import (

@@ -22,13 +22,13 @@ from zoneinfo import ZoneInfo
 import click
 from pyspark.sql import SparkSession
 
-from exporter.domain import Outage, TopicOverride
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.history.retention import RETENTION_DAYS
 from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.links import Links
 from exporter.domain.scoring.calibration import FALSE_ALARMS, Accepted
-from exporter.storage import Location, Stored, file_info, files_below, files_in
+from exporter.domain.verdicts import Outage, TopicOverride
+from exporter.storage.files import Location, Stored, file_info, files_below, files_in
 from spark_rollups import spool_files
 from spark_rollups.durable import read_text
 from spark_rollups.failures import in_a_line, is_lost_connection, next_step

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from exporter.storage import Location, ObjectPath
+from exporter.storage.files import Location, ObjectPath
 from exporter.storage.lease import leased
 
 

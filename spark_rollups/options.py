@@ -14,7 +14,7 @@ import click
 
 from exporter.domain.history.retention import LEAST_DAYS, RETENTION_DAYS
 from exporter.domain.links import Links
-from exporter.storage import Location, ObjectPath, located
+from exporter.storage.files import Location, ObjectPath, located
 
 _T = TypeVar("_T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from exporter.domain import Outage, TopicOverride
 from exporter.domain.learning.rest_days import Calendar, Rests
+from exporter.domain.verdicts import Outage, TopicOverride
 
 
 def parse(text: str) -> tuple[TopicOverride, ...]:

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import Verdict
 from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line, replica_line
+from exporter.domain.verdicts import Verdict
 from spark_rollups.frames import arrow_schema, in_batches
 
 KNOWN_FOR = timedelta(days=2)

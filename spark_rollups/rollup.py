@@ -14,14 +14,14 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from exporter.domain import Outage, TopicOverride
 from exporter.domain.learning.baselines import WEEKS
 from exporter.domain.learning.baselines_of_streams import weeks_with_baselines
 from exporter.domain.learning.pauses import PAUSE_WEEKS
 from exporter.domain.learning.recent_pauses import RECENT_DAYS
 from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.scoring.calibration import Accepted, Calibration, Threshold
-from exporter.storage import Location
+from exporter.domain.verdicts import Outage, TopicOverride
+from exporter.storage.files import Location
 from spark_rollups import ingest, spool_files
 from spark_rollups.batches import KEY
 from spark_rollups.calibration import calibrate

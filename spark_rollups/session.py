@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from exporter import domain
 from exporter.domain.job_variables import DROPPED
-from exporter.storage import Location, ObjectPath, s3_endpoint, spark_uri
+from exporter.storage.files import Location, ObjectPath, s3_endpoint, spark_uri
 from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, in_a_line, is_lost_connection
 from spark_rollups.frames import KEEPS_TABLES
 from spark_rollups.jars import DELTA, S3, JarsError, locked_jars

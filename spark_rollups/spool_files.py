@@ -24,9 +24,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Source
-from exporter.domain.history.rows import FIRST_YEAR
-from exporter.storage import Location, ObjectPath, file_info, files_in, make_folder, move, opened
+from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, FIRST_YEAR, SCHEMA_VERSION, Source
+from exporter.storage.files import Location, ObjectPath, file_info, files_in, make_folder, move, opened
 from spark_rollups.durable import write_whole
 from spark_rollups.spool_schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
 

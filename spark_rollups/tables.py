@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from exporter.storage import (
+from exporter.storage.files import (
     Location,
     delete,
     delete_folder,

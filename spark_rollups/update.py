@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from exporter.domain import Source, State
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.days import Days, StreamTotals, days_of
 from exporter.domain.history.hourly_activity import before_first_poll, fold
 from exporter.domain.history.observation import Observed, observed
+from exporter.domain.history.rows import Source
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
+from exporter.domain.polls.readings import State
 from spark_rollups.batches import (
     MICROS,
     Names,

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, StringType, StructField, StructType, TimestampType
 
-from exporter.domain import TopicOverride, Verdict
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.observation import existing_streams
 from exporter.domain.history.streams import Streams, with_topics
@@ -31,7 +30,7 @@ from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import TIMESTAMPS_DIFFER_SECONDS
 from exporter.domain.scoring.calibration import Threshold
-from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, TopicOverride, Verdict
 from spark_rollups.batches import (
     KEY,
     Names,

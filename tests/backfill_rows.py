@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 from exporter.backfill.cutoff import Request
 from exporter.backfill.run import BackfillResult, Found
 from exporter.backfill.spool_rows import inventory_rows, window_rows
-from exporter.domain import Inventory, TopicPartition, Window
 from exporter.domain.history.backfill_plan import FirstPoll, Spans, Starts, WrittenStreams
+from exporter.domain.history.rows import Inventory, Window
 from exporter.domain.history.stream_rows import StreamRows
+from exporter.domain.polls.readings import TopicPartition
 from exporter.history.columns import Columns, table_of
 
 T = TypeVar("T", Window, Inventory)

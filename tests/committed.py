@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from exporter.domain import Reason, TopicPartition
 from exporter.domain.groups.consumer_groups import Committed
+from exporter.domain.polls.readings import Reason, TopicPartition
 
 
 def by_name(committed: Committed) -> dict[str, dict[TopicPartition, int] | Reason]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.domain import FILE_BYTES, FILE_ROWS
+from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS
 
 STRAYS = tuple(f"stray-{kind}.parquet" for kind in ("pipe", "socket", "device", "folder", "loop", "nowhere"))
 

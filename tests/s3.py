@@ -15,7 +15,7 @@ from typing import Self
 import httpx
 import pytest
 
-from exporter.storage import ObjectPath, located
+from exporter.storage.files import ObjectPath, located
 from tests.demo.broker import free_port
 from tests.plain_http import get
 from tests.programs import PATIENCE_SECONDS, program

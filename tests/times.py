@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from exporter.collectors.offsets import TierSource
-from exporter.domain import Answer, TopicPartition
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import Answer, TopicPartition
 from exporter.domain.ports import ByTime, OffsetSource
 
 

@@ -21,13 +21,13 @@ from typing import IO, Any, Self
 
 import numpy as np
 
-from exporter.domain import SCHEMA_VERSION, Window
 from exporter.domain.history.backfill_plan import Spans, WrittenStreams
+from exporter.domain.history.rows import SCHEMA_VERSION, Window
 from exporter.domain.history.stream_rows import StreamRows
 from exporter.history.columns import Columns
 from exporter.history.spool import HistoryError, Spool
 from exporter.history.tables import safe
-from exporter.storage import Location, delete, file_info, files_in, opened, put
+from exporter.storage.files import Location, delete, file_info, files_in, opened, put
 from exporter.storage.lease import Lease, TakenError
 
 STREAMS_PER_LINE = 10_000

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import Metadata, Reason, TopicInfo
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.history.backfill_plan import Plan, Scope, Spans, Starts, WrittenStreams, complete, plan
 from exporter.domain.history.stream_rows import StreamRows
 from exporter.domain.polls.activity import Circumstances, states_of
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, is_uncompacted
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, is_uncompacted
+from exporter.domain.polls.readings import Reason
 from exporter.domain.polls.table import UNREADABLE
 from exporter.domain.ports import Clock, Extents
 from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest

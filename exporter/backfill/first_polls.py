@@ -7,12 +7,12 @@ import logging
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporter.domain import Inventory, Source
 from exporter.domain.history.backfill_plan import FirstPoll, Starts
+from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.history.stream_rows import StreamRows
 from exporter.history.spool import TABLES, Spool, finished_files
 from exporter.history.tables import ForeignFileError, read_columns
-from exporter.storage import Location
+from exporter.storage.files import Location
 
 log = logging.getLogger(__name__)
 

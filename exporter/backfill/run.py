@@ -17,12 +17,13 @@ import numpy as np
 
 from exporter.backfill.cutoff import Batch, CutoffReader, Cutoffs, Request
 from exporter.backfill.to_windows import WindowBuilder, Windows
-from exporter.domain import Coverage, Metadata, Reason, Source, TopicPartition
 from exporter.domain.arrays import Codes, Rows
 from exporter.domain.history.backfill_plan import Starts, WrittenStreams
+from exporter.domain.history.rows import Coverage, Source
 from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.readings import GONE
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import GONE, Reason, TopicPartition
 from exporter.domain.ports import METADATA_SECONDS, Clock
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import Reason
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.history.backfill_plan import UNKNOWN, Stretches
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 
 

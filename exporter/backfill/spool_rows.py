@@ -8,10 +8,11 @@ import numpy as np
 
 from exporter.backfill.cutoff import Batch, Cutoffs, Request
 from exporter.backfill.to_windows import Windows
-from exporter.domain import Inventory, Source, TopicConfig, Window
 from exporter.domain.arrays import Codes, Rows
+from exporter.domain.history.rows import Inventory, Source, Window
 from exporter.domain.polls.answers import ANSWERED, REASONS
 from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.table import STATES
 from exporter.history.columns import Column, Columns, Masked, Named
 

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable
 
 from exporter.collectors.replicas import ReplicaWatch
-from exporter.domain import Comparison, NotCompared, Reason
+from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
+from exporter.domain.replicas.comparison import Comparison, NotCompared
 
 log = logging.getLogger(__name__)
 

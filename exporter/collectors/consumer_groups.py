@@ -16,7 +16,6 @@ from typing import Protocol
 import numpy as np
 
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import PollFailure, Reason, Snapshot
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
 from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, NoTimeLag
 from exporter.domain.groups.positions import NO_POSITIONS, GroupRows, Positions, outcome_code, outcomes
@@ -24,8 +23,8 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import GONE
-from exporter.domain.polls.table import Table
+from exporter.domain.polls.readings import GONE, PollFailure, Reason
+from exporter.domain.polls.table import Snapshot, Table
 from exporter.domain.ports import Clock, SourceError
 
 GROUPS_AT_A_TIME = 100

@@ -13,12 +13,11 @@ from typing import Protocol
 
 import numpy as np
 
-from exporter.domain import Answer, Metadata, Reason, State, TopicInfo, TopicPartition
 from exporter.domain.polls.activity import state_of
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, is_uncompacted
-from exporter.domain.polls.readings import END_OF_TIME
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, is_uncompacted
+from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, State, TopicPartition
 from exporter.domain.ports import Extents
 from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import PollFailure, Reason, Snapshot
 from exporter.domain.arrays import Flags, Floats, Rows, runs
 from exporter.domain.polls.answers import rows_with
 from exporter.domain.polls.inspections import Inspections
@@ -22,7 +21,8 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.log_sizes import Replicas, SizesOfPartitions
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.producer_answers import OpenTransactions, ProducerAnswers, ProducersRead
-from exporter.domain.polls.readings import BROKER_FAILED, GONE
+from exporter.domain.polls.readings import BROKER_FAILED, GONE, PollFailure, Reason
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Clock, SourceError
 from exporter.kafka.kafka_python_answers import (
     LOG_DIRS,

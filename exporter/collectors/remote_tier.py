@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import PollFailure, Reason, Snapshot, State
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
 from exporter.domain.polls.activity import TierFacts
 from exporter.domain.polls.answers import ANSWERED, Answers, count_failures, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
-from exporter.domain.polls.table import STATE_CODES, Table
+from exporter.domain.polls.readings import PollFailure, Reason, State
+from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
 from exporter.domain.ports import ByTime, Clock, SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, log_ignored_properties
 from exporter.kafka.process import RemoteClient

@@ -17,24 +17,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import (
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.polls.answers import Answers, count_failures, reason_code
+from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
+from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.table import Snapshot, Table
+from exporter.domain.ports import ByTime, Clock, SourceError
+from exporter.domain.replicas.comparison import (
+    COMPARED,
+    NOT_COMPARED_CODES,
+    REPLICA_STATE_CODES,
     Comparison,
     Fault,
     Matching,
     NotCompared,
-    PollFailure,
-    Reason,
     ReplicaState,
-    Snapshot,
-    TopicInfo,
+    ReplicaTable,
 )
-from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.polls.answers import Answers, count_failures, reason_code
-from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.metadata import Membership, Metadata
-from exporter.domain.polls.table import Table
-from exporter.domain.ports import ByTime, Clock, SourceError
-from exporter.domain.replicas.comparison import COMPARED, NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
 from exporter.domain.replicas.matching import Naming, Pairing, faults
 from exporter.domain.replicas.missing_records import (
     LOOK_UP,

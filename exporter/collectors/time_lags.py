@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.collectors.topic_ids import TopicIds
-from exporter.domain import NoTimeLag, Reason, Snapshot, State
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, runs
 from exporter.domain.column_set import ColumnSet
+from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import NO_POSITIONS, Positions, outcome_code
 from exporter.domain.groups.time_lag import UNFINISHED, Limits, Progress, Searches, are_trailing, still_enough
 from exporter.domain.groups.time_points import Points
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, is_uncompacted
-from exporter.domain.polls.readings import GONE
-from exporter.domain.polls.table import STATE_CODES, Table
+from exporter.domain.polls.readings import GONE, Reason, State
+from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock, SourceError
 
 _NEWEST_KNOWN = [

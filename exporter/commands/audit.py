@@ -31,9 +31,9 @@ from exporter.domain.ports import Clock, SourceError
 from exporter.factory.sources import make_backfill_source, make_inspection_client
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.process import RemoteClient
-from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import check_regex
+from exporter.settings.schema import ClusterSettings, Settings, TopicFilter
 
 WATCHED_SECONDS = 5.0
 """The shortest time between two looks at the end of a topic. One that advances in between is written now, whatever

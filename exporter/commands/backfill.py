@@ -13,13 +13,14 @@ from exporter.backfill.run import backfill as fill_back
 from exporter.backfill.spool_rows import inventory_rows, window_rows
 from exporter.clock import SystemClock
 from exporter.commands.screen import Screen
-from exporter.domain import Reason, Source, TopicPartition
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, plural, some
+from exporter.domain.history.rows import Source
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.factory.sources import make_backfill_source
-from exporter.history import HistoryError, Spool
-from exporter.settings import ClusterSettings, Settings
+from exporter.history.spool import HistoryError, Spool
+from exporter.settings.schema import ClusterSettings, Settings
 
 NAMED = 5
 """How many failed partitions are named for each reason."""

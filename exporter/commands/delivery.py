@@ -16,8 +16,8 @@ from exporter.delivery.record import DeliveryError
 from exporter.delivery.send import PAGE, REPORT, Recipient
 from exporter.delivery.services import is_hanging
 from exporter.domain.exit_codes import ExitCode
-from exporter.settings import Settings
-from exporter.storage import Location, ObjectPath, Stored, files_below, located
+from exporter.settings.schema import Settings
+from exporter.storage.files import Location, ObjectPath, Stored, files_below, located
 from exporter.waiting import waiting
 
 NO_RECIPIENTS = (

@@ -14,7 +14,6 @@ import click
 
 from exporter.commands.api_client import Access, ApiError, Client, NotFoundError
 from exporter.commands.explanation import explain, plain
-from exporter.domain import Expectation, Verdict
 from exporter.domain.judging.detection import judge, overruled
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import SubjectFacts, weekly_scores
@@ -22,10 +21,10 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
-from exporter.domain.verdicts import TopicOverride
+from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.history.published import ExpectationsError, TopicRows, in_force, of_topic
-from exporter.settings import Settings
-from exporter.web import WebConfigError, WebConfigFile
+from exporter.settings.schema import Settings
+from exporter.web.config_file import WebConfigError, WebConfigFile
 from exporter.web.server import host_and_port
 
 UNASKED = "not asked, because --history names what is published"

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from exporter.commands.profile_drawing import Paint, drawn_profile, drawn_weeks, slots
-from exporter.domain import Verdict
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.groups.roles import GroupRole
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.scoring.calibration import of_weeks
-from exporter.domain.verdicts import SCHEDULE, TRAFFIC_CLOCK
+from exporter.domain.verdicts import SCHEDULE, TRAFFIC_CLOCK, Verdict
 
 Record = Mapping[str, Any]
 

@@ -14,15 +14,16 @@ from typing import Any, TextIO
 
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import TIERED, OffsetRow, Spec, Time, list_offsets
-from exporter.domain import Metadata, Reason, State
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import Reason, State
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory.sources import make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
-from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration
+from exporter.settings.schema import ClusterSettings, Settings, TopicFilter
 from exporter.waiting import waiting
 
 _RULE = (

@@ -17,7 +17,7 @@ from exporter.settings.errors import SettingsError
 
 if TYPE_CHECKING:
     from exporter.kafka.process import RemoteClient
-    from exporter.settings import ClusterSettings, Settings
+    from exporter.settings.schema import ClusterSettings, Settings
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def client_settings(
     config: Path | None, bootstrap_server: str | None, options: Sequence[tuple[str, str, str | None]] = ()
 ) -> Settings:
     """Load the settings, check the properties with librdkafka, and set up logging."""
-    from exporter.settings import Override, load_settings
+    from exporter.settings.load import Override, load_settings
 
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
     settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
@@ -82,7 +82,7 @@ def clusters_named(settings: Settings, name: str | None) -> list[ClusterSettings
 
 def job_settings(config: Path | None, history: str | None, master: str | None) -> Settings:
     """Load the settings of a command that connects to no broker. Raises SettingsError."""
-    from exporter.settings import Override, load_settings
+    from exporter.settings.load import Override, load_settings
 
     options = [("--history", "history.folder", history), ("--master", "rollup.master", master)]
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
@@ -115,7 +115,7 @@ def print_any_text(encoding: str | None = None) -> None:
 
 def with_web_config(settings: Settings, check: Callable[[], Checked]) -> Checked:
     """Return what ``check`` does; read the web configuration file too. Raises SettingsError with problems of both."""
-    from exporter.web import WebConfigError, WebConfigFile
+    from exporter.web.config_file import WebConfigError, WebConfigFile
 
     problems: tuple[str, ...] = ()
     try:
@@ -144,7 +144,7 @@ def warn_of_exposed(config: Path | None, sources: Mapping[str, RemoteClient]) ->
 
 def exposed_secrets(config: Path | None, sources: Mapping[str, RemoteClient]) -> list[str]:
     """Return a line for each secret of a cluster that is too widely readable. Raises SourceError."""
-    from exporter.settings import exposed_in
+    from exporter.settings.exposure import exposed_in
 
     inline = exposed_in(config)
     return [

@@ -22,9 +22,9 @@ from exporter.domain.history.rows import FIRST_YEAR
 from exporter.signals import wait_for
 
 if TYPE_CHECKING:
-    from exporter.domain import Outage, TopicOverride
     from exporter.domain.learning.rest_days import Calendar
-    from exporter.settings import Settings
+    from exporter.domain.verdicts import Outage, TopicOverride
+    from exporter.settings.schema import Settings
 
 SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 """The modules that a job needs."""

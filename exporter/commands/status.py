@@ -13,15 +13,14 @@ from enum import IntEnum
 from typing import Any, TextIO
 
 from exporter.commands.api_client import Access, ApiError, Client
-from exporter.domain import Expectation, Verdict
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import of_judged
 from exporter.domain.owners import Owners
-from exporter.domain.verdicts import OF_ALL_PARTITIONS
-from exporter.storage import Location
+from exporter.domain.verdicts import OF_ALL_PARTITIONS, Expectation, Verdict
+from exporter.storage.files import Location
 
 
 class PlugIn(IntEnum):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from exporter.storage import Location, ObjectPath, opened, put
+from exporter.storage.files import Location, ObjectPath, opened, put
 from exporter.storage.lease import leased
 
 NAME = "deliveries.json"

@@ -15,7 +15,7 @@ from exporter.delivery.record import DeliveryError, open_record
 from exporter.delivery.services import post
 from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock
-from exporter.storage import Location, file_info, opened
+from exporter.storage.files import Location, file_info, opened
 
 REPORT, PAGE, SHORT = "liveness.json", "liveness.html", "liveness.md"
 

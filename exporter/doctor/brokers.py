@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain import Reason, Snapshot
 from exporter.domain.arrays import Codes
 from exporter.domain.formatting import named, plural, some
 from exporter.domain.polls.answers import reason_of_code
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.table import UNREADABLE
+from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.table import UNREADABLE, Snapshot
 from exporter.kafka.connect_result import ConnectResult
 
 MAX_TIMESTAMP_SINCE = 7

@@ -10,7 +10,7 @@ from exporter.delivery.services import service_in
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain.formatting import plural
 from exporter.domain.ports import Clock
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 
 _CHECK = "delivery"
 _COSTS = "the report does not reach them from this host; where reports are sent by another one, none"

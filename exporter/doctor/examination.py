@@ -12,15 +12,17 @@ from exporter.doctor import brokers, host, topics
 from exporter.doctor.findings import Finding, Severity, all_within, from_error
 from exporter.doctor.groups import groups
 from exporter.doctor.inspection import inspection
-from exporter.domain import Metadata, PollFailure, Reason
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.ports import Clock
 from exporter.factory.clusters import build_cluster
 from exporter.factory.sources import connectivity, iam
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.credentials import security_protocol
-from exporter.settings import ClusterSettings, Settings, SettingsError
+from exporter.settings.errors import SettingsError
+from exporter.settings.schema import ClusterSettings, Settings
 
 HOST_SECONDS = 70.0
 """Limit for a check of this host: a network folder may hang, `java -version` may be slow."""

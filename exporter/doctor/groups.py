@@ -7,8 +7,9 @@ from contextlib import closing
 
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain import GroupSweep, Reason
 from exporter.domain.formatting import plural
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.readings import Reason
 
 _GRANT = (
     "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL --operation Describe --group '*' "

@@ -18,19 +18,20 @@ from pathlib import Path
 from exporter.commands.spark_job import SPARK
 from exporter.doctor.delivery import delivery
 from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain import AHEAD_SECONDS
 from exporter.domain.formatting import ago, duration, plural, setting_duration, setting_size, size
+from exporter.domain.history.rows import AHEAD_SECONDS
 from exporter.domain.job_variables import DROPPED, READ
 from exporter.domain.ports import Clock
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
-from exporter.history import finished_files
 from exporter.history.published import Expectations
+from exporter.history.spool import finished_files
 from exporter.java import JavaError, java
-from exporter.settings import Settings
-from exporter.storage import Location, ObjectPath, Stored
-from exporter.web import REALM, WebConfig, WebConfigError, WebConfigFile, WebError, bind
+from exporter.settings.schema import Settings
+from exporter.storage.files import Location, ObjectPath, Stored
+from exporter.web.config_file import WebConfig, WebConfigError, WebConfigFile
 from exporter.web.pages import SCRAPED_EVERY
-from exporter.web.server import host_and_port
+from exporter.web.server import WebError, bind, host_and_port
+from exporter.web.users import REALM
 
 BEHIND_SECONDS = 2 * 86400.0
 """Where rollups run daily and one was missed, no waiting file is older than this."""

@@ -6,8 +6,8 @@ from collections import Counter
 
 from exporter.collectors.producers_log_sizes import Inspection, Inspector
 from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain import Reason
 from exporter.domain.formatting import named, plural
+from exporter.domain.polls.readings import Reason
 from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
 
 _ACLS = "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL"

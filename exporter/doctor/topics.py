@@ -9,8 +9,8 @@ import numpy as np
 
 from exporter.doctor.brokers import PolledCluster
 from exporter.doctor.findings import Finding, Severity
-from exporter.domain import Reason, State
 from exporter.domain.formatting import plural, some
+from exporter.domain.polls.readings import Reason, State
 from exporter.domain.polls.table import STATE_CODES
 
 _GRANT = (

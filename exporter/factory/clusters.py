@@ -19,7 +19,7 @@ from exporter.domain.replicas.matching import Naming
 from exporter.factory.sources import make_inspection_client, make_poll_source, make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.process import ClientProcess, ClientProcesses, RemoteClient
-from exporter.settings import ClusterSettings, ReplicaSettings, Settings
+from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings
 
 _REMOTE_STORAGE_IS_SLOWER = 20
 """A look-up in remote storage may read an index from there: brokers get this many times fewer of them."""

@@ -11,8 +11,10 @@ from exporter.factory.sources import owners_of
 from exporter.history.cluster_states import LastState, read_state
 from exporter.history.published import Expectations
 from exporter.history.spool import HistoryError
-from exporter.settings import ClusterSettings, Settings
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.settings.schema import ClusterSettings, Settings
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from exporter.storage.storage_thread import StorageThread
 
 

@@ -21,7 +21,8 @@ from exporter.kafka.process import (
     ClientProcesses,
     RemoteClient,
 )
-from exporter.settings import ClusterSettings, Settings, SettingsError
+from exporter.settings.errors import SettingsError
+from exporter.settings.schema import ClusterSettings, Settings
 
 _CALLS_IN_FLIGHT, _PACED_CALLS_IN_FLIGHT = 4, 2
 """Calls under way at once, of polls and sweeps over groups, and where the rate of look-ups is limited. Most of a

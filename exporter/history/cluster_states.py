@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter import storage
 from exporter.clock import boot_id
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, STATES, ClusterChange, Table
 from exporter.history.tables import ForeignFileError, opened, safe
-from exporter.storage import Location, Stored
+from exporter.storage import files as storage
+from exporter.storage.files import Location, Stored
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 from exporter.domain.arrays import Flags
+from exporter.domain.history.rows import SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 
 Row = Window | Coverage | Inventory | Relation
 

@@ -15,7 +15,7 @@ from typing import IO
 
 from exporter.history.spool import HistoryError
 from exporter.history.tables import safe
-from exporter.storage import Location
+from exporter.storage.files import Location
 from exporter.storage.lease import Lease, TakenError
 
 log = logging.getLogger(__name__)

@@ -17,13 +17,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloat, ValidationError
 from pydantic_core import PydanticCustomError
 
-from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 from exporter.domain.expectations.table import ExpectationTable
 from exporter.domain.formatting import moment
+from exporter.domain.history.rows import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.scoring.thresholds import PastAlarms
+from exporter.domain.verdicts import Expectation
 from exporter.history import published_rows
-from exporter.storage import Location, Stored, as_os_errors, file_info, files_below, for_pyarrow, opened
 from exporter.storage.checksums import checksum_of, checksums_below
+from exporter.storage.files import Location, Stored, file_info, files_below, for_pyarrow, opened
+from exporter.storage.storage_errors import as_os_errors
 
 log = logging.getLogger(__name__)
 

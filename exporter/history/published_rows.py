@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.domain import Expectation
 from exporter.domain.arrays import Floats, Rows
 from exporter.domain.expectations.columns import FIGURES, TEXTS, Batch, ExpectationColumns, Lists
 from exporter.domain.expectations.table import ExpectationTable
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
-from exporter.storage import Location, for_pyarrow
+from exporter.domain.verdicts import Expectation
+from exporter.storage.files import Location, for_pyarrow
 
 _TIMES = ("as_of", "last_advance", "polled_from", "history_start", "largest_silence_end")
 _BATCH_ROWS = 4096

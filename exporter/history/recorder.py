@@ -9,20 +9,16 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from exporter.domain import (
-    Comparison,
-    Coverage,
-    GroupSweep,
-    PollFailure,
-    Snapshot,
-    Source,
-    TopicInfo,
-    Window,
-)
 from exporter.domain.arrays import Floats
 from exporter.domain.groups.readers import who_reads
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.history.rows import Coverage, Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import TopicInfo
+from exporter.domain.polls.readings import PollFailure
+from exporter.domain.polls.table import Snapshot
+from exporter.domain.replicas.comparison import Comparison
 from exporter.history.cluster_states import LastState, Progress
 from exporter.history.columns import Column, Columns, Named, columns_of
 from exporter.history.inventory import InventoryRows

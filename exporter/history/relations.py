@@ -10,12 +10,19 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import Comparison, NotCompared, Relation, ReplicaState, Source, TopicInfo
 from exporter.domain.arrays import Codes, Counts, Flags, Floats, Rows
 from exporter.domain.groups.readers import TopicReaders
 from exporter.domain.groups.roles import GroupRole
+from exporter.domain.history.rows import Relation, Source
 from exporter.domain.polls.inspections import NO_INSPECTIONS
-from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATES
+from exporter.domain.polls.metadata import TopicInfo
+from exporter.domain.replicas.comparison import (
+    NOT_COMPARED_CODES,
+    REPLICA_STATES,
+    Comparison,
+    NotCompared,
+    ReplicaState,
+)
 from exporter.history.columns import Column, Columns, Masked, Named
 from exporter.history.numbering import Numbering
 

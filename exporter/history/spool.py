@@ -20,13 +20,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from exporter import storage
-from exporter.domain import Coverage, Inventory, Relation, Source, Window
+from exporter.domain.history.rows import Coverage, Inventory, Relation, Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import LastState, Progress, state_file, state_files, write_state
 from exporter.history.columns import Columns, Row, columns_of, table_of
 from exporter.history.tables import ForeignFileError, opened, safe, windows_in
-from exporter.storage import Location, Stored
+from exporter.storage import files as storage
+from exporter.storage.files import Location, Stored
 from exporter.storage.storage_thread import StorageThread
 
 log = logging.getLogger(__name__)

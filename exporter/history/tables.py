@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter import storage
-from exporter.domain import FILE_BYTES, FILE_ROWS, Coverage, Window
+from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Coverage, Window
 from exporter.history.columns import Row, columns_of, spool_schema
-from exporter.storage import Location
+from exporter.storage import files as storage
+from exporter.storage.files import Location
 
 
 def safe(name: str) -> str:

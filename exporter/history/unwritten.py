@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from exporter.domain import Coverage, Window
+from exporter.domain.history.rows import Coverage, Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import Progress
 from exporter.history.columns import Columns, Row

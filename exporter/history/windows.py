@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import Snapshot, Source, State, Window
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.history.rows import Source, Window
 from exporter.domain.polls.answers import ANSWERED, REASONS
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.table import STATE_CODES, Table
+from exporter.domain.polls.readings import State
+from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
 from exporter.history.columns import Column, Columns, Masked, Named
 
 _FUTURE = STATE_CODES[State.FUTURE]

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata
 
-from exporter.domain import Reason
+from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka import tls
 from exporter.kafka.background_call import call_in_thread

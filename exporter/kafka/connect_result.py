@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from exporter.domain import Reason
+from exporter.domain.polls.readings import Reason
 
 
 @dataclass(frozen=True, slots=True)

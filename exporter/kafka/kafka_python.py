@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from exporter.domain import Reason
+from exporter.domain.polls.readings import Reason
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python_answers import KafkaPythonError

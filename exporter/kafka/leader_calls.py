@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from exporter.domain import Reason
-from exporter.domain.polls.readings import GONE
+from exporter.domain.polls.readings import GONE, Reason
 
 C = TypeVar("C")
 S = TypeVar("S")

@@ -11,10 +11,10 @@ import confluent_kafka
 import numpy as np
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from exporter.domain import Reason
 from exporter.domain.arrays import Offsets, Rows, runs
 from exporter.domain.polls.answers import Answers, reason_code, reason_of_code
 from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import Reason
 from exporter.kafka.client import Client
 from exporter.kafka.errors import OffsetResult, answers_of, reason_of
 from exporter.kafka.leader_calls import Handlers, Started, run_calls

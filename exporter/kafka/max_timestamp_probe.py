@@ -12,12 +12,11 @@ from typing import Protocol
 
 import numpy as np
 
-from exporter.domain import Metadata, TopicPartition
 from exporter.domain.arrays import Flags, Offsets, Rows
 from exporter.domain.polls.answers import ANSWERED, Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import END_OF_TIME
+from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.readings import END_OF_TIME, TopicPartition
 from exporter.domain.ports import LOOKUPS_AT_ONCE, Extents
 
 log = logging.getLogger(__name__)

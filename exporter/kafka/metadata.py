@@ -21,10 +21,9 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import TopicDescription
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
-from exporter.domain import Metadata, Reason, TopicConfig, TopicInfo
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, PartitionsOf, ragged
-from exporter.domain.polls.readings import GONE
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionsOf, TopicConfig, TopicInfo, ragged
+from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import OFFSETS_TOPIC

@@ -16,11 +16,10 @@ import confluent_kafka
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from exporter.domain import Reason
 from exporter.domain.arrays import Rows
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import GONE
+from exporter.domain.polls.readings import GONE, Reason
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
 from exporter.kafka.leader_calls import Handlers, Started, run_calls

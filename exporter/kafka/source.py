@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from exporter.domain import Metadata, Reason
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import Searches
-from exporter.domain.polls.readings import END_OF_TIME
+from exporter.domain.polls.readings import END_OF_TIME, Reason
 from exporter.domain.ports import Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader

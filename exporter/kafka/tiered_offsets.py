@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain import Reason
 from exporter.domain.polls.answers import ANSWERED, Answers, failure_of_all, reason_code
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import BROKER_FAILED
+from exporter.domain.polls.readings import BROKER_FAILED, Reason
 from exporter.kafka.credentials import Property
 from exporter.kafka.kafka_python import KafkaPythonClient
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, PARTITIONS_PER_CALL

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource
 
-from exporter.domain import Reason, TopicConfig
+from exporter.domain.polls.metadata import TopicConfig
+from exporter.domain.polls.readings import Reason
 from exporter.kafka.errors import reason_of
 from exporter.kafka.rate_limiter import MonotonicClock
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import TopicPartition
 from exporter.domain.arrays import Floats, Rows
 from exporter.domain.groups.positions import GROUP_STATES, NO_ROWS, GroupRows, Positions
 from exporter.domain.groups.readers import who_reads
@@ -17,6 +16,7 @@ from exporter.domain.groups.roles import ROLE_CODES, GroupRole, roles_of
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import TopicPartition
 from exporter.metrics.blocks import Block
 from exporter.metrics.lines import Ages, Lines, Texts, escape
 from exporter.metrics.samples import NOTHING, Column, Samples, known_of

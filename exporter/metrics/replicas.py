@@ -7,8 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from exporter.domain import Comparison, NotCompared, ReplicaState, TopicPartition
-from exporter.domain.replicas.comparison import REPLICA_STATES, ReplicaTable, not_compared_of_code
+from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.replicas.comparison import (
+    REPLICA_STATES,
+    Comparison,
+    NotCompared,
+    ReplicaState,
+    ReplicaTable,
+    not_compared_of_code,
+)
 from exporter.metrics.blocks import Block
 from exporter.metrics.family import Metric
 from exporter.metrics.lines import LabelledRows, Lines, escape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from exporter.settings import ReplicaSettings
+from exporter.settings.schema import ReplicaSettings
 
 _RECENT_SECONDS = 3600.0
 """The maximum age of a comparison whose replicas are known, as of TopicLivenessReplicasNotCompared."""

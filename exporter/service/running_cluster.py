@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from exporter.factory.clusters import ClusterCollectors
-from exporter.history import History, HistoryCounts
+from exporter.history.recorder import History
+from exporter.history.unwritten import HistoryCounts
 
 _Result = TypeVar("_Result")
 

@@ -11,22 +11,27 @@ from typing import Any
 
 from exporter.clock import SystemClock
 from exporter.collectors.comparisons import Comparisons
-from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
 from exporter.domain.formatting import duration
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SnapshotSink
+from exporter.domain.replicas.comparison import Comparison
 from exporter.factory.clusters import build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
-from exporter.history import History, HistoryError, Spool
 from exporter.history.cluster_states import LastState
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
+from exporter.history.recorder import History
+from exporter.history.spool import HistoryError, Spool
 from exporter.kafka.process import ClientProcesses, RemoteClient
 from exporter.service.comparison_times import ComparisonTimes
 from exporter.service.running_cluster import CollectorJob, RunningCluster
 from exporter.service.scheduling import Scheduler
 from exporter.service.upkeep import HistoryUpkeep
-from exporter.settings import ClusterSettings, ReplicaSettings, Settings
-from exporter.web import WebConfigFile, WebServer
+from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings
+from exporter.web.config_file import WebConfigFile
+from exporter.web.server import WebServer
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ import traceback
 
 from exporter.delivery.record import reached_all
 from exporter.domain.ports import Clock
-from exporter.history import Spool
 from exporter.history.published import Expectations
-from exporter.settings import Settings
-from exporter.state import Monitor
+from exporter.history.spool import Spool
+from exporter.settings.schema import Settings
+from exporter.state.monitor import Monitor
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from exporter.domain.formatting import setting_duration, setting_size
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.rules import Bytes, Seconds
 from exporter.settings.schema import ClusterSettings, Settings
-from exporter.storage import ObjectPath
+from exporter.storage.files import ObjectPath
 
 _SECONDS = typing.get_args(Seconds)[1]
 _BYTES = typing.get_args(Bytes)[1]

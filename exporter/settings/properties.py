@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from exporter.storage import expanded
+from exporter.storage.files import expanded
 
 MASK = "***"
 

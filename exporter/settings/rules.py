@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 from exporter.secret_files import check_path
 from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
-from exporter.storage import Location, ObjectPath, expanded, located
+from exporter.storage.files import Location, ObjectPath, expanded, located
 
 BROKEN_RULES = "broken_rules"
 """The type of errors that carry several (key, rule) pairs in their context."""

@@ -34,7 +34,7 @@ from exporter.settings.rules import (
     to_lower,
 )
 from exporter.settings.topics import CalendarSettings, OutageSettings, OverrideSettings, OwnerSettings
-from exporter.storage import Location
+from exporter.storage.files import Location
 
 ERROR_TOPICS = r"(.*[._-])?(?i:dlq|dlt|dead[._-]?letters?|retry|retries|errors?|poison)([._-].*)?|.*(DLQ|DLT)"
 

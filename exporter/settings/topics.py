@@ -8,8 +8,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from exporter.domain import RETIRED_AFTER_SECONDS, Outage, TopicOverride, TopicOwner
 from exporter.domain.learning.rest_days import Calendar
+from exporter.domain.verdicts import RETIRED_AFTER_SECONDS, Outage, TopicOverride, TopicOwner
 from exporter.settings.calendars import check_calendar, days_of
 from exporter.settings.rules import (
     Seconds,

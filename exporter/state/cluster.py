@@ -11,14 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import GroupSweep, PollFailure, Snapshot, Verdict
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.judging.detection import Detector, newest_of_all
-from exporter.domain.polls.table import STATES, ClusterChange
-from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
+from exporter.domain.polls.readings import PollFailure
+from exporter.domain.polls.table import STATES, ClusterChange, Snapshot
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.series import ClusterSeries
-from exporter.web import ClusterStatus
+from exporter.web.status import ClusterStatus
 
 log = logging.getLogger("exporter.state")
 

@@ -9,14 +9,17 @@ from functools import partial
 
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
-from exporter.domain import Comparison, Expectation, GroupSweep, PollFailure, Reason, Snapshot
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.expectations.table import Key
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.detection import Detector
 from exporter.domain.judging.queries import ClusterFacts
 from exporter.domain.judging.replica_verdicts import with_verdicts
-from exporter.domain.polls.table import ClusterChange
+from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import Clock
+from exporter.domain.replicas.comparison import Comparison
+from exporter.domain.verdicts import Expectation
 from exporter.history.published import Published, in_force
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS
@@ -28,7 +31,7 @@ from exporter.state.cluster import Cluster, Rhythm
 from exporter.state.exposition import Exposition, Family, families
 from exporter.state.monitor_settings import MonitorSettings
 from exporter.state.upkeep import Upkeep
-from exporter.web import Status
+from exporter.web.status import Status
 
 log = logging.getLogger("exporter.state")
 

@@ -12,12 +12,14 @@ import numpy as np
 
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
-from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
 from exporter.domain.formatting import duration, moment, named, some
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.readings import GONE
+from exporter.domain.polls.readings import GONE, Reason
+from exporter.domain.polls.table import Snapshot
+from exporter.domain.replicas.comparison import Comparison
 from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
 
 _NEWS_SECONDS = 86_400.0

@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 
 from exporter.domain.ports import Clock
-from exporter.history import TABLES, HistoryCounts, Loss
+from exporter.history.spool import TABLES, Loss
+from exporter.history.unwritten import HistoryCounts
 from exporter.kafka.process import Restart
 from exporter.metrics.self_metrics import SelfMetrics
 

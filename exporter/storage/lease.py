@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from exporter.clock import SystemClock
-from exporter.storage import Location, ObjectPath, Stored, delete, files_in, opened, put
+from exporter.storage.files import Location, ObjectPath, Stored, delete, files_in, opened, put
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from exporter.domain import Verdict
 from exporter.domain.groups.records import groups_of
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, partitions, subject_facts, topics
 from exporter.domain.polls.readings import Reason, State
+from exporter.domain.verdicts import Verdict
 from exporter.web.status import ClusterStatus, Status
 
 MAX_LIMIT = 1000

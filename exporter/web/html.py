@@ -16,11 +16,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from exporter.domain import Verdict
 from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.judging.queries import GRAVEST, ClusterFacts, Query, partitions, subject_facts, topics
 from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import Verdict
 from exporter.web.api import FILTERS, RunInWorker, Source, check, not_read, query_of
 from exporter.web.status import Status, expectations, facts
 

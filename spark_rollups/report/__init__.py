@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
-from exporter.domain import Outage
 from exporter.domain.links import Links
-from exporter.storage import Location
+from exporter.domain.verdicts import Outage
+from exporter.storage.files import Location
 from spark_rollups.publish import judged_nothing_at, latest
 from spark_rollups.report.build import build_report
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files

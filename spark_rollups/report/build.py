@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
-from exporter.domain import ReplicaState, State, Verdict
 from exporter.domain.links import Links
+from exporter.domain.polls.readings import State
+from exporter.domain.replicas.comparison import ReplicaState
+from exporter.domain.verdicts import Verdict
 from spark_rollups.report import fleet_drop
 from spark_rollups.report.clean_up import candidates_of, why_ask_first
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from exporter.domain import Verdict
 from exporter.domain.learning.traffic_clock import HOUR, HOURS
+from exporter.domain.verdicts import Verdict
 from spark_rollups.report.facts import JudgedStream
 from spark_rollups.report.model import CHART_DAYS, DRAWN, Chart, Day
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from exporter.domain import ReplicaState, Verdict
 from exporter.domain.arrays import Floats
 from exporter.domain.judging.readers_and_copies import are_over, why_keep
+from exporter.domain.replicas.comparison import ReplicaState
+from exporter.domain.verdicts import Verdict
 from spark_rollups.report.facts import Facts, JudgedStream
 from spark_rollups.report.model import ListedTopic
 from spark_rollups.report.topic_facts import Relations, Storage

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import Source
+from exporter.domain.history.rows import Source
 from spark_rollups.report.model import CHART_DAYS, WEEK, ClusterCoverage, Gap
 from spark_rollups.report.moments import EPOCH, micros, moment, moment_or_none
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from exporter.storage import Location, delete, files_in, make_folder, put
+from exporter.storage.files import Location, delete, files_in, make_folder, put
 from spark_rollups.report.build import part_of
 from spark_rollups.report.forms import to_json
 from spark_rollups.report.model import Report

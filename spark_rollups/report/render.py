@@ -20,8 +20,8 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from exporter.domain import Verdict
 from exporter.domain.formatting import duration, iso, plural, size
+from exporter.domain.verdicts import Verdict
 from spark_rollups.report import drawing, wording
 from spark_rollups.report.model import (
     ACTION,

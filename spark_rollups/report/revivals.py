@@ -10,10 +10,10 @@ from functools import cache
 import numpy as np
 from pyspark.sql import DataFrame
 
-from exporter.domain import Outage
 from exporter.domain.overrides import Entries
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.scoring.thresholds import PastScores
+from exporter.domain.verdicts import Outage
 from spark_rollups.calibration import past_scores
 from spark_rollups.report.facts import JudgedStream
 from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Revival

@@ -16,7 +16,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import Outage, State, Verdict
+from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import Outage, Verdict
 from spark_rollups.batches import KEY as STREAM
 from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage

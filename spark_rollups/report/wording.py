@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
-from exporter.domain import State, formatting
+from exporter.domain import formatting
 from exporter.domain.formatting import duration, duration_at_most, plural
 from exporter.domain.judging.evidence import judged_by, judged_until
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line
+from exporter.domain.polls.readings import State
 from exporter.domain.scoring.calibration import of_weeks, rate
 from exporter.domain.verdicts import OVERRIDE, SCHEDULE, Verdict
 from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Finding, Revival

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import Snapshot
+from exporter.domain.polls.table import Snapshot
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka

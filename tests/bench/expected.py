@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.domain import Expectation
+from exporter.domain.verdicts import Expectation
 from tests.pointer import point_to
 from tests.unit.expectations import SCHEDULE
 

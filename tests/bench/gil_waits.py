@@ -18,10 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from exporter.clock import SystemClock
-from exporter.domain import Snapshot
-from exporter.history import History, Spool
+from exporter.domain.polls.table import Snapshot
 from exporter.history.published import Published
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.history.recorder import History
+from exporter.history.spool import Spool
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 
 _NAP = 0.003
 SHOWN = (

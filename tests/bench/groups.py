@@ -28,7 +28,8 @@ from confluent_kafka import TopicPartition as Committed
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
-from exporter.domain import GroupSweep, TopicPartition
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.readings import TopicPartition
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.metrics.groups import GroupSeries

@@ -21,19 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
-from exporter.domain import (
-    Activity,
-    PartitionInfo,
-    Reading,
-    Snapshot,
-    State,
-    TopicInfo,
-    TopicOverride,
-    TopicPartition,
-)
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences
 from exporter.domain.judging.detection import Detector
 from exporter.domain.overrides import Overrides
+from exporter.domain.polls.metadata import PartitionInfo, TopicInfo
+from exporter.domain.polls.readings import Activity, Reading, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
+from exporter.domain.verdicts import TopicOverride
 from exporter.history.published import Expectations
 from exporter.memory import leave_out
 from tests.bench.expected import publish

@@ -32,10 +32,11 @@ from typing import Any, Self
 
 from confluent_kafka import Producer
 
-from exporter.domain import Coverage, Window
-from exporter.history import TABLES, Row, finished_files
+from exporter.domain.history.rows import Coverage, Window
+from exporter.history.columns import Row
+from exporter.history.spool import TABLES, finished_files
 from exporter.history.tables import read_columns
-from exporter.storage import Location
+from exporter.storage.files import Location
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
 from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka

@@ -24,7 +24,8 @@ from confluent_kafka import Consumer
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import Reason, Snapshot, TopicPartition
+from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.kafka.process import OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
 from exporter.settings.schema import PollSettings

@@ -29,9 +29,10 @@ import numpy as np
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspector
-from exporter.domain import Snapshot, TopicPartition
 from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.process import INSPECTIONS, ClientProcess, RemoteClient

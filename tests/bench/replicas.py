@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.domain import ReplicaState
+from exporter.domain.replicas.comparison import ReplicaState
 from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.integration.mirroring import PairTest
 from tests.programs import cache_folder

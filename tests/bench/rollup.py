@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exporter.domain import Source
+from exporter.domain.history.rows import Source
 from exporter.domain.learning.slots import BY_FIVE, BY_HOUR
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Stream
 from tests.bench.detection.product import write_spool

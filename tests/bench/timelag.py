@@ -16,7 +16,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from exporter.domain import GroupSweep, TopicPartition
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.readings import TopicPartition
 from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.groups import groups_of
 from tests.integration.lagging import Exporter, commit, read

@@ -29,11 +29,15 @@ from playwright.sync_api import Browser, sync_playwright
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import GroupState, TopicPartition
 from exporter.domain.expectations.columns import table_of
+from exporter.domain.groups.consumer_groups import GroupState
+from exporter.domain.polls.readings import TopicPartition
 from exporter.history.published import Published
-from exporter.state import Monitor, MonitorSettings, Rhythm
-from exporter.web import WebConfigFile, WebServer
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
+from exporter.web.config_file import WebConfigFile
+from exporter.web.server import WebServer
 from tests.bench.process_tree import usage
 from tests.groups import Group, sweep_of
 from tests.unit.expectations import by_clock

@@ -13,13 +13,16 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect
 
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, GroupSweep, Reason, TopicPartition
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.formatting import duration, moment
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.links import Links
+from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.history.published import Published
-from exporter.state import Monitor, MonitorSettings, Rhythm
-from exporter.web import WebServer
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
+from exporter.web.server import WebServer
 from tests.browser.contrast import contrasts_of
 from tests.groups import groups_of, positions_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from exporter import __version__
-from exporter.settings import load_settings
-from exporter.storage import located
+from exporter.settings.load import load_settings
+from exporter.storage.files import located
 from tests.chart.rendering import (
     CHART,
     CRDS,

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from exporter import __version__
-from exporter.settings import load_settings
+from exporter.settings.load import load_settings
 from tests.programs import program
 
 ROOT = Path(__file__).parents[2]

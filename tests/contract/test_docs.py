@@ -19,7 +19,8 @@ from documentation.settings import settings
 from exporter.cli import topic_liveness
 from exporter.domain.exit_codes import ExitCode
 from exporter.metrics.catalogue import CATALOGUE
-from exporter.settings import Settings, load_settings
+from exporter.settings.load import load_settings
+from exporter.settings.schema import Settings
 from tests.contract.test_names import NAMES, recorded
 
 ROOT = Path(__file__).parents[2]

@@ -42,7 +42,7 @@ def test_the_core_stands_on_the_standard_library_and_numpy(path: Path) -> None:
     [
         ("import numpy.typing as npt", True),
         ("from collections.abc import Mapping", True),
-        ("from exporter.domain import State", True),
+        ("from exporter.domain.verdicts import Verdict", True),
         ("from exporter.domain.arrays import Rows", True),
         ("import pandas", False),
         ("from exporter.clock import SystemClock", False),

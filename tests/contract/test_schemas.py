@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from exporter.domain import Coverage, Expectation, Inventory, Relation, Window
-from exporter.history import Row
-from exporter.history.columns import spool_schema
+from exporter.domain.history.rows import Coverage, Inventory, Relation, Window
+from exporter.domain.verdicts import Expectation
+from exporter.history.columns import Row, spool_schema
 from spark_rollups import schemas, spool_schemas
 
 SPARK_NAMES = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from exporter.domain import Reason
-from exporter.settings import load_settings
+from exporter.domain.polls.readings import Reason
+from exporter.settings.load import load_settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
 

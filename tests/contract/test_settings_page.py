@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from documentation.settings import meanings, settings
-from exporter.settings import Settings, SettingsError, load_settings
+from exporter.settings.errors import SettingsError
+from exporter.settings.load import load_settings
+from exporter.settings.schema import Settings
 
 
 def test_every_setting_says_what_it_is() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.domain import State, Verdict
+from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import Verdict
 from tests.demo.scenario import TOPICS, Topic
 
 CLUSTER = "demo"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from exporter.domain import Verdict
 from exporter.domain.exit_codes import ExitCode
+from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from exporter.java import JavaError, java
 from tests.demo.broker import KAFKA_VERSION, Broker, free_port, resolve_kafka

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from exporter.domain import State, Verdict
+from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import Verdict
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from exporter.commands.audit import AuditOptions, audit_to
-from exporter.settings import Settings, load_settings
+from exporter.settings.load import load_settings
+from exporter.settings.schema import Settings
 
 
 @dataclass(frozen=True, slots=True)

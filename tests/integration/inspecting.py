@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspection
-from exporter.domain import Inspected, Snapshot, TopicPartition
+from exporter.domain.polls.readings import Inspected, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.factory.clusters import make_inspector
 from exporter.factory.sources import make_poll_source
-from exporter.settings import Settings
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.settings.schema import Settings
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 
 
 class Inspecting:

@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import OffsetSpec
 
-from exporter.domain import State, TopicPartition
+from exporter.domain.polls.readings import State, TopicPartition
 from exporter.kafka.errors import ListedOffset
 from tests.demo.broker import KAFKA_VERSION
 from tests.workbench import EVERLASTING, QUIET, Workbench

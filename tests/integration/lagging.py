@@ -11,7 +11,8 @@ from confluent_kafka import TopicPartition as Named
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import GroupSweep, TopicPartition
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.readings import TopicPartition
 from exporter.kafka.source import KafkaSource
 from tests.groups import GroupPartition, TimeLag, groups_of
 from tests.integration.watch import Watch

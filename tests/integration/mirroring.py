@@ -10,11 +10,13 @@ from confluent_kafka.admin import AdminClient
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import Comparison, PollFailure, Replica, ReplicaReading, Snapshot, TopicPartition
+from exporter.domain.polls.readings import PollFailure, TopicPartition
+from exporter.domain.polls.table import Snapshot
+from exporter.domain.replicas.comparison import Comparison, Replica, ReplicaReading
 from exporter.factory.clusters import make_replica_watches
 from exporter.factory.sources import make_poll_source
 from exporter.java import java
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 from tests.demo.broker import java_properties
 from tests.demo.lifeline import Lifeline
 from tests.integration.fresh import Fresh

@@ -33,11 +33,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import PollFailure, Snapshot
+from exporter.domain.polls.readings import PollFailure
+from exporter.domain.polls.table import Snapshot
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.demo.broker import Broker, free_port
 from tests.workbench import Workbench
 

@@ -10,8 +10,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.domain import GroupSweep, PollFailure, Snapshot
-from exporter.domain import TopicPartition as Partition
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.readings import PollFailure
+from exporter.domain.polls.readings import TopicPartition as Partition
+from exporter.domain.polls.table import Snapshot
 from exporter.kafka.source import KafkaSource
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries

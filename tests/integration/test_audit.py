@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from exporter.backfill.audit import AuditReader
-from exporter.domain import TopicPartition
-from exporter.settings import Settings
+from exporter.domain.polls.readings import TopicPartition
+from exporter.settings.schema import Settings
 from tests.dead_and_living import DAY, DEAD, HOUR, LIVING, Story, every, write_fleet
 from tests.demo.broker import KAFKA_VERSION, Broker, free_port
 from tests.integration.auditing import Audited, audit, printed

@@ -12,8 +12,9 @@ import pytest
 from exporter.backfill.cutoff import Request
 from exporter.backfill.run import backfill
 from exporter.clock import SystemClock
-from exporter.domain import TopicPartition, Window
 from exporter.domain.history.backfill_plan import Starts
+from exporter.domain.history.rows import Window
+from exporter.domain.polls.readings import TopicPartition
 from tests.backfill_rows import Run, Stream, inventory_of, starts_of, windows_of
 from tests.demo.broker import Broker
 from tests.integration.watch import Watch

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from exporter.history import Spool
+from exporter.history.spool import Spool
 from tests.demo.broker import Broker, free_port
 from tests.integration.serving import Exporter, until
 from tests.workbench import EVERLASTING, Workbench

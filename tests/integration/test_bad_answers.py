@@ -9,9 +9,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.clock import SystemClock
-from exporter.domain import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.integration.watch import Watch, advanced, seen
 from tests.scripted import Answering, ListedOffset, ScriptedBroker
 from tests.times import first_since

@@ -17,14 +17,14 @@ from confluent_kafka.admin import AclOperation, AdminClient
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.domain import Reason, TopicPartition
 from exporter.domain.polls.answers import ANSWERED, reason_of_code
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.factory.clusters import make_group_watch
 from exporter.kafka import list_offsets_call
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 from tests.demo.broker import Broker
 from tests.groups import groups_of
 from tests.integration.kafka import DAY_AGO, Kafka

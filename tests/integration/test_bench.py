@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from exporter.domain import ReplicaState
+from exporter.domain.replicas.comparison import ReplicaState
 from tests.bench.peers import Peer
 from tests.bench.poll import PER_TOPIC, Writing, fill, measure
 from tests.bench.replicas import measure as measure_replicas

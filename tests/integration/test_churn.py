@@ -10,10 +10,13 @@ import pytest
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import Snapshot, TopicPartition
+from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.bench.fake_cluster import FakeCluster
 from tests.workbench import Workbench
 

@@ -21,10 +21,11 @@ import pytest
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import PollFailure, Reason, Snapshot, TopicPartition
 from exporter.domain.groups.consumer_groups import Description
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.kafka.poll_source import DENIED_WITHIN, WORTH_BATCHING
 from exporter.kafka.process import ADDRESSES, OFFSETS, POLLS, ClientProcess, RemoteClient, Restart

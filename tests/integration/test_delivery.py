@@ -25,7 +25,7 @@ from exporter.commands.delivery import finish, last_dated, last_written
 from exporter.delivery.record import DeliveryError, open_record, reached_all
 from exporter.delivery.send import Recipient, send
 from exporter.domain.exit_codes import ExitCode
-from exporter.settings import load_settings
+from exporter.settings.load import load_settings
 from tests.integration.receiving import (
     SECRET,
     Hook,

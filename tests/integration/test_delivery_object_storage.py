@@ -17,7 +17,7 @@ from exporter.delivery.record import DeliveryError, open_record, reached_all
 from exporter.delivery.send import read_report
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
-from exporter.settings import load_settings
+from exporter.settings.load import load_settings
 from tests.integration.receiving import Hook, http_server, write_report
 from tests.s3 import SECRET, S3Server, s3_for_all
 

@@ -12,7 +12,7 @@ import yaml
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.cli import run
-from exporter.domain import Reason
+from exporter.domain.polls.readings import Reason
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.connectivity import AddressCheck
 from tests.integration.kafka import DAY_AGO, Kafka

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.domain import Window
-from exporter.history import Spool
+from exporter.domain.history.rows import Window
+from exporter.history.spool import Spool
 from exporter.history.tables import to_table
 from tests.demo.broker import free_port
 from tests.foreign import STRAYS, strays

@@ -8,8 +8,11 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.clock import SystemClock
-from exporter.domain import GroupSweep, Reason, TopicPartition
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.groups import GroupPartition, groups_of
 from tests.integration.secured import Secured, documented_group_rights, documented_rights
 from tests.integration.sweeping import Swept, commit

@@ -12,13 +12,15 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from exporter.commands.explanation import explain
-from exporter.domain import GroupSweep, NoTimeLag, TopicPartition, Verdict
-from exporter.domain.groups.consumer_groups import OtherGroup
+from exporter.domain.groups.consumer_groups import NoTimeLag, OtherGroup
 from exporter.domain.groups.readers import groups_in, who_reads, why_unknown
 from exporter.domain.groups.roles import GroupRole
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.readers_and_copies import why_keep
 from exporter.domain.judging.subject_facts import SubjectFacts
+from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.verdicts import Verdict
 from exporter.java import java
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries

@@ -17,9 +17,10 @@ from kafka.structs import OffsetAndMetadata
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.domain import GroupState, Reason, TopicPartition
-from exporter.service import Service
-from exporter.settings import Settings
+from exporter.domain.groups.consumer_groups import GroupState
+from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.service.serving import Service
+from exporter.settings.schema import Settings
 from tests.demo.broker import Broker
 from tests.groups import Group, GroupPartition, groups_of
 from tests.integration.kafka import DAY_AGO, Kafka

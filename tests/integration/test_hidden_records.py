@@ -15,7 +15,9 @@ from exporter.backfill.cutoff import Request
 from exporter.backfill.run import backfill
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import Gap, Spec, Time, list_offsets
-from exporter.domain import NotCompared, Reason, ReplicaState, State, TopicPartition, Window
+from exporter.domain.history.rows import Window
+from exporter.domain.polls.readings import Reason, State, TopicPartition
+from exporter.domain.replicas.comparison import NotCompared, ReplicaState
 from tests.backfill_rows import Run, inventory_of, windows_of
 from tests.demo.broker import Broker
 from tests.groups import groups_of

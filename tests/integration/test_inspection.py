@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from exporter.domain import Inspected, PartitionInfo, Producers, Reason, TopicPartition
 from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
+from exporter.domain.polls.metadata import PartitionInfo
+from exporter.domain.polls.readings import Inspected, Producers, Reason, TopicPartition
 from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
 from exporter.kafka.producers_log_dirs import InspectionClient
 from tests.demo.broker import Broker, resolve_kafka

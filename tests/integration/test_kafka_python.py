@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.domain import Answer, TopicPartition
+from exporter.domain.polls.readings import Answer, TopicPartition
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
 from tests.integration.secured import SECRET, Secured

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from exporter.domain import Answer, Reason, TopicPartition
 from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
 from exporter.kafka.process import INSPECTIONS, TIERS, ClientProcess, RemoteClient, Restart

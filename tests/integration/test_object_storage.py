@@ -21,15 +21,17 @@ import pytest
 
 from exporter.backfill.checkpoint import Checkpoint
 from exporter.collectors.poller import Poller
-from exporter.domain import Source, TopicPartition, Window
+from exporter.domain.history.rows import Source, Window
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
-from exporter.history import History, Spool, finished_files
+from exporter.domain.polls.readings import TopicPartition
 from exporter.history.cluster_states import Progress, read_state, state_file, write_state
 from exporter.history.columns import columns_of
 from exporter.history.published import Expectations, of_topic
+from exporter.history.recorder import History
+from exporter.history.spool import Spool, finished_files
 from exporter.history.tables import read_columns
-from exporter.storage import delete, files_in, opened, put
+from exporter.storage.files import delete, files_in, opened, put
 from exporter.storage.lease import Lease, TakenError
 from tests.backfill_rows import Stream, Written, written_by_stream, written_streams
 from tests.integration.serving import Exporter, until
@@ -285,7 +287,7 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
 HOLDER = """
 import sys, time
 from exporter.storage.lease import Lease, TakenError
-from exporter.storage import located
+from exporter.storage.files import located
 
 lease = Lease(located(sys.argv[1]), renew_seconds=0.5, expiry_seconds=6.0)
 lease.note(started=7.0)

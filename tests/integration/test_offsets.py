@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from exporter.commands.offsets import Request, list_to
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 from tests.demo.broker import Broker
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from exporter.clock import SystemClock
-from exporter.domain import Reason, TopicPartition
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
 from exporter.domain.polls.metadata import unchanged
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.bench.fake_cluster import FakeCluster

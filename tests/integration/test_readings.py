@@ -11,8 +11,8 @@ from confluent_kafka.admin import NewPartitions
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import Reason, Snapshot, State, TopicPartition
-from exporter.domain.polls.readings import END_OF_TIME
+from exporter.domain.polls.readings import END_OF_TIME, Reason, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import METADATA_SECONDS
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource

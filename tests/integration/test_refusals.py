@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from exporter.domain import Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from tests.demo.broker import Broker, free_port
 from tests.integration.watch import UNREACHED, Watch, exactly, seen
 from tests.times import led, objects

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.domain import Comparison, NotCompared, ReplicaReading, ReplicaState
+from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaReading, ReplicaState
 from tests.demo.broker import Broker
 from tests.integration.kafka import Kafka
 from tests.integration.mirroring import PairTest, copy

@@ -16,9 +16,9 @@ from confluent_kafka.admin import NewPartitions
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.app import once
-from exporter.domain import Comparison, NotCompared, ReplicaReading, ReplicaState
+from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaReading, ReplicaState
 from exporter.history.relations import BEST_FIRST, copies_of
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 from tests.demo.broker import Broker, resolve_kafka
 from tests.demo.jars import MIRROR
 from tests.integration.mirroring import MirrorMaker, PairTest, copy

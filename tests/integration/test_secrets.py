@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 
-from exporter.domain import Reason
+from exporter.domain.polls.readings import Reason
 from exporter.kafka.msk_iam import AwsIam
 from tests.demo.broker import free_port
 from tests.integration.secured import SECRET, WRONG, Secured, Watched, await_that

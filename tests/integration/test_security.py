@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from exporter.domain import Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from tests.integration.secured import (
     DAY_AGO,
     SECRET,

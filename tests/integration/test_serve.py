@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from exporter.domain import TopicPartition
+from exporter.domain.polls.readings import TopicPartition
 from tests.demo.broker import Broker, free_port
 from tests.integration.serving import Exporter, until
 from tests.integration.sweeping import commit, forget

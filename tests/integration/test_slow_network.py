@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.domain import Snapshot, TopicPartition
+from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.kafka import client
 from tests.demo.broker import Broker
 from tests.integration.lagging import commit

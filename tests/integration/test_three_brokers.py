@@ -18,24 +18,19 @@ from kafka.admin import KafkaAdminClient
 
 from exporter.cli import run
 from exporter.clock import SystemClock
-from exporter.domain import (
-    Answer,
-    Inspected,
-    PollFailure,
-    Reason,
-    Snapshot,
-    State,
-    TopicOverride,
-    TopicPartition,
-    Verdict,
-)
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, overruled
+from exporter.domain.polls.readings import Answer, Inspected, PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.silence import silence_of
-from exporter.history import History, Spool
+from exporter.domain.polls.table import Snapshot
+from exporter.domain.verdicts import TopicOverride, Verdict
+from exporter.history.recorder import History
+from exporter.history.spool import Spool
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS
 from exporter.kafka.tiered_offsets import TierClient
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.groups import GroupPartition, groups_of
 from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that

@@ -14,10 +14,10 @@ import pytest
 
 from exporter.app import once
 from exporter.commands.offsets import Request, list_to
-from exporter.domain import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 from tests.demo.broker import Broker
 from tests.integration.serving import Exporter, until
 from tests.integration.test_offsets import ours, shell

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from exporter.domain import NoTimeLag, TopicPartition
+from exporter.domain.groups.consumer_groups import NoTimeLag
+from exporter.domain.polls.readings import TopicPartition
 from tests.demo.broker import Broker
 from tests.groups import GroupPartition, TimeLag, groups_of
 from tests.integration.kafka import Kafka

@@ -20,11 +20,14 @@ from confluent_kafka.admin import (
 )
 
 from exporter.clock import SystemClock
-from exporter.domain import Answer, Reason, Snapshot, State, TopicPartition
+from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.demo.broker import Broker, resolve_kafka
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen

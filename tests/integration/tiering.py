@@ -11,7 +11,8 @@ from pathlib import Path
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.remote_tier import TierSweep, TierWatch
-from exporter.domain import PollFailure, Reading, Snapshot, TopicPartition
+from exporter.domain.polls.readings import PollFailure, Reading, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.java import java
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.poll_source import PollSource

@@ -9,7 +9,8 @@ from typing import Any
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain import Activity, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.domain.polls.readings import Activity, PollFailure, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ReaderKnowledge, SnapshotSink
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource

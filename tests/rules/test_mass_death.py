@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.domain import Verdict
+from exporter.domain.verdicts import Verdict
 from tests.rules.test_rules import DASHBOARDS, tell
 from tests.unit.test_incidents import assessed, verdicts
 

@@ -14,9 +14,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.domain import TopicPartition
+from exporter.domain.polls.readings import TopicPartition
 from exporter.metrics.catalogue import CATALOGUE
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.contract.promql import named
 from tests.grafana import ANNOTATIONS, TARGETS
 from tests.programs import program

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from exporter.domain import Activity, Reading, State, TopicPartition
-from exporter.state import Monitor, MonitorSettings, Rhythm
-from exporter.web import WebServer
+from exporter.domain.polls.readings import Activity, Reading, State, TopicPartition
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
+from exporter.web.server import WebServer
 from tests.prometheus import scraping
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.domain import Source
 from exporter.domain.history.hourly_activity import BACKFILLED, INVENTORY, POLLED
 from exporter.domain.history.observation import Polls
+from exporter.domain.history.rows import Source
 from exporter.domain.learning.slots import BY_HOUR, silences_between
 from spark_rollups.batches import KEY, Names, column, integers
 from spark_rollups.folding import STREAMS_NOW, UPDATED

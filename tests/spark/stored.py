@@ -15,7 +15,7 @@ from typing import Self
 
 import pyarrow.parquet as pq
 
-from exporter.domain import Verdict
+from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from tests.bench.rollup_run import active_hours, table_size
 from tests.integration.serving import until

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exporter.domain import Coverage, Inventory, Reason, Source, State, Window
-from exporter.history import Row, Spool
+from exporter.domain.history.rows import Coverage, Inventory, Source, Window
+from exporter.domain.polls.readings import Reason, State
+from exporter.history.columns import Row
+from exporter.history.spool import Spool
 
 HOUR, DAY, WEEK = 3600.0, 86_400.0, 7 * 86_400.0
 START = datetime(2025, 1, 6, tzinfo=UTC).timestamp()

@@ -22,11 +22,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from exporter.collectors.poller import Poller
-from exporter.domain import TopicPartition, Window
+from exporter.domain.history.rows import Window
+from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.scoring.calibration import Calibration, Threshold
 from exporter.domain.scoring.thresholds import PastAlarms
-from exporter.history import History, Spool
 from exporter.history.published import Expectations
+from exporter.history.recorder import History
+from exporter.history.spool import Spool
 from exporter.history.tables import to_table
 from spark_rollups import ingest, spool_files
 from spark_rollups.publish import ahead, publish

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.domain import Verdict
 from exporter.domain.judging.detection import judge
 from exporter.domain.learning.drops import Drop
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import calibrations
+from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from spark_rollups.batches import column
 from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from

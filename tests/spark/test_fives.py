@@ -13,13 +13,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from exporter.collectors.poller import Poller
-from exporter.domain import Activity, Reading, State, TopicPartition, Verdict
 from exporter.domain.judging.detection import judge
+from exporter.domain.polls.readings import Activity, Reading, State, TopicPartition
 from exporter.domain.polls.silence import silence_of
-from exporter.history import History, Spool, finished_files
-from exporter.history import Row as HistoryRow
+from exporter.domain.verdicts import Verdict
 from exporter.history.columns import Columns
+from exporter.history.columns import Row as HistoryRow
 from exporter.history.published import Expectations
+from exporter.history.recorder import History
+from exporter.history.spool import Spool, finished_files
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.domain import FILE_BYTES, FILE_ROWS, Relation
-from exporter.history import Spool, finished_files
+from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Relation
+from exporter.history.spool import Spool, finished_files
 from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from exporter.domain import Verdict
+from exporter.domain.verdicts import Verdict
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.demo.broker import Broker

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.domain import Relation, Verdict
-from exporter.history import Spool
+from exporter.domain.history.rows import Relation
+from exporter.domain.verdicts import Verdict
+from exporter.history.spool import Spool
 from spark_rollups import ingest, spool_files
 from spark_rollups.relations import relations_at, with_relations
 from spark_rollups.tables import Tables

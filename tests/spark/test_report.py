@@ -13,8 +13,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 
-from exporter.domain import Outage
-from exporter.storage import Location, opened
+from exporter.domain.verdicts import Outage
+from exporter.storage.files import Location, opened
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.model import ClusterCoverage, Gap

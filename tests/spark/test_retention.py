@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from exporter.domain import Verdict
 from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.verdicts import Verdict
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup

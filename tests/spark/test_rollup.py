@@ -16,14 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.domain import Activity, Reading, Relation, State, TopicOverride, Verdict
 from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.history.rows import Relation
 from exporter.domain.judging.detection import judge
 from exporter.domain.learning.rest_days import Calendar
+from exporter.domain.polls.readings import Activity, Reading, State
 from exporter.domain.polls.silence import Silence, silence_of, union
 from exporter.domain.scoring.calibration import Accepted
-from exporter.history import Spool, finished_files
+from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.published import Expectations
+from exporter.history.spool import Spool, finished_files
 from exporter.history.tables import to_table
 from spark_rollups import ingest, spool_files
 from spark_rollups.calibration import calibrate

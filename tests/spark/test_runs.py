@@ -14,8 +14,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from exporter.domain import State, Verdict
 from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import Verdict
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.frames import arrow_schema, spread
 from spark_rollups.progress import Progress

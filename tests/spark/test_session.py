@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from exporter import __main__
-from exporter.domain import Verdict
+from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
-from exporter.storage import files_below, located
+from exporter.storage.files import files_below, located
 from spark_rollups import job
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder

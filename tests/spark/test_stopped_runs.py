@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.domain import Relation
-from exporter.history import Spool
+from exporter.domain.history.rows import Relation
+from exporter.history.spool import Spool
 from spark_rollups.tables import SCHEMAS, Tables
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 from tests.spark.test_rollup import contents, roll_up

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.domain import Expectation
+from exporter.domain.verdicts import Expectation
 from tests.pointer import point_to
 
 HOUR = 3600.0

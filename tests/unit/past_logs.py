@@ -7,20 +7,12 @@ from dataclasses import dataclass, field
 
 from exporter.backfill.cutoff import Request
 from exporter.backfill.run import Found, backfill
-from exporter.domain import (
-    Answer,
-    Metadata,
-    PartitionInfo,
-    Reason,
-    TopicConfig,
-    TopicInfo,
-    TopicPartition,
-    Window,
-)
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.history.backfill_plan import WrittenStreams
+from exporter.domain.history.rows import Window
 from exporter.domain.polls.answers import Answers
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicConfig, TopicInfo
+from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.ports import Extents
 from tests.backfill_rows import (
     Run,

@@ -7,24 +7,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exporter.domain import (
-    Answer,
-    Metadata,
-    PartitionInfo,
-    PollFailure,
-    Reason,
-    Replica,
-    ReplicaReading,
-    Snapshot,
-    TopicInfo,
-    TopicPartition,
-)
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, with_partitions_known_before
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, with_partitions_known_before
+from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents, SourceError
-from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
+from exporter.domain.replicas.comparison import (
+    NOT_COMPARED_CODES,
+    REPLICA_STATE_CODES,
+    Replica,
+    ReplicaReading,
+    ReplicaTable,
+)
 
 
 @dataclass

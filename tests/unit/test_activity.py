@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from exporter.domain import Activity, Answer, Expectation, Reading, Reason, State
 from exporter.domain.polls.activity import (
     Circumstances,
     Sightings,
@@ -23,8 +22,10 @@ from exporter.domain.polls.activity import (
 )
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import Activity, Answer, Reading, Reason, State
 from exporter.domain.polls.silence import Silence, silence_of, union
 from exporter.domain.polls.table import Table
+from exporter.domain.verdicts import Expectation
 
 HOUR = 3600.0
 PROMISE = Expectation(

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from starlette.routing import Route
 
 from exporter.collectors.poller import Poller
-from exporter.domain import TopicPartition
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.groups.positions import Positions
 from exporter.domain.groups.roles import RolesByTopic
@@ -24,11 +23,15 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import ClusterFacts, Query, topics
 from exporter.domain.learning.drops import OngoingDrop
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.history.published import Published
-from exporter.state import Monitor, MonitorSettings, Rhythm
-from exporter.web import Status, WebConfigFile, WebServer
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from exporter.web.api import document, routes
+from exporter.web.config_file import WebConfigFile
+from exporter.web.server import WebServer
+from exporter.web.status import Status
 from tests.groups import Group, GroupPartition, sweep_of
 from tests.plain_http import NO_TLS, get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall

@@ -37,7 +37,7 @@ from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason
 from exporter.domain.verdicts import GAPS, SCHEDULE, VERDICT_CODES, Verdict
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

@@ -9,7 +9,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain import Reason, TopicPartition, Window
+from exporter.domain.history.rows import Window
+from exporter.domain.polls.readings import Reason, TopicPartition
 from tests.backfill_rows import Stream, Written
 from tests.unit.past_logs import HOUR, KEY, NOW, Log, Logs, SegmentedLog, run
 

@@ -16,11 +16,10 @@ import pytest
 from exporter.backfill.checkpoint import Checkpoint
 from exporter.commands.backfill import backfill
 from exporter.commands.screen import Screen
-from exporter.domain import TopicPartition
 from exporter.domain.exit_codes import ExitCode
-from exporter.history import Spool
-from exporter.history.spool import finished_files
-from exporter.settings import Settings
+from exporter.domain.polls.readings import TopicPartition
+from exporter.history.spool import Spool, finished_files
+from exporter.settings.schema import Settings
 from tests.unit.past_logs import Log, Logs
 
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from exporter.backfill.checkpoint import Checkpoint
 from exporter.backfill.first_polls import FirstPolls
-from exporter.domain import Inventory, Source, State, TopicPartition, Window
-from exporter.history import HistoryError, Spool, finished_files
+from exporter.domain.history.rows import Inventory, Source, Window
+from exporter.domain.polls.readings import State, TopicPartition
 from exporter.history.columns import columns_of
-from exporter.storage import delete
+from exporter.history.spool import HistoryError, Spool, finished_files
+from exporter.storage.files import delete
 from tests.backfill_rows import Stream, Written, starts_by_stream, written_by_stream, written_streams
 
 AT = 1_772_500_000.0

@@ -16,13 +16,18 @@ from exporter.app import once
 from exporter.backfill.checkpoint import Checkpoint
 from exporter.collectors.poller import Poller
 from exporter.commands.backfill import backfill
-from exporter.domain import Metadata, PollFailure, Reason, Snapshot, TopicPartition
 from exporter.domain.expectations.columns import table_of
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
-from exporter.history import Spool
 from exporter.history.published import Published
-from exporter.settings import Settings, load_settings
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.history.spool import Spool
+from exporter.settings.load import load_settings
+from exporter.settings.schema import Settings
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.demo.broker import free_port
 from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource

@@ -14,7 +14,9 @@ from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.credentials import Credentials, Property
 from exporter.secret_files import MAX_BYTES
-from exporter.settings import exposed_in, load_settings, to_yaml
+from exporter.settings.dump import to_yaml
+from exporter.settings.exposure import exposed_in
+from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 
 SECRET = "hunter2-of-the-file"  # noqa: S105 - of nothing

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.domain import State, Verdict
+from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import Verdict
 from tests.demo.comparison import ExposedVerdicts, Key, compare, reported_dead
 from tests.demo.scenario import TOPICS, partitions
 from tests.demo.screen import Screen

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from exporter.domain import Verdict
 from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
 from exporter.domain.judging.gap_law import find_limits
 from exporter.domain.learning.baselines import Baselines
@@ -18,7 +17,7 @@ from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import UNKNOWN, Hours
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC
-from exporter.domain.verdicts import VERDICTS
+from exporter.domain.verdicts import VERDICTS, Verdict
 from tests.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)

@@ -7,19 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.domain import (
-    Activity,
-    Expectation,
-    Reading,
-    Reason,
-    State,
-    TopicInfo,
-    TopicPartition,
-    Verdict,
-)
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, judge
+from exporter.domain.polls.metadata import TopicInfo
+from exporter.domain.polls.readings import Activity, Reading, Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
+from exporter.domain.verdicts import Expectation, Verdict
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, by_clock, by_wall

@@ -24,22 +24,16 @@ from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host
 from exporter.doctor.delivery import delivery
 from exporter.doctor.examination import connection
 from exporter.doctor.findings import all_within
-from exporter.domain import (
-    Activity,
-    Metadata,
-    PartitionInfo,
-    Reading,
-    Reason,
-    State,
-    TopicInfo,
-    TopicPartition,
-)
+from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.readings import Activity, Reading, Reason, State, TopicPartition
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
 from exporter.kafka.connect_result import ConnectResult
-from exporter.settings import Override, Settings, load_settings
-from exporter.web import WebConfigFile, WebServer
+from exporter.settings.load import Override, load_settings
+from exporter.settings.schema import Settings
+from exporter.web.config_file import WebConfigFile
 from exporter.web.pages import SCRAPED_EVERY, ScrapeIntervals
+from exporter.web.server import WebServer
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import DAY, by_wall, publish
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from exporter.domain import State, Verdict
 from exporter.domain.judging.evidence import EvidenceFacts, evidence
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
+from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import Verdict
 
 AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
 HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.domain import Expectation, State, TopicOverride, Verdict
 from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now, evidence_of_all
 from exporter.domain.judging.incidents import Incident
+from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
+from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from tests.unit.expectations import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
 
 KNOWN = {

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.domain import Expectation
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.polls.layout import Layout
+from exporter.domain.verdicts import Expectation
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 
 WEEK: Any = np.linspace(0.0, 1.0, 168, dtype=np.float32)

@@ -14,29 +14,20 @@ import pytest
 
 from exporter.commands.explain import ExplainError, Subject, explanation_of, write
 from exporter.commands.explanation import explain
-from exporter.domain import (
-    Expectation,
-    GroupState,
-    NotCompared,
-    NoTimeLag,
-    Reason,
-    ReplicaReading,
-    ReplicaState,
-    TopicConfig,
-    TopicOverride,
-    TopicPartition,
-    Verdict,
-)
-from exporter.domain.groups.consumer_groups import OtherGroup
+from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag, OtherGroup
 from exporter.domain.groups.readers import groups_in, who_reads, why_unknown
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import SubjectFacts
+from exporter.domain.polls.metadata import TopicConfig
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
+from exporter.domain.replicas.comparison import NotCompared, ReplicaReading, ReplicaState
 from exporter.domain.scoring.thresholds import PastAlarms
-from exporter.settings import Settings
+from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
+from exporter.settings.schema import Settings
 from tests.groups import Group, GroupPartition, TimeLag, sweep_of
 from tests.pointer import point_to
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish

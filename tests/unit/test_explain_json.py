@@ -15,13 +15,15 @@ import trustme
 
 from exporter.cli import run
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, Expectation, Reason, TopicPartition
 from exporter.domain.exit_codes import ExitCode
+from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.verdicts import Expectation
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
-from exporter.settings import Settings
-from exporter.state import Monitor
-from exporter.web import WebConfigFile, WebServer
+from exporter.settings.schema import Settings
+from exporter.state.monitor import Monitor
+from exporter.web.config_file import WebConfigFile
+from exporter.web.server import WebServer
 from tests.demo.broker import free_port
 from tests.plain_http import get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exporter.domain import Coverage
 from exporter.domain.formatting import duration
+from exporter.domain.history.rows import Coverage
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.layout import Layout
-from exporter.history import HistoryError, Spool
 from exporter.history.cluster_states import LastState, Progress
 from exporter.history.exporter_lock import ExporterLock
+from exporter.history.spool import HistoryError, Spool
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
 

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from exporter.metrics.blocks import Block
 from exporter.metrics.family import CLUSTER
 from exporter.metrics.family import Metric as Described
-from exporter.state import Monitor
 from exporter.state.exposition import PIECE_BYTES, Exposition, Family
+from exporter.state.monitor import Monitor
 from tests.unit.readings import ManualClock
 from tests.unit.test_state import SWEEP, scene
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exporter.domain import Verdict
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.judging.detection import Detector, judge
@@ -18,7 +17,7 @@ from exporter.domain.judging.subject_facts import of_judged
 from exporter.domain.learning.drops import MOST_DAYS, Drop, OngoingDrop
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import VERDICTS, TopicOverride
+from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.test_incidents import NOW, fleet
 from tests.unit.test_rollup_verdicts import objects, steady, streams

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.domain import Coverage, Source, Window
-from exporter.history import Spool
-from exporter.history.spool import finished_files
+from exporter.domain.history.rows import Coverage, Source, Window
+from exporter.history.spool import Spool, finished_files
 
 POLLED, BACKFILLED = Source.POLL, Source.BACKFILL
 

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain import Verdict
 from exporter.domain.judging.gap_law import DAY, WEEK, find_limits, judge_ages
-from exporter.domain.verdicts import VERDICTS
+from exporter.domain.verdicts import VERDICTS, Verdict
 
 
 def _limits(gaps: float, days: float) -> tuple[float, float]:

@@ -8,11 +8,14 @@ from dataclasses import replace
 import pytest
 
 from exporter.doctor.groups import judge
-from exporter.domain import GroupState, GroupSweep, NoTimeLag, Reason, TopicPartition
-from exporter.domain.groups.consumer_groups import OtherGroup
+from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag, OtherGroup
+from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.exposed import exposed
 from tests.groups import Group, GroupPartition, TimeLag, sweep_of
 from tests.unit.readings import ManualClock

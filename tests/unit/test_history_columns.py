@@ -11,22 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.domain import (
-    Inventory,
-    Metadata,
-    PartitionInfo,
-    Reason,
-    Snapshot,
-    Source,
-    State,
-    TopicConfig,
-    TopicInfo,
-    TopicPartition,
-    Window,
-)
+from exporter.domain.history.rows import Inventory, Source, Window
 from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.table import STATE_CODES, Table
+from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
+from exporter.domain.polls.readings import Reason, State, TopicPartition
+from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
 from exporter.history.columns import Columns, table_of
 from exporter.history.inventory import InventoryRows
 from exporter.history.tables import to_table

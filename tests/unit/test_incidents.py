@@ -7,21 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exporter.domain import (
-    Activity,
-    Metadata,
-    PartitionInfo,
-    Reading,
-    Snapshot,
-    State,
-    TopicInfo,
-    TopicOverride,
-    TopicPartition,
-    Verdict,
-)
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.judging.detection import Detector
+from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.readings import Activity, Reading, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
+from exporter.domain.verdicts import TopicOverride, Verdict
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, by_clock, by_wall

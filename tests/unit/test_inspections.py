@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.domain import Inspected, Producers, TopicPartition
 from exporter.domain.polls.inspections import OfTopic
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import Inspected, Producers, TopicPartition
 from tests.snapshots import inspections_of
 
 KEYS = [TopicPartition(topic, number) for topic in ("a", "orders", "z") for number in range(4)]

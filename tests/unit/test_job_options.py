@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from exporter.commands.spark_job import calendars
 from exporter.domain.history.retention import LEAST_DAYS
-from exporter.settings import Settings
 from exporter.settings.rollup import RetentionSettings
+from exporter.settings.schema import Settings
 from spark_rollups.options import JsonOption, Moment, RetentionOption
 from spark_rollups.overrides import parse_calendars
 

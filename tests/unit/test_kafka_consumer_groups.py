@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Raw
 
-from exporter.domain import GroupState, Reason, TopicPartition
-from exporter.domain.groups.consumer_groups import Description, OtherGroup
+from exporter.domain.groups.consumer_groups import Description, GroupState, OtherGroup
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import NOBODYS, OFFSETS_TOPIC, GroupReader

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from pyarrow.fs import LocalFileSystem
 
-from exporter.storage import ObjectPath, Stored, files, files_in, put
+from exporter.storage import files
+from exporter.storage.files import ObjectPath, Stored, files_in, put
 from exporter.storage.lease import Lease, TakenError
 from tests.integration.serving import until
 

@@ -15,8 +15,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 import exporter.kafka.client
-from exporter.domain import Answer, Reason, TopicPartition
-from exporter.domain.polls.readings import END_OF_TIME
+from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, TopicPartition
 from exporter.kafka.errors import answers_of, reason_of
 from exporter.kafka.list_offsets import Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST

@@ -9,11 +9,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain import Answer, Metadata, PartitionInfo, Reason, TopicInfo, TopicPartition
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
-from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import END_OF_TIME
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, TopicPartition
 from exporter.domain.ports import Extents
 from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe
 from tests.times import led

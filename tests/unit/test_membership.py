@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain import PartitionInfo, Reason, TopicInfo
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata, with_partitions_known_before
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, with_partitions_known_before
+from exporter.domain.polls.readings import Reason
 
 Numbers = Mapping[str, set[int]]
 Topics = Mapping[str, Mapping[int, PartitionInfo]]

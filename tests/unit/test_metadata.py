@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-from exporter.domain import Reason
+from exporter.domain.polls.readings import Reason
 from exporter.kafka.client import Client
 from exporter.kafka.metadata import IDS_SECONDS, PARTITIONS_PER_CALL, TOPICS_PER_CALL, MetadataReader, Scope
 from tests.unit.readings import ManualClock

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain import Activity, Answer, NotCompared, Reading, Reason, ReplicaState, State
 from exporter.domain.polls.answers import Answers
+from exporter.domain.polls.readings import Activity, Answer, Reading, Reason, State
 from exporter.domain.polls.table import STATE_CODES
-from exporter.domain.replicas.comparison import COMPARED, NOT_COMPARED_CODES, REPLICA_STATES, not_compared_of_code
+from exporter.domain.replicas.comparison import (
+    COMPARED,
+    NOT_COMPARED_CODES,
+    REPLICA_STATES,
+    NotCompared,
+    ReplicaState,
+    not_compared_of_code,
+)
 from exporter.domain.replicas.missing_records import (
     LOOK_UP,
     Ends,

@@ -16,31 +16,23 @@ from numpy.typing import NDArray
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.remote_tier import BY_TIME, TierSweep, TierWatch
-from exporter.domain import (
-    Activity,
-    Answer,
-    Metadata,
-    PartitionInfo,
-    Reading,
-    Reason,
-    TopicConfig,
-    TopicInfo,
-    TopicPartition,
-)
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.history.rows import Inventory, Relation, Window
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.polls.answers import ANSWERED, Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, PartitionsOf
-from exporter.domain.polls.readings import Inspected
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, PartitionsOf, TopicConfig, TopicInfo
+from exporter.domain.polls.readings import Activity, Answer, Inspected, Reading, Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.ports import SnapshotSink
-from exporter.history import History, Spool
 from exporter.history.published import Published
+from exporter.history.recorder import History
+from exporter.history.spool import Spool
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.unit.expectations import DAY, MONDAY, by_wall
 from tests.unit.readings import Collected, ManualClock
 

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from exporter.cli import run
 from exporter.collectors.offsets import Gap, OffsetRow, Spec, list_offsets
 from exporter.commands.offsets import Request, RequestError, list_to, parse_times
-from exporter.domain import Answer, Metadata, Reason, State, TopicConfig, TopicPartition
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
+from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.ports import Extents
 from exporter.kafka.kafka_python_answers import KafkaPythonError
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 from tests.times import answered, led
 from tests.unit.readings import TableOffsets
 

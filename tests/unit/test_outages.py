@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from exporter.domain import Outage, TopicOverride
 from exporter.domain.scoring.calibration import PARTITION, TOPIC, Accepted, Calibration, calibrations
+from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from
 from spark_rollups.frames import arrow_schema
 from spark_rollups.learning import week_of

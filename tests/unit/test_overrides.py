@@ -7,23 +7,17 @@ from dataclasses import replace
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain import (
-    Activity,
-    Reading,
-    Reason,
-    State,
-    TopicOverride,
-    TopicOwner,
-    TopicPartition,
-    Verdict,
-)
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import Detector, overruled
 from exporter.domain.overrides import REMEMBERED, Overrides
 from exporter.domain.owners import Owners
+from exporter.domain.polls.readings import Activity, Reading, Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.domain.verdicts import TopicOverride, TopicOwner, Verdict
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import ManualClock, TableSource

@@ -9,10 +9,13 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain import TopicOverride, TopicOwner, TopicPartition
 from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.verdicts import TopicOverride, TopicOwner
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.unit.readings import ManualClock, TableSource
 
 BILLING = TopicOwner(r"billing\..*", "team-payments")

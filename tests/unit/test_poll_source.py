@@ -8,11 +8,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from exporter.domain import Metadata, PartitionInfo, Reason, TopicInfo
 from exporter.domain.arrays import Rows
 from exporter.domain.polls.answers import Answers, reason_code
-from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import Answer
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.readings import Answer, Reason
 from exporter.kafka.poll_source import COMPARED, PollSource
 from exporter.kafka.source import KafkaSource
 from tests.unit.readings import ManualClock

@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, Reason, State, TopicPartition
 from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.polls.silence import silence_of
 from exporter.domain.ports import SourceError
 from tests.unit.readings import Collected, ManualClock, TableSource

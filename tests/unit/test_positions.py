@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.domain import NoTimeLag, Reason, TopicPartition
+from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import GroupRows, Positions, outcomes
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import Reason, TopicPartition
 from tests.groups import Group, GroupPartition, TimeLag, groups_of, positions_of
 
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 7)

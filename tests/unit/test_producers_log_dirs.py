@@ -11,11 +11,10 @@ import kafka.protocol.admin
 import numpy as np
 import pytest
 
-from exporter.domain import Reason
 from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
-from exporter.domain.polls.readings import END_OF_TIME
+from exporter.domain.polls.readings import END_OF_TIME, Reason
 from exporter.kafka.producers_log_dirs import InspectionClient
 from exporter.kafka.rate_limiter import RateLimiter
 

@@ -13,26 +13,18 @@ import numpy as np
 import pytest
 
 from exporter.collectors.producers_log_sizes import MAX_FAILED_INSPECTIONS, Inspector
-from exporter.domain import (
-    Activity,
-    Inspected,
-    PartitionInfo,
-    Producers,
-    Reading,
-    Reason,
-    Snapshot,
-    State,
-    TopicInfo,
-    TopicPartition,
-)
 from exporter.domain.arrays import Counts
 from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicInfo
 from exporter.domain.polls.producer_answers import FoundProducers, ProducerAnswers
+from exporter.domain.polls.readings import Activity, Inspected, Producers, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import LOG_DIRS, PARTITIONS_PER_CALL, PRODUCERS, KafkaPythonError
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 

@@ -20,25 +20,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import storage
 from exporter.backfill.first_polls import FirstPolls
 from exporter.collectors.poller import Poller
-from exporter.domain import (
-    Answer,
-    GroupState,
-    Inspected,
-    Metadata,
-    Producers,
-    Reason,
-    TopicPartition,
-    Window,
-)
 from exporter.domain.arrays import Rows
+from exporter.domain.groups.consumer_groups import GroupState
+from exporter.domain.history.rows import Window
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.inspections import Inspections
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import Answer, Inspected, Producers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
-from exporter.history import History, HistoryError, Spool, finished_files
 from exporter.history.cluster_states import read_state
+from exporter.history.recorder import History
+from exporter.history.spool import HistoryError, Spool, finished_files
+from exporter.storage import files as storage
 from exporter.storage import storage_thread
 from tests.backfill_rows import Stream, starts_by_stream
 from tests.groups import Group, sweep_of

@@ -11,19 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.domain import (
-    Comparison,
-    Inspected,
-    Matching,
-    NotCompared,
-    Producers,
-    Replica,
-    ReplicaReading,
-    ReplicaState,
-    TopicInfo,
-    TopicPartition,
-)
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import TopicInfo
+from exporter.domain.polls.readings import Inspected, Producers, TopicPartition
+from exporter.domain.replicas.comparison import Comparison, Matching, NotCompared, Replica, ReplicaReading, ReplicaState
 from exporter.history.columns import table_of
 from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
 from tests.groups import topic_readers

@@ -16,25 +16,17 @@ import numpy as np
 import pytest
 
 from exporter.collectors.remote_tier import BY_TIME, MAX_FAILED_SWEEPS, TierWatch
-from exporter.domain import (
-    Activity,
-    Answer,
-    PartitionInfo,
-    Reading,
-    Reason,
-    Snapshot,
-    State,
-    TopicConfig,
-    TopicInfo,
-    TopicPartition,
-)
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.activity import Circumstances, TierFacts, with_tiers
 from exporter.domain.polls.answers import Answers
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicConfig, TopicInfo
+from exporter.domain.polls.readings import Activity, Answer, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ByTime
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.snapshots import snapshot_of
 from tests.times import answered
 from tests.unit.readings import ManualClock

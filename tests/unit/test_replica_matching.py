@@ -7,14 +7,21 @@ import re
 import numpy as np
 import pytest
 
-from exporter.domain import Matching, PartitionInfo, Replica, ReplicaReading, ReplicaState, TopicInfo, Verdict
 from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.incidents import Held
 from exporter.domain.judging.replica_verdicts import with_verdicts
 from exporter.domain.polls.layout import Layout
-from exporter.domain.replicas.comparison import Comparison, not_compared_of_code
+from exporter.domain.polls.metadata import PartitionInfo, TopicInfo
+from exporter.domain.replicas.comparison import (
+    Comparison,
+    Matching,
+    Replica,
+    ReplicaReading,
+    ReplicaState,
+    not_compared_of_code,
+)
 from exporter.domain.replicas.matching import Naming, Pairing, faults
-from exporter.domain.verdicts import VERDICT_CODES
+from exporter.domain.verdicts import VERDICT_CODES, Verdict
 from tests.unit.readings import replica_table
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from exporter.factory.clusters import make_naming
-from exporter.settings import load_settings, to_yaml
+from exporter.settings.dump import to_yaml
+from exporter.settings.load import load_settings
 
 CLUSTERS = """
 clusters:

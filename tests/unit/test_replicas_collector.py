@@ -14,31 +14,23 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
-from exporter.domain import (
-    Answer,
-    Comparison,
-    NotCompared,
-    Reason,
-    Replica,
-    ReplicaReading,
-    ReplicaState,
-    Snapshot,
-    State,
-    TopicConfig,
-    TopicPartition,
-)
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import Membership, TopicConfig
+from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
+from exporter.domain.replicas.comparison import Comparison, NotCompared, Replica, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming
 from exporter.factory.clusters import make_replica_watches
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
 from exporter.metrics.replicas import Replicas, ReplicaSeries
-from exporter.service import Service
-from exporter.settings import Settings
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.service.serving import Service
+from exporter.settings.schema import Settings
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.demo.broker import free_port
 from tests.times import answered
 from tests.unit.readings import Collected, ManualClock, TableSource, replica_table

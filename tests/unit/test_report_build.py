@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from exporter.domain import State, Verdict
 from exporter.domain.links import Links
+from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import Verdict
 from spark_rollups.report.build import build_report, part_of
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
 from spark_rollups.report.fleet_drop import FleetDrop

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain import Verdict
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import judge
 from exporter.domain.learning.drops import LEAST_REFERENCES, LONGEST_DAYS, MOST_DAYS, Drop, drop_days
 from exporter.domain.learning.rest_days import Calendar, Rest, Rests, quiet
 from exporter.domain.learning.traffic_clock import HOUR, WEEK, Clocks
 from exporter.domain.polls.silence import Silence
+from exporter.domain.verdicts import Verdict
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, by_clock
 

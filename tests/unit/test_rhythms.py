@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exporter.domain import Verdict
 from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
 from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import JudgedSubject, evidence_now
@@ -22,7 +21,7 @@ from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.weekly_scores import maxima
-from exporter.domain.verdicts import VERDICTS
+from exporter.domain.verdicts import VERDICTS, Verdict
 from exporter.history.published import Expectations
 from tests.unit.expectations import by_clock, publish
 

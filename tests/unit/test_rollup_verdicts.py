@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exporter.domain import State, TopicOverride, Verdict
 from exporter.domain.history.streams import Streams, with_topics
 from exporter.domain.judging.detection import judge as judge_one
 from exporter.domain.judging.detection import overruled
@@ -19,8 +18,9 @@ from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.overrides import Overrides
+from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import VERDICTS
+from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
 from spark_rollups.options import JsonOption
 from spark_rollups.overrides import parse
 from tests.unit.expectations import by_wall

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from exporter.commands import spark_job
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 
 STARTED = subprocess.Popen
 SETTINGS = Settings.model_validate({"clusters": []})

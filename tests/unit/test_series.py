@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.poller import Poller
-from exporter.domain import (
+from exporter.domain.judging.assessment import Assessment, Judgement
+from exporter.domain.judging.detection import Detector
+from exporter.domain.polls.readings import (
     Activity,
     Answer,
     Inspected,
     Producers,
     Reading,
     Reason,
-    Snapshot,
     State,
     TopicPartition,
-    Verdict,
 )
-from exporter.domain.judging.assessment import Assessment, Judgement
-from exporter.domain.judging.detection import Detector
+from exporter.domain.polls.table import Snapshot
+from exporter.domain.verdicts import Verdict
 from exporter.metrics import lines
 from exporter.metrics.catalogue import (
     CATALOGUE,

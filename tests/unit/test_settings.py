@@ -12,14 +12,16 @@ import yaml
 from pydantic import BaseModel
 
 from exporter.commands.spark_job import false_alarms, retention
-from exporter.domain import Outage, TopicOverride, TopicOwner
 from exporter.domain.learning.drops import FELL_WITHIN_DAYS, LONGEST_DAYS, REFERENCE_WEEKS
+from exporter.domain.verdicts import Outage, TopicOverride, TopicOwner
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
-from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
 from exporter.settings.calendars import days_of
+from exporter.settings.dump import to_yaml
+from exporter.settings.errors import SettingsError
+from exporter.settings.load import Override, load_settings
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import default_exporter
-from exporter.settings.schema import PartitionMetric
+from exporter.settings.schema import PartitionMetric, Settings
 
 CONFIG = Path(__file__).parent / "config"
 SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"

@@ -12,9 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from exporter.domain.formatting import setting_duration, setting_size
-from exporter.settings import Settings, SettingsError, load_settings, to_yaml
+from exporter.settings.dump import to_yaml
+from exporter.settings.errors import SettingsError
+from exporter.settings.load import load_settings
 from exporter.settings.quantities import parse_duration, parse_size
-from exporter.settings.schema import PartitionMetric
+from exporter.settings.schema import PartitionMetric, Settings
 
 SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exporter.domain import HELD_SHARE
 from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, at_once, span_of, together
+from exporter.domain.verdicts import HELD_SHARE
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from exporter.domain import Verdict
 from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import longest_usual
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.rest_days import Calendar, Rest, Rests
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
-from exporter.domain.verdicts import VERDICTS
+from exporter.domain.verdicts import VERDICTS, Verdict
 from tests.unit.test_rhythms import DAY, START, day_of_month, hours_of, known, records
 from tests.unit.test_rollup_verdicts import objects, streams
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.domain import Activity, Inspected, Reading, Reason, State, TopicPartition, Verdict
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.readings import Activity, Inspected, Reading, Reason, State, TopicPartition
+from exporter.domain.verdicts import Verdict
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 
 AT = 1_000_000.0

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.backfill.first_polls import FirstPolls
-from exporter.domain import FILE_BYTES, FILE_ROWS, Inventory, Window
-from exporter.history import Spool
+from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Inventory, Window
+from exporter.history.spool import Spool
 from exporter.history.tables import ForeignFileError, read_columns, to_table
 from tests.foreign import STRAYS, flips, strays, with_huge_texts, with_many_rows, with_shared_text
 
@@ -137,7 +137,7 @@ WRITER = """\
 import sys, time
 from pathlib import Path
 import pyarrow.parquet
-from exporter.domain import Window
+from exporter.domain.history.rows import Window
 from exporter.history import spool
 
 def unfinished(table, file, **options):

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import pytest
 
-from exporter.domain import Coverage, Inventory, Relation, Source, Window
-from exporter.history import Spool
+from exporter.domain.history.rows import Coverage, Inventory, Relation, Source, Window
+from exporter.history.spool import Spool
 from spark_rollups.spool_files import SPOOL_TABLES, RefusedFileError, count_rows, list_spool, put_aside
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)

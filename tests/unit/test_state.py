@@ -12,24 +12,20 @@ from typing import Any
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain import (
-    Answer,
-    Expectation,
-    GroupState,
-    Metadata,
-    Reason,
-    TopicConfig,
-    TopicPartition,
-    Verdict,
-)
 from exporter.domain.expectations.columns import table_of
+from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.judging.queries import Query, topics
+from exporter.domain.polls.metadata import Metadata, TopicConfig
+from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.domain.scoring.thresholds import PastAlarms
+from exporter.domain.verdicts import Expectation, Verdict
 from exporter.history.published import Published
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.series import ClusterSeries
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from tests.groups import Group, GroupPartition, sweep_of
 from tests.unit.expectations import MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource

@@ -19,17 +19,22 @@ from hypothesis import strategies as st
 
 from exporter import app
 from exporter.collectors.poller import Poller
-from exporter.domain import Expectation, Snapshot, TopicOverride, TopicPartition, Verdict
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.overrides import Overrides
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
-from exporter.history import History, Spool
+from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.polls.table import Snapshot
+from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.history.cluster_states import LastState, Progress, read_state, state_file, write_state
 from exporter.history.columns import Columns
 from exporter.history.published import Published
-from exporter.settings import Settings
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.history.recorder import History
+from exporter.history.spool import Spool
+from exporter.settings.schema import Settings
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from exporter.storage.storage_thread import StorageThread
 from tests.exposed import verdict_of_orders
 from tests.unit.expectations import HOUR, MONDAY, by_wall

@@ -15,10 +15,11 @@ import pytest
 import trustme
 
 from exporter.cli import run
-from exporter.domain import Reason, TopicPartition
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
-from exporter.web import WebConfigFile, WebServer
 from exporter.web.api import document
+from exporter.web.config_file import WebConfigFile
+from exporter.web.server import WebServer
 from tests.plain_http import get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.test_explain_json import scene as fleet

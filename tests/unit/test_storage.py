@@ -18,10 +18,12 @@ import pytest
 import yaml
 from pyarrow.fs import GcsFileSystem
 
-from exporter import storage
-from exporter.settings import SettingsError, load_settings
 from exporter.settings.dump import to_yaml
-from exporter.storage import ObjectPath, files, located
+from exporter.settings.errors import SettingsError
+from exporter.settings.load import load_settings
+from exporter.storage import files
+from exporter.storage import files as storage
+from exporter.storage.files import ObjectPath, located
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,8 @@ def test_what_google_answers_is_an_error_of_the_storage(
 
 
 ASK_GOOGLE = """
-from exporter.storage import file_info, files, located
+from exporter.storage import files
+from exporter.storage.files import file_info, located
 
 files.GOOGLE_RETRY_SECONDS = 1.0
 try:

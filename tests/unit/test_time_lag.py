@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from exporter.domain import NoTimeLag
 from exporter.domain.arrays import Rows
+from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import outcome_code
 from exporter.domain.groups.time_lag import Limits, Progress, Searches, are_trailing, still_enough
 from exporter.domain.groups.time_points import NOWHERE, POINTS_PER_PARTITION, Points

@@ -11,18 +11,14 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import (
-    Answer,
-    GroupSweep,
-    NoTimeLag,
-    Reason,
-    Snapshot,
-    TopicPartition,
-)
 from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import outcomes
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
+from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed

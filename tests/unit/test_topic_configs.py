@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
 
-from exporter.domain import Reason
+from exporter.domain.polls.readings import Reason
 from exporter.kafka.topic_configs import ConfigReader, config_of
 from tests.unit.readings import ManualClock
 

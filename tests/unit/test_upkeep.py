@@ -14,7 +14,7 @@ import pytest
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.service import serving
-from exporter.settings import Settings
+from exporter.settings.schema import Settings
 from tests.demo.broker import free_port
 from tests.integration.serving import until
 from tests.plain_http import get

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from exporter.domain import TopicOverride, Verdict
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS
+from exporter.domain.verdicts import TopicOverride, Verdict
 from spark_rollups.folding import STREAMS_NOW
 from spark_rollups.frames import arrow_schema
 from spark_rollups.schemas import BASELINES

@@ -16,8 +16,9 @@ import pytest
 
 from exporter.domain.judging.queries import ClusterFacts
 from exporter.metrics.blocks import Block, gzipped
-from exporter.web import ClusterStatus, Status, WebError, WebServer, bind
 from exporter.web.pages import MAX_WAITING, OPENMETRICS_FORMAT, TEXT_FORMAT
+from exporter.web.server import WebError, WebServer, bind
+from exporter.web.status import ClusterStatus, Status
 from tests.plain_http import NO_TLS, get
 
 EXPOSITION = b'# TYPE up gauge\nup{kafka_cluster="prod"} 1\n' * 100

@@ -18,7 +18,9 @@ from cryptography.hazmat.primitives import serialization
 
 from exporter.domain.judging.queries import ClusterFacts
 from exporter.metrics.blocks import Block, gzipped
-from exporter.web import Status, WebConfigError, WebConfigFile, WebServer
+from exporter.web.config_file import WebConfigError, WebConfigFile
+from exporter.web.server import WebServer
+from exporter.web.status import Status
 from tests.plain_http import NO_TLS, get
 
 PASSWORD = "correct horse"  # noqa: S105 - of this test

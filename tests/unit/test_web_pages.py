@@ -6,9 +6,13 @@ import re
 from dataclasses import replace
 
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, GroupState, GroupSweep, PollFailure, Reason, TopicPartition
+from exporter.domain.groups.consumer_groups import GroupState
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.queries import Query, subject_facts
-from exporter.state import Monitor, MonitorSettings, Rhythm
+from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 from exporter.web.html import overview, topic, topic_list
 from tests.groups import Group, GroupPartition, positions_of, sweep_of
 from tests.unit.readings import ManualClock, TableSource

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exporter.domain import Activity, Expectation, Reading, State, TopicPartition, Verdict
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.history.streams import with_topics
 from exporter.domain.judging.assessment import Assessment
@@ -16,8 +15,9 @@ from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow, evid
 from exporter.domain.judging.queries import ClusterFacts, Query, partitions, topics
 from exporter.domain.judging.rollup_verdicts import judge
 from exporter.domain.learning.baselines import Baselines
+from exporter.domain.polls.readings import Activity, Reading, State, TopicPartition
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import VERDICTS
+from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
 from tests.unit.test_rhythms import START, known

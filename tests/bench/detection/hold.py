@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SHARE, NOTICED_FROM
 from exporter.domain.judging.incidents import Silent, groups_of_silences
 from exporter.domain.scoring.simultaneous_silences import Group
+from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SHARE, NOTICED_FROM
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.product import ProductClock, alarmed, spans
 from tests.bench.detection.silences import Silences, Trial

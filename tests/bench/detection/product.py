@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from exporter.domain import HELD_DAYS, HELD_SECONDS, SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
+from exporter.domain.history.rows import SCHEMA_VERSION, Coverage, Inventory, Source, Window
 from exporter.domain.judging.gap_law import find_limits
 from exporter.domain.learning.baselines import longest_usual
 from exporter.domain.learning.drops import MOST_DAYS, Drop, among
@@ -32,9 +32,10 @@ from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.slots import BY_HOUR
 from exporter.domain.learning.traffic_clock import Clocks, Plans, Resting
 from exporter.domain.learning.weekly_sums import HourlySums
+from exporter.domain.polls.readings import State
 from exporter.domain.scoring.calibration import Accepted, Calibration, calibrations
-from exporter.history import Row
-from exporter.history.columns import spool_schema
+from exporter.domain.verdicts import HELD_DAYS, HELD_SECONDS
+from exporter.history.columns import Row, spool_schema
 from spark_rollups.calibration import Exclusions, units_of, unusual_from
 from spark_rollups.drops import drops_before, low_before
 from spark_rollups.learning import week_of

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from exporter.domain import HELD_FROM
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.drops import Drop, drop_days
 from exporter.domain.learning.hours import Hours
 from exporter.domain.learning.rest_days import DAY
 from exporter.domain.scoring.calibration import TOPIC, Accepted, Calibration, Unusual, calibrations
 from exporter.domain.scoring.weekly_scores import maxima
+from exporter.domain.verdicts import HELD_FROM
 from spark_rollups.drops import COVERED
 from tests.bench.detection.fleet import Units, topics
 from tests.bench.detection.history import first_week_of, hours_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import RETIRED_AFTER_SECONDS
+from exporter.domain.verdicts import RETIRED_AFTER_SECONDS
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats, Ints, Span, Units
 from tests.bench.detection.history import History, first_week_of, history
 
