@@ -216,8 +216,8 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     last = np.where(missed, newest, last)
     # An exporter whose clock is ahead tells that there was an advance, and not when.
     last = np.where(last > rule.as_of + CLOCKS_DIFFER_SECONDS, np.nan, np.minimum(last, rule.as_of))
-    # Nothing later than the moment that is judged is proof of a silence at it.
-    until = np.minimum(until, rule.as_of)
+    # Nothing later than the moment that is judged is proof of a silence at it. An advance was looked at.
+    until = np.minimum(np.maximum(until, np.where(np.isnan(last), until, last)), rule.as_of)
     since = values_of("unreadable_since", seconds, np.nan)
     with np.errstate(invalid="ignore"):
         unread = ~np.isnan(since) & ~(since < until)

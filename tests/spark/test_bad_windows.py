@@ -26,17 +26,20 @@ from exporter.domain.history.rows import Window
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.scoring.calibration import Calibration, Threshold
 from exporter.domain.scoring.thresholds import PastAlarms
+from exporter.history.cluster_states import LastState, read_state
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.history.tables import to_table
 from spark_rollups import ingest, spool_files
+from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
-from spark_rollups.rollup import FIRST_DAY
+from spark_rollups.rollup import FIRST_DAY, RollupRequest, run_rollup
 from spark_rollups.tables import Tables
 from spark_rollups.verdicts import JUDGED
+from tests.spark.judged import verdicts_as_of
 from tests.spark.spool_days import fold
-from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
+from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 from tests.unit.readings import ManualClock, TableSource
 
 LONG = "Every.legal_character-" + "".join(chr(code) for code in (*range(65, 91), *range(97, 123), *range(48, 58)))
@@ -79,24 +82,26 @@ def run(
     *,
     set_by: float = 0.0,
     steps: Mapping[float, float] | None = None,
+    pace: float = 600.0,
+    last: LastState | None = None,
 ) -> None:
-    """Let the exporter's own poller and history look every ten minutes.
+    """Let the exporter's own poller and history look every ten minutes, or at another ``pace``.
 
     Moments are those of a right clock; that of the exporter is ``set_by`` ahead and is set by so many seconds at
-    each of the ``steps``.
+    each of the ``steps``. ``last`` is what an earlier process left.
     """
     clock, source = ManualClock(since, set_by), TableSource(topic_ids={name: f"id-{name}" for name, _ in world.logs})
     spool = Spool(world.history, name)
-    history = History(CLUSTER, spool, exporter=name, window_seconds=1800.0, poll_interval_seconds=600.0)
-    poller = Poller(CLUSTER, source, [history], clock)
+    history = History(world.cluster, spool, exporter=name, window_seconds=1800.0, poll_interval_seconds=pace, last=last)
+    poller = Poller(world.cluster, source, [history], clock, state=None if last is None else last.state)
     left = dict(steps or {})
     while clock.time < until:
         for when in [when for when in left if when <= clock.time]:
             clock.set_by += left.pop(when)
         for (topic, partition), log in world.logs.items():
-            source.offsets[TopicPartition(topic, partition)] = (0, log.end(clock.time) * WRITTEN[topic], None)
+            source.offsets[TopicPartition(topic, partition)] = (0, log.end(clock.time) * WRITTEN.get(topic, 1), None)
         poller.poll()
-        clock.time += 600.0
+        clock.time += pace
     history.flush(clock.now())
 
 
@@ -301,3 +306,41 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     current = json.loads((tmp_path / "published" / "current.json").read_text())
     assert datetime.fromisoformat(current["as_of"]) == (now if replaced else wrong)
     assert ahead(tmp_path, now) is None
+
+
+WEEKS = 28
+"""Days of the right past before the wrong clocks."""
+
+
+def test_a_clock_that_is_a_day_wrong_for_45_seconds_makes_no_verdict(spark: SparkSession, tmp_path: Path) -> None:
+    """Behind or ahead, in an exporter that was there before or in a new one: what lives is live, what died is dead.
+
+    No evidence has its times the wrong way round.
+    """
+    begun, until = at(WEEKS, 10.0), at(WEEKS, 12.0)
+    wrong = {
+        "behind": ("exporter-a", -DAY),
+        "behind-anew": ("exporter-b", -DAY),
+        "ahead": ("exporter-a", DAY),
+        "ahead-anew": ("exporter-b", DAY),
+        "right": ("exporter-a", 0.0),
+    }
+    for cluster, (exporter, set_by) in wrong.items():
+        world = World(tmp_path, cluster)
+        for topic in ("first", "second", "third"):
+            world.write(topic, 0, every(HOUR, at(0), until))
+        world.write("gone", 0, every(HOUR, at(0), at(WEEKS - 3)))
+        world.poll(at(0), at(WEEKS), exporter="exporter-a")
+        run(world, "exporter-a", at(WEEKS), begun)
+        last = read_state(tmp_path, cluster, exporter)
+        assert last is not None
+        run(world, exporter, begun, begun + 45.0, set_by=set_by, pace=15.0, last=last)
+        last = read_state(tmp_path, cluster, exporter)
+        run(world, exporter, begun + 60.0, until, pace=600.0, last=last)
+    run_rollup(spark, tmp_path, RollupRequest(as_of=moment(until)), Progress())
+    rows = [row for row in verdicts_as_of(tmp_path, WEEKS + 0.5) if row.partition is None]
+    found = {cluster: {row.topic: row.verdict for row in rows if row.cluster == cluster} for cluster in wrong}
+    assert found["right"] == {"first": "live", "second": "live", "third": "live", "gone": "dead"}
+    assert found == dict.fromkeys(wrong, found["right"])
+    for row in rows:
+        assert row.last_advance <= row.observed_until <= moment(until), row.evidence
