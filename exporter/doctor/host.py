@@ -132,7 +132,7 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
             check,
             Severity.NOTE,
             what,
-            "every verdict is learning until one has, except of topics with an override",
+            "no topic is judged by its own past until one has: only by an override or the age of its newest record",
             fix,
         )
     else:

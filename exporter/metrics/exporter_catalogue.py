@@ -160,8 +160,8 @@ EXPORTER_METRICS = (
         "topic_liveness_expectations_stale",
         "gauge",
         "1 where expectations are missing, older than expectations.max_age or an hour ahead of the clock: "
-        "every verdict is then learning. Also 1 where newer ones cannot be read; the last good ones then stay in force "
-        "until they are that old.",
+        "then no topic is judged by its own past. Also 1 where newer ones cannot be read; the last good ones then stay "
+        "in force until they are that old.",
     ),
     Metric("topic_liveness_expectations_partitions", "gauge", "Partitions with an expectation in force.", CLUSTER),
     Metric(

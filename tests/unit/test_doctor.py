@@ -172,7 +172,7 @@ def test_expectations_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
     [none] = host.expectations(settings(tmp_path), At())
     assert (none.severity, none.costs) == (
         Severity.NOTE,
-        "every verdict is learning until one has, except of topics with an override",
+        "no topic is judged by its own past until one has: only by an override or the age of its newest record",
     )
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / "current.json").write_text("{")
