@@ -15,7 +15,7 @@ from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS, VERDICT_CODES, Verd
 DAY, WEEK = 86_400.0, 7 * 86_400.0
 
 PRIOR_GAPS, PRIOR_SECONDS = 1.0, WEEK
-"""The prior counts like this many gaps of this many seconds in all. Fitted by ``make bench-detection ARGS=--few``."""
+"""The prior counts like this many gaps of this many seconds in all. ``make bench-detection ARGS=--few`` measures it."""
 
 SUSPECT_SCORE, DEAD_SCORE = 2.5, 3.0
 """The scores at which a silence is suspect and dead where no rollup fitted any. A silence that comes by chance
