@@ -48,9 +48,7 @@ class Bench:
         for topic, size in self._sizes.items():
             workbench.create(topic, size)
             workbench.create(f"east.{topic}", size)
-        self._pair = PairTest(
-            workbench.bootstrap, workbench.bootstrap, topics=r"(east\.)?bench-.*", lookups_per_second=1_000_000
-        )
+        self._pair = PairTest(workbench.bootstrap, workbench.bootstrap, topics=r"(east\.)?bench-.*")
 
     def write(self, records: int, *sides: str) -> None:
         """Write so many more records, a second apart, to each partition of the source ("") or the copy ("east.")."""

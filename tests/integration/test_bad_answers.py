@@ -26,8 +26,10 @@ LARGEST = 2**63 - 1
 
 def well(target: int, keys: Sequence[tuple[str, int]]) -> list[ListedOffset]:
     """Answer as a log of offsets 5 to 9 does whose newest record is the last; later than it there is none."""
-    answers = {LATEST: (10, -1), EARLIEST: (5, -1), MAX_TIMESTAMP: (9, round(NEWEST * 1000)), 0: (5, 1)}
-    return [ListedOffset(topic, partition, *answers.get(target, (-1, -1))) for topic, partition in keys]
+    newest = (9, round(NEWEST * 1000))
+    answers = {LATEST: (10, -1), EARLIEST: (5, -1), MAX_TIMESTAMP: newest, 0: (5, 1)}
+    other = newest if 0 < target <= newest[1] else (-1, -1)
+    return [ListedOffset(topic, partition, *answers.get(target, other)) for topic, partition in keys]
 
 
 def wrong_for_partition_1(**wrong: Any) -> Answering:
@@ -114,9 +116,9 @@ def test_an_answer_without_what_was_asked_is_no_answer(answering: Answering) -> 
 
 
 def test_impossible_timestamps_are_no_timestamps() -> None:
-    """Below -1 there is no time; the last 64-bit millisecond is the future, brought down to what calendars hold."""
+    """Below -1 there is no time; the last 64-bit millisecond is none that a look-up by time could prove."""
     assert poll(wrong_for_partition_1(timestamp=-9))[1][:4] == (State.PENDING, 5, 10, None)
-    assert poll(wrong_for_partition_1(timestamp=LARGEST))[1][0] is State.FUTURE
+    assert poll(wrong_for_partition_1(timestamp=LARGEST))[1] == (State.UNREADABLE, 5, 10, None, Reason.HIDDEN)
 
 
 def test_a_record_from_before_the_time_proves_nothing() -> None:
