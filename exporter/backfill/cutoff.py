@@ -15,7 +15,7 @@ from exporter.domain.history.stream_rows import StreamRows
 from exporter.domain.polls.activity import Circumstances, states_of
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, is_uncompacted
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, are_uncompacted
 from exporter.domain.polls.readings import Reason
 from exporter.domain.polls.table import UNREADABLE
 from exporter.domain.ports import Clock, Extents
@@ -81,7 +81,7 @@ class Batch:
     @property
     def uncompacted(self) -> Flags:
         """[n]: whether the topic only ever loses its oldest records."""
-        return np.array([is_uncompacted(info) for info in self.infos], dtype=np.bool_)[self.layout.topic]
+        return are_uncompacted(self.infos)[self.layout.topic]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 from exporter.domain.polls.activity import state_of
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, is_uncompacted
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, are_uncompacted
 from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, State, TopicPartition
 from exporter.domain.ports import Extents
 from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
@@ -226,7 +226,7 @@ class _Lookups:
         extents = Extents(earliest, latest, np.full(len(held), -1, dtype=np.int32), np.full(len(held), -1))
         part = self._membership.part(self._membership.layout.rows(held))
         tiered = np.array([self._tiered(key.topic) for key in held], dtype=np.bool_)
-        uncompacted = np.array([is_uncompacted(self._metadata.topics[key.topic]) for key in held], dtype=np.bool_)
+        uncompacted = are_uncompacted(self._metadata.topics[key.topic] for key in held)
         answers = look_up_newest(
             self._source, part, extents, tiered=tiered, uncompacted=uncompacted, now=self._future_after
         )

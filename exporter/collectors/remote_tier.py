@@ -22,8 +22,8 @@ from exporter.domain.polls.answers import ANSWERED, Answers, count_failures, row
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
-from exporter.domain.polls.readings import PollFailure, Reason, State
-from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
+from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.table import NEWEST_KNOWN, NEWEST_KNOWN_OR_SOUGHT, Snapshot, Table
 from exporter.domain.ports import ByTime, Clock, SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, log_ignored_properties
 from exporter.kafka.process import RemoteClient
@@ -32,13 +32,6 @@ MAX_FAILED_SWEEPS = 3
 """Number of rounds that may fail before earlier results are dropped."""
 
 BY_TIME = "by-time"
-
-_NEWEST_KNOWN = (State.OBSERVED, State.FUTURE, State.CONTRADICTORY, State.PRESERVED, State.IDLE_IN_TIER)
-"""States whose newest timestamp is that of the present end offset."""
-
-_NEWEST_KNOWN_CODES = [STATE_CODES[state] for state in _NEWEST_KNOWN]
-
-_SOUGHT_CODES = [*_NEWEST_KNOWN_CODES, STATE_CODES[State.PENDING]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +136,7 @@ class _Wanted:
         # The next poll looks up the newest record of a partition that moves.
         rests = (table.advanced_by == 0) | np.isnan(table.newest)
         searched = (known.searched_from == table.earliest) & (known.searched_to == table.latest)
-        unsure: Flags = np.isin(table.state, _SOUGHT_CODES) & rests & ~searched
+        unsure: Flags = np.isin(table.state, NEWEST_KNOWN_OR_SOUGHT) & rests & ~searched
         return self.rows[unsure[self.rows]]
 
     def membership(self) -> Membership:
@@ -198,7 +191,7 @@ class TierWatch:
         table = snapshot.table
         with self._lock:
             known = self._follow(snapshot.metadata)
-            has_newest = known.tiered[table.layout.topic] & table.read & np.isin(table.state, _NEWEST_KNOWN_CODES)
+            has_newest = known.tiered[table.layout.topic] & table.read & np.isin(table.state, NEWEST_KNOWN)
             has_newest &= ~np.isnan(table.newest)
             known.newest[has_newest], known.newest_at[has_newest] = table.newest[has_newest], table.latest[has_newest]
             self._snapshot = snapshot

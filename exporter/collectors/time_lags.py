@@ -17,15 +17,10 @@ from exporter.domain.groups.time_lag import UNFINISHED, Limits, Progress, Search
 from exporter.domain.groups.time_points import Points
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, Metadata, is_uncompacted
+from exporter.domain.polls.metadata import Membership, Metadata, are_uncompacted
 from exporter.domain.polls.readings import GONE, Reason, State
-from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
+from exporter.domain.polls.table import NEWEST_KNOWN, STATE_CODES, Snapshot, Table
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock, SourceError
-
-_NEWEST_KNOWN = [
-    STATE_CODES[state]
-    for state in (State.OBSERVED, State.FUTURE, State.CONTRADICTORY, State.PRESERVED, State.IDLE_IN_TIER)
-]
 
 _NEWEST_UNKNOWN = [STATE_CODES[state] for state in (State.UNSUPPORTED, State.IDLE_IN_TIER)]
 """States in which no poll will find a newest timestamp that is not known now."""
@@ -219,11 +214,11 @@ class TimeLags:
         """Take what the poll saw of the ends of logs."""
         state = table.state_now
         self._timeless = state == STATE_CODES[State.NO_TIMESTAMP]
-        self._ends = np.where(np.isin(state, _NEWEST_KNOWN) & ~np.isnan(table.newest), table.latest, 0)
+        self._ends = np.where(np.isin(state, NEWEST_KNOWN) & ~np.isnan(table.newest), table.latest, 0)
         unknown = np.isin(state, _NEWEST_UNKNOWN) & (self._ends == 0)
-        uncompacted = [is_uncompacted(metadata.topics[name]) for name in table.layout.topics]
+        uncompacted = are_uncompacted(metadata.topics[name] for name in table.layout.topics)
         # None is hidden where no record was removed.
-        self._trusting = unknown & (table.earliest == 0) & np.array(uncompacted, dtype=np.bool_)[table.layout.topic]
+        self._trusting = unknown & (table.earliest == 0) & uncompacted[table.layout.topic]
         self._never_known = unknown & ~self._trusting
         self._newest = np.round(np.where(self._ends > 0, table.newest, 0.0) * 1000).astype(np.int64)
 

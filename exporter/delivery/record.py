@@ -32,8 +32,7 @@ class Record:
 def reached_all(folder: Location) -> bool:
     """Return whether everybody got the report in a folder, by its record. Raises OSError where it cannot be read."""
     try:
-        with opened(folder / NAME) as file:
-            return not Record(**json.loads(file.read())).undelivered
+        return not _parsed(folder / NAME).undelivered
     except (FileNotFoundError, ValueError, TypeError):
         return False
 
@@ -63,10 +62,15 @@ def open_record(folder: Location, as_of: str) -> Iterator[tuple[Record, Callable
         yield record, write
 
 
+def _parsed(path: Location) -> Record:
+    """Raises OSError, and ValueError or TypeError where it is damaged."""
+    with opened(path) as file:
+        return Record(**json.loads(file.read()))
+
+
 def _read(path: Location) -> Record:
     try:
-        with opened(path) as file:
-            return Record(**json.loads(file.read()))
+        return _parsed(path)
     except FileNotFoundError:
         return Record("")
     except OSError as error:

@@ -24,9 +24,8 @@ from exporter.kafka.process import (
 from exporter.settings.errors import SettingsError
 from exporter.settings.schema import ClusterSettings, Settings
 
-_CALLS_IN_FLIGHT, _PACED_CALLS_IN_FLIGHT = 4, 2
-"""Calls under way at once, of polls and sweeps over groups, and where the rate of look-ups is limited. Most of a
-broker's request handlers stay free (``num.io.threads``, 8 by default)."""
+_PACED_CALLS_IN_FLIGHT = 2
+"""Calls under way at once of a backfill, whose rate is limited."""
 
 _PATIENCE = 300.0
 """Seconds after which a paced call counts as hung, besides its pace."""
@@ -62,7 +61,7 @@ def make_source(  # noqa: PLR0913 - each may differ from that of polls
         times_per_second=times_per_second,
         # Paced look-ups have no budget.
         **_asking(cluster, settings, None if lookups_per_second is not None else budget),
-        calls_in_flight=calls_in_flight or _CALLS_IN_FLIGHT,
+        **({} if calls_in_flight is None else {"calls_in_flight": calls_in_flight}),
     )
     return _started(source, cluster) if at_once else source
 
@@ -79,7 +78,6 @@ def make_poll_source(
         limit=2 * (poll.interval + poll.request_timeout) + 5,
         alone=process is None,
         **_asking(cluster, settings, poll.interval),
-        calls_in_flight=_CALLS_IN_FLIGHT,
         # With short intervals somebody probably waits for a new topic.
         metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
         poll_interval=poll.interval,

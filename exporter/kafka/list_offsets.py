@@ -28,6 +28,11 @@ Chunk = tuple[Rows, Sequence[confluent_kafka.TopicPartition]]
 """Places in the columns of answers, and their partitions."""
 
 
+CHUNK_SIZE, CALLS_IN_FLIGHT = 250, 4
+"""Partitions of one call to a broker, and calls under way at once at a cluster, unless told otherwise. Most of a
+broker's request handlers stay free (``num.io.threads``, 8 by default)."""
+
+
 class Lookups:
     """Looks up offsets.
 

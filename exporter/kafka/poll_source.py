@@ -19,6 +19,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, unchanged, with_partitions_known_before
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import METADATA_SECONDS, Extents, SourceError
+from exporter.kafka.list_offsets import CALLS_IN_FLIGHT, CHUNK_SIZE
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
 from exporter.kafka.offsets_for_times import OffsetsForTimes
 from exporter.kafka.rate_limiter import MonotonicClock
@@ -57,8 +58,8 @@ class PollSource:
         source: KafkaSource,
         clock: MonotonicClock,
         *,
-        chunk_size: int = 250,
-        calls_in_flight: int = 4,
+        chunk_size: int = CHUNK_SIZE,
+        calls_in_flight: int = CALLS_IN_FLIGHT,
         worth_batching: int = WORTH_BATCHING,
         metadata_seconds: float = METADATA_SECONDS,
         poll_interval: float = 0.0,
@@ -97,10 +98,10 @@ class PollSource:
     def of(
         cls,
         *,
-        chunk_size: int = 250,
-        calls_in_flight: int,
         metadata_seconds: float,
         poll_interval: float,
+        chunk_size: int = CHUNK_SIZE,
+        calls_in_flight: int = CALLS_IN_FLIGHT,
         **settings: Any,
     ) -> PollSource:
         """Connect; ``settings`` are those of ``KafkaSource``. Raises ValueError as that does."""

@@ -21,7 +21,7 @@ from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
 from exporter.kafka.group_types import list_types
-from exporter.kafka.list_offsets import Lookups
+from exporter.kafka.list_offsets import CALLS_IN_FLIGHT, CHUNK_SIZE, Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
 from exporter.kafka.metadata import MetadataReader, Scope
@@ -48,8 +48,8 @@ class KafkaSource:
         aws_iam: AwsIam | None = None,
         clock: MonotonicClock = time,
         request_timeout: float = 10.0,
-        chunk_size: int = 250,
-        calls_in_flight: int = 4,
+        chunk_size: int = CHUNK_SIZE,
+        calls_in_flight: int = CALLS_IN_FLIGHT,
         include: Sequence[str] = (".*",),
         exclude: Sequence[str] = (),
         internal: bool = False,

@@ -50,7 +50,6 @@ def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, 
         poll_interval=interval,
         properties={"bootstrap.servers": bootstrap},
         request_timeout=request_timeout,
-        calls_in_flight=4,
         include=[TOPIC],
         budget=interval,
     )

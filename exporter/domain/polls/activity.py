@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code, reason_of_code
 from exporter.domain.polls.readings import Answer, Reason, State
-from exporter.domain.polls.table import STATE_CODES, STATES, UNREADABLE, Table
+from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, STATE_CODES, STATES, UNREADABLE, Table
 
 PRESERVED_PAST_SECONDS = 300.0
 """A newest record dated this much before it can have been written has a timestamp from elsewhere.
@@ -34,17 +34,6 @@ _FORMAT, _HIDDEN = reason_code(Reason.UNSUPPORTED_FORMAT), reason_code(Reason.HI
 _WITHOUT_TIMESTAMP = [
     STATE_CODES[state]
     for state in (State.EMPTY, State.NEVER_WRITTEN, State.UNSUPPORTED, State.NO_TIMESTAMP, State.UNREADABLE)
-]
-_MAY_BE_TIERED = [
-    STATE_CODES[state]
-    for state in (
-        State.OBSERVED,
-        State.FUTURE,
-        State.CONTRADICTORY,
-        State.PRESERVED,
-        State.IDLE_IN_TIER,
-        State.PENDING,
-    )
 ]
 
 
@@ -263,7 +252,7 @@ def with_tiers(table: Table, rows: Rows, tier: TierFacts, given: Circumstances) 
     code = STATE_CODES
     state, newest = table.state.copy(), table.newest.copy()
     now, known = state[rows], ~np.isnan(tier.newest)
-    concerned = np.isin(now, _MAY_BE_TIERED)
+    concerned = np.isin(now, NEWEST_KNOWN_OR_SOUGHT)
     newer = np.where(concerned & known, tier.newest, newest[rows])
     with np.errstate(invalid="ignore"):
         preserved = newer < table.advanced_after[rows] - PRESERVED_PAST_SECONDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -176,9 +176,11 @@ class TopicInfo:
     owner: str | None = None
 
 
-def is_uncompacted(info: TopicInfo) -> bool:
-    """Return whether the topic is known to lose its oldest records alone."""
-    return info.config is not None and info.config.cleanup_policy == "delete"
+def are_uncompacted(infos: Iterable[TopicInfo]) -> Flags:
+    """Return which topics are known to lose their oldest records alone."""
+    return np.array(
+        [info.config is not None and info.config.cleanup_policy == "delete" for info in infos], dtype=np.bool_
+    )
 
 
 @dataclass(frozen=True)

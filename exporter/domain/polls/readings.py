@@ -127,14 +127,6 @@ class Activity:
     """The good poll before the last advance: its records were written later."""
 
 
-class Advance(NamedTuple):
-    """The last known advance of a partition: the end offset, and when (Unix seconds)."""
-
-    topic_id: str | None
-    end_offset: int
-    at: float
-
-
 @dataclass(frozen=True, slots=True)
 class Producers:
     """The idempotent and transactional producers that the leader of a partition remembers (KIP-664, brokers from 2.8).

@@ -23,6 +23,14 @@ STATE_CODES: Mapping[State, int] = {state: code for code, state in enumerate(STA
 
 UNREADABLE = STATE_CODES[State.UNREADABLE]
 
+NEWEST_KNOWN = [
+    STATE_CODES[state]
+    for state in (State.OBSERVED, State.FUTURE, State.CONTRADICTORY, State.PRESERVED, State.IDLE_IN_TIER)
+]
+"""States whose newest timestamp, where there is one, is that of the present end offset."""
+
+NEWEST_KNOWN_OR_SOUGHT = [*NEWEST_KNOWN, STATE_CODES[State.PENDING]]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
