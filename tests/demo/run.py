@@ -113,6 +113,9 @@ class _Demo:
             service.start()
             _wait_for("the exporter's first poll", EXPORTER_TIMEOUT, check, lambda: ExposedVerdicts.at(address).up)
         self._command("backfill", BACKFILL_TIMEOUT, check)
+        with self.screen.stage("a whole window of polls"):
+            # Before it nobody knows of a copy with old timestamps that it advances.
+            _wait_for("a window of polls", EXPORTER_TIMEOUT, check, lambda: _windows_of_polls(self.place.history) > 1)
         self._command("rollup", SPARK_TIMEOUT, check, "--report")
         rows = self._agreement(address, check)
         self.place.keep()
@@ -188,6 +191,11 @@ class _Demo:
                 check()
         except Interrupted:
             return
+
+
+def _windows_of_polls(history: Path) -> int:
+    """Return of how many windows the coverage is written; the first one is only part of one."""
+    return sum("~backfill" not in file.name for file in history.glob("spool/coverage/*.parquet"))
 
 
 class _TooLateError(DemoError):
