@@ -162,7 +162,12 @@ esac
 """Java, whose JVM of the job is killed ``before`` it says anything, or after."""
 
 AT_ONCE = ""
-CONNECTED = '{java} "$@" & until [ -s "$_PYSPARK_DRIVER_CONN_INFO_PATH" ]; do sleep 0.05; done; kill -9 $!;'
+CONNECTED = """{java} "$@" &
+    while [ -d "${_PYSPARK_DRIVER_CONN_INFO_PATH%/*}" ] && [ ! -s "$_PYSPARK_DRIVER_CONN_INFO_PATH" ]; do
+        sleep 0.05
+    done
+    kill -9 $!;"""
+"""pyspark deletes the folder once it has read the file."""
 
 
 @pytest.mark.parametrize("before", [AT_ONCE, CONNECTED])

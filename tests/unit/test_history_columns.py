@@ -195,7 +195,7 @@ def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(pol
     """A state that passes is no change; a topic that cannot be described is not gone, nor are its partitions."""
     inventory, known = InventoryRows("c", "e"), dict[TopicPartition, Inventory]()
     known_facts = dict[TopicPartition, object]()
-    passing = {State.PENDING, State.FUTURE, State.PRESERVED, State.UNREADABLE}
+    passing = {State.PENDING, State.FUTURE, State.CONTRADICTORY, State.PRESERVED, State.UNREADABLE}
     for snapshot in snapshots(polls):
         at, topics, rows = snapshot.taken_at, snapshot.metadata.topics, list[Inventory]()
         for key, reading in snapshot.readings.items():
@@ -223,6 +223,7 @@ def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(pol
     [
         (State.PENDING, [1, 0, 0]),
         (State.FUTURE, [1, 0, 0]),
+        (State.CONTRADICTORY, [1, 0, 0]),
         (State.PRESERVED, [1, 0, 0]),
         (State.UNREADABLE, [1, 0, 0]),
         (State.EMPTY, [1, 1, 1]),
