@@ -9,12 +9,11 @@ storage: there each line is an object of its own, ``<cluster>.jsonl.<number>``.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -28,7 +27,7 @@ from exporter.history.columns import Columns
 from exporter.history.spool import HistoryError, Spool
 from exporter.history.tables import safe
 from exporter.storage.files import Location, delete, file_info, files_in, opened, put
-from exporter.storage.lease import Lease, TakenError
+from exporter.storage.lock import alone
 
 STREAMS_PER_LINE = 10_000
 
@@ -47,20 +46,19 @@ class Checkpoint:
         """The spans at the time when the context was entered."""
         self._spool = spool
         self._cluster = cluster
-        self._lock: IO[str] | Lease | None = None
+        self._lock = ExitStack()
+        self._require: Callable[[], None] = lambda: None
         self._log: IO[str] | None = None
         self._part_number = 0
 
     def __enter__(self) -> Self:
         try:
-            self._lock = self._locked()
+            doing = f"the history of cluster {self._cluster} in {self.path.parent.parent} is being backfilled"
+            self._require = self._lock.enter_context(
+                alone(self.path.with_name(f"{self.path.stem}.lock"), HistoryError, doing)
+            )
             self.written = self._read()
             self._log = self._begin()
-        except (BlockingIOError, TakenError):
-            raise HistoryError(
-                f"a backfill of cluster {self._cluster} into {str(self.path.parent.parent)!r} is running already; "
-                "wait until it ends, or end it: this backfill can continue from its checkpoint"
-            ) from None
         except OSError as error:
             self._close()
             raise HistoryError(
@@ -87,18 +85,6 @@ class Checkpoint:
             self._spool.write_files(self._cluster, [(at, rows)])
         self._note({"written": name})
 
-    def _locked(self) -> IO[str] | Lease:
-        if not isinstance(self.path, Path):
-            return Lease(self.path.with_name(f"{self.path.stem}.lock"))
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = self.path.with_suffix(".lock").open("w")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise
-        return file
-
     def _note(self, line: Mapping[str, Any]) -> None:
         text = json.dumps(line) + "\n"
         if self._log is not None:
@@ -106,13 +92,7 @@ class Checkpoint:
             self._log.flush()
             os.fsync(self._log.fileno())
             return
-        assert isinstance(self._lock, Lease), "a Checkpoint is used inside its `with`"
-        try:
-            self._lock.require()
-        except TakenError as error:
-            raise HistoryError(
-                f"a backfill of cluster {self._cluster} by {error} took over; wait until it ends, then run this again"
-            ) from None
+        self._require()
         self._part_number += 1
         part = self.path.with_name(f"{self.path.name}.{self._part_number:08d}")
         put(part, lambda file: file.write(text.encode()))
@@ -189,12 +169,8 @@ class Checkpoint:
         if self._log is not None:
             with suppress(OSError):  # raised already when the line was written
                 self._log.close()
-        if isinstance(self._lock, Lease):
-            with suppress(OSError):  # it then expires
-                self._lock.release(clean=True)
-        elif self._lock is not None:
-            self._lock.close()
-        self._log = self._lock = None
+        self._log = None
+        self._lock.close()
 
 
 def _batch(written: WrittenStreams, name: str | None) -> dict[str, Any]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
-from exporter.storage.files import Location, ObjectPath, opened, put
-from exporter.storage.lease import leased
+from exporter.storage.files import Location, opened, put
+from exporter.storage.lock import alone
 
 NAME = "deliveries.json"
 
@@ -44,7 +41,7 @@ def open_record(folder: Location, as_of: str) -> Iterator[tuple[Record, Callable
     Only one process at a time has it. Raises DeliveryError.
     """
     path = folder / NAME
-    with _alone(folder) as require:
+    with alone(folder / "deliveries.lock", DeliveryError, f"the report in {folder} is being delivered") as require:
         record = _read(path)
         if record.as_of != as_of:
             record = Record(as_of)
@@ -77,37 +74,3 @@ def _read(path: Location) -> Record:
         raise DeliveryError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, TypeError):
         raise DeliveryError(f"{path} is damaged. Remove it, and the report is sent to all again") from None
-
-
-@contextmanager
-def _alone(folder: Location) -> Iterator[Callable[[], None]]:
-    def in_use(holder: str) -> DeliveryError:
-        return DeliveryError(f"{holder} delivers the report in {folder} now: wait for its end")
-
-    if isinstance(folder, ObjectPath):
-        unsure = f"{folder} may be delivered by another process"
-        with leased(
-            folder / "deliveries.lock",
-            in_use,
-            DeliveryError,
-            lambda cause: DeliveryError(f"{unsure}: {cause}; run it again"),
-        ) as require:
-            yield require
-        return
-    with _locked(folder, in_use):
-        yield lambda: None
-
-
-@contextmanager
-def _locked(folder: Path, in_use: Callable[[str], DeliveryError]) -> Iterator[None]:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise DeliveryError(f"{folder} cannot be read: {error.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise in_use("another process") from None
-    finally:
-        os.close(descriptor)

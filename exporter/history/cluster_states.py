@@ -42,12 +42,8 @@ class Progress:
 
     latest_start: float
     """The latest begin of an interval so far. Aligned begins up to it may already be in use."""
-    begun: float
-    """The begin of the last interval that is written, or of the first one while none is."""
     written: float
     """Up to when polls are in the history, if the coverage of that interval is there."""
-    lost_seconds: float
-    """Seconds of polls that kills have cost since the exporter last ended in order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

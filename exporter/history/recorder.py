@@ -53,9 +53,8 @@ class History:
         poll_interval_seconds: float,
         max_pending: int = 288,
         last: LastState | None = None,
-        lost_seconds: float = 0.0,
     ) -> None:
-        """``last`` is the state that was left before the start; ``lost_seconds`` is what kills have cost since then."""
+        """``last`` is the state that was left before the start."""
         self._cluster = cluster
         self._spool = spool
         self._unwritten = Unwritten(cluster, spool, 2 * max_pending)
@@ -72,7 +71,6 @@ class History:
         self._state = None if last is None else last.state
         self._last: Snapshot | None = None
         """The last good poll, of which the state follows when its interval ends."""
-        self._lost_seconds = lost_seconds
         self._clock_moved = 0.0
         """The sum of all changes of the wall clock so far, forward or back."""
         self._moved_at_advance: Floats = np.zeros(0)
@@ -129,7 +127,7 @@ class History:
         """
         with self._lock:
             self._ended = True
-            lost_before, self._lost_seconds = self.counts.dropped[Loss.ERROR], 0.0
+            lost_before = self.counts.dropped[Loss.ERROR]
             if self._open is not None:
                 # The clock may have been set back since the last poll.
                 self._close(self._open, min(self._open.end, max(at, self._open.last_poll)))
@@ -145,7 +143,7 @@ class History:
         current = self._window_for(snapshot.taken_at)
         first, self._last = self._last is None, snapshot
         if first:
-            self._keep_state(current.start, current.start)
+            self._keep_state(current.start)
             self._unwritten.write_soon(snapshot.taken_at)
         self._clock_moved += abs(snapshot.clock_set)
         if snapshot.clock_set >= self.rewritten_after_seconds:
@@ -222,7 +220,7 @@ class History:
     def _close(self, window: OpenWindow, end: float) -> None:
         lost = len(window)
         try:
-            self._keep_state(window.start, end)
+            self._keep_state(end)
             self._write_window(window, end)
             lost = 0
             # As of the last poll: an aligned end comes again where the clock is set back.
@@ -236,7 +234,7 @@ class History:
             )
             self._unwritten.count_lost(lost)
 
-    def _keep_state(self, begun: float, written: float) -> None:
+    def _keep_state(self, written: float) -> None:
         """Have the state as of the last good poll written.
 
         Before the windows: after a kill in between records of them are not counted twice.
@@ -244,7 +242,7 @@ class History:
         if self._last is not None:
             self._state = ClusterState.of(self._last)
         if self._state is not None:
-            progress = Progress(self._latest_start, begun, written, self._lost_seconds)
+            progress = Progress(self._latest_start, written)
             self._unwritten.add(UnwrittenState(self._state, progress))
 
     def _write_window(self, window: OpenWindow, end: float) -> None:

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 
 from exporter.domain.history.rows import Coverage, Inventory, Relation, Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
-from exporter.history.cluster_states import LastState, Progress, state_file, state_files, write_state
+from exporter.history.cluster_states import Progress, state_file, state_files, write_state
 from exporter.history.columns import Columns, Row, columns_of, table_of
 from exporter.history.tables import ForeignFileError, opened, safe, windows_in
 from exporter.storage import files as storage
@@ -45,8 +44,6 @@ _OF_BACKFILLS = f"~{Source.BACKFILL.value}"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 _OBJECT_UPKEEP_SECONDS = 900.0
-_SURELY_THERE_SECONDS = 3600.0
-"""No file is deleted so soon after it was written, if the spool is not full."""
 _LEDGER_BYTES = 64 * 2**20
 _FINISHED = re.compile(r"[^.].*\.parquet")
 
@@ -135,23 +132,6 @@ class Spool:
         if self.guard is not None:
             self.guard()
         return write_state(state_file(self.folder.parent, cluster, self._exporter), state, progress)
-
-    def lost_seconds(self, cluster: str, last: LastState | None, last_poll: float | None) -> float:
-        """Return how many seconds of polls kills have cost since the exporter last ended in order.
-
-        ``last_poll`` is that of a process that was killed. Coverage that is not there any more was ingested long ago.
-        """
-        if last is None or last.progress is None:
-            return 0.0
-        progress = last.progress
-        if last_poll is None:
-            return progress.lost_seconds
-        coverage = self.target(cluster, progress.begun, Coverage)
-        recent = last_poll - progress.written < _SURELY_THERE_SECONDS
-        lost_too = False
-        with suppress(OSError):  # upkeep and writes report it
-            lost_too = recent and storage.file_info(coverage) is None
-        return progress.lost_seconds + max(0.0, last_poll - (progress.begun if lost_too else progress.written))
 
     def remove_unfinished(self) -> Counter[str]:
         """Delete the temporary files whose writers are gone; return how many, by table."""

@@ -119,13 +119,6 @@ EXPORTER_METRICS = (
         (*CLUSTER, "reason"),
     ),
     Metric(
-        "topic_liveness_history_lost_by_kill_seconds",
-        "gauge",
-        "Seconds of polls that kills have cost since the exporter last ended in order: at most history.window for "
-        "each, or more where it could not write.",
-        CLUSTER,
-    ),
-    Metric(
         "topic_liveness_history_unfinished_files_removed_total",
         "counter",
         "Temporary files of a killed exporter, backfill or rollup that were removed from the spool, by table. Their "

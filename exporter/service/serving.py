@@ -5,22 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from exporter.clock import SystemClock
 from exporter.collectors.comparisons import Comparisons
-from exporter.domain.formatting import duration
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason
-from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SnapshotSink
 from exporter.domain.replicas.comparison import Comparison
 from exporter.factory.clusters import build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
 from exporter.history.cluster_states import LastState
-from exporter.history.exporter_lock import ExporterLock
+from exporter.history.exporter_lock import take_name
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
 from exporter.history.spool import HistoryError, Spool
@@ -61,7 +58,7 @@ class Service:
         self._clock = SystemClock()
         history = settings.history
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
-        self._lock = ExporterLock(history.folder, settings.exporter, ended=ended) if history.enabled else None
+        self._lock = take_name(history.folder, settings.exporter, ended=ended) if history.enabled else None
         if self._spool is not None and self._lock is not None:
             self._spool.guard = self._lock.require
         self._expectations = Expectations(history.folder)
@@ -140,9 +137,9 @@ class Service:
         self._web.stop()
         if self._lock is not None:
             try:
-                self._lock.release(clean=not failures)
+                self._lock.release()
             except OSError as error:
-                log.warning("the lock still names this process, so the next start will report a kill: %s", error)
+                log.warning("the lock is not released, so the next start waits until it expires: %s", error)
         if failures:
             raise HistoryError("; ".join(failures))
 
@@ -164,12 +161,8 @@ class Service:
         return RunningCluster(collectors, history, poll.interval, poll.request_timeout)
 
     def _history(self, name: str, interval: float, last: LastState | None) -> History | None:
-        if self._spool is None or self._lock is None:
+        if self._spool is None:
             return None
-        lost = self._spool.lost_seconds(name, last, self._lock.last_poll)
-        self.monitor.take_lost_by_kill(name, lost)
-        if lost:
-            log.warning("cluster %s: %s of history were lost with killed exporters", name, duration(lost))
         return History(
             name,
             self._spool,
@@ -177,7 +170,6 @@ class Service:
             window_seconds=self._settings.history.window,
             poll_interval_seconds=interval,
             last=last,
-            lost_seconds=lost,
         )
 
     def _schedule(self, cluster: RunningCluster) -> None:
@@ -200,13 +192,10 @@ class Service:
     def _poll(self, cluster: RunningCluster) -> None:
         cluster.polling = True
         try:
-            outcome = cluster.collectors.poller.poll()
+            cluster.collectors.poller.poll()
         finally:
             cluster.polling = False
         self._record_poll(cluster)
-        with suppress(OSError):  # writes of history report a full disk
-            if isinstance(outcome, Snapshot) and self._lock is not None:
-                self._lock.polled()
 
     def _record_poll(self, cluster: RunningCluster) -> None:
         self.monitor.take_client_memory(cluster.name, self._processes.of(cluster.name).memory)

@@ -81,10 +81,6 @@ class Upkeep:
         else:
             self.upkeep_problems.pop(step, None)
 
-    def take_lost_by_kill(self, cluster: str, seconds: float) -> None:
-        """Show how much history of a cluster was lost when the process before this one was killed."""
-        self._self_metrics.set("history_lost_by_kill_seconds", seconds, kafka_cluster=cluster)
-
     def take_unfinished(self, removed: Mapping[str, int]) -> None:
         """Count temporary files that killed processes left in the spool, by table."""
         for table, files in removed.items():

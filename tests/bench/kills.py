@@ -49,7 +49,6 @@ from tests.workbench import QUIET, Workbench
 TOPIC, PARTITIONS = "written", 4
 WINDOW_SECONDS = 5.0
 _SETTINGS = {"TOPIC_LIVENESS_HISTORY__WINDOW": f"{WINDOW_SECONDS:g}s", "TOPIC_LIVENESS_LOG__LEVEL": "warning"}
-_LOST = "topic_liveness_history_lost_by_kill_seconds"
 _REMOVED = "topic_liveness_history_unfinished_files_removed_total"
 _FAILED = "topic_liveness_history_write_failures_total"
 _DAYS = 14
@@ -75,10 +74,8 @@ class Served:
     inside_writes: int
     unfinished_removed: int
     lost_most: float
-    """Seconds up to the last poll before a kill that are not in the spool, at most."""
+    """Seconds before a kill that are not in the spool, at most."""
     lost_median: float
-    metric_error: float
-    """By how many seconds the metric was off, at most: it has the sum of all kills."""
     spool: Spooled
 
 
@@ -118,15 +115,11 @@ class Writer:
 
 def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -> Served:
     """Kill an exporter again and again, and let the last one end well."""
-    inside, removed, lost, wrong = 0, 0.0, list[float](), [0.0]
-    truth, history = list[float](), folder / "history"
+    inside, removed, lost, history = 0, 0.0, list[float](), folder / "history"
     for number in range(kills + 1):
         with Exporter(folder, bootstrap, **_SETTINGS) as exporter:
             await_polls(exporter, 1)
-            reported = exporter.value(_LOST, kafka_cluster="default")
             removed += summed(exporter, _REMOVED)
-            lost = truth
-            wrong.append(abs(sum(truth) - (reported or 0.0)))
             if number == kills:
                 await_polls(exporter, 3)
                 assert exporter.end() == 0, "the last one ends well"
@@ -137,8 +130,9 @@ def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -
                 await_write(history)
             exporter.process.kill()
             exporter.process.wait()
+            killed = time.time()
             inside += any(unfinished(history))
-            truth.append(not_written(history, began))
+            lost.append(not_written(history, began, killed))
         if not (number + 1) % 10:
             print(f"  {number + 1} kills of serve", file=sys.stderr)
     assert not any(unfinished(history)), "nothing unfinished is left"
@@ -148,7 +142,6 @@ def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -
         round(removed),
         max(lost, default=0.0),
         statistics.median(lost or [0.0]),
-        max(wrong),
         spooled(history),
     )
 
@@ -176,15 +169,14 @@ def unfinished(history: Path) -> Iterator[str]:
         yield from (path.name for path in (history / "spool" / table).glob(".*.parquet.*"))
 
 
-def not_written(history: Path, began: float) -> float:
-    """Return how many seconds of polls of a killed exporter are not in its spool, by its lock and its coverage.
+def not_written(history: Path, began: float, killed: float) -> float:
+    """Return how many seconds before it was ``killed`` are not in the coverage of an exporter, which ``began`` then.
 
-    It polled first at ``began`` or later (Unix seconds).
+    Both are Unix seconds.
     """
-    [lock] = history.glob("serve-*.lock")
     files = finished_files(history / "spool", ["coverage"])
     ends: list[float] = [end.timestamp() for file in files for end in column(file.path, "window_end")]
-    return max(0.0, lock.stat().st_mtime - max([began, *ends]))
+    return max(0.0, killed - max([began, *ends]))
 
 
 def column(path: Location, name: str, row: type[Row] = Coverage) -> list[Any]:

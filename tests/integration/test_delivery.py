@@ -291,7 +291,7 @@ def test_a_damaged_record_and_a_full_disk_send_nothing(folder: Path, box: MailBo
 
 def test_two_processes_do_not_deliver_one_report(folder: Path, mail: Path) -> None:
     """The second one is refused while the first is at work."""
-    with open_record(folder, "2026-03-03"), pytest.raises(DeliveryError, match="another process delivers the report"):
+    with open_record(folder, "2026-03-03"), pytest.raises(DeliveryError, match="is being delivered by process"):
         Sent(folder, Recipient(mail, "boss@example.org")).send()
 
 

@@ -91,7 +91,7 @@ def test_two_processes_do_not_deliver_one_report_there(server: S3Server) -> None
     folder = server.location("held") / "published" / "reports" / "2026-03-03"
     with open_record(folder, "2026-03-03"):
         begun = time.monotonic()
-        with pytest.raises(DeliveryError, match=f"process {os.getpid()} on host .* delivers the report in s3://"):
+        with pytest.raises(DeliveryError, match=f"in s3://.* is being delivered by process {os.getpid()} on host"):
             open_record(folder, "2026-03-03").__enter__()
         assert time.monotonic() - begun < 30
     with open_record(folder, "2026-03-03") as (_, write):

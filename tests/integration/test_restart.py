@@ -59,7 +59,7 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         | {name: np.full(2, now - 40 * HOUR) for name in ("last_advance", "silent_since", "advanced_after")},
     )
     path = state_file(tmp_path / "history", "default", "exporter-a")
-    write_state(path, state, Progress(0.0, 0.0, 0.0, 0.0))
+    write_state(path, state, Progress(0.0, 0.0))
     overrides = json.dumps([{"topics": limited, "max_silence": "24h"}])
     running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_OVERRIDES=overrides)
     try:

@@ -135,12 +135,14 @@ def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) ->
 def test_the_tiers_of_the_brokers_that_are_well_are_read(trio: Trio, how: str) -> None:
     """The second client, too, loses the third broker's partitions only, and answers within a few timeouts."""
     leaders = {TopicPartition("spread", number): 1 + number % 3 for number in range(6)}
-    with getattr(trio, how)():
-        with closing(TierClient({"bootstrap.servers": trio.bootstrap}, request_timeout=TIMEOUT)) as client:
-            began = time.monotonic()
-            answers = dict(zip(leaders, objects(client.tier(EARLIEST_LOCAL, led(leaders))), strict=True))
-            assert time.monotonic() - began < 5 * TIMEOUT + MERCY
-            trio.workbench.until(lambda: tier_of(client, EARLIEST_LOCAL, TopicPartition("spread", 0)) == Answer(0))
+    with (
+        getattr(trio, how)(),
+        closing(TierClient({"bootstrap.servers": trio.bootstrap}, request_timeout=TIMEOUT)) as client,
+    ):
+        began = time.monotonic()
+        answers = dict(zip(leaders, objects(client.tier(EARLIEST_LOCAL, led(leaders))), strict=True))
+        assert time.monotonic() - began < 5 * TIMEOUT + MERCY
+        trio.workbench.until(lambda: tier_of(client, EARLIEST_LOCAL, TopicPartition("spread", 0)) == Answer(0))
     lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
     assert lost <= UNREACHED
     assert set(answers.values()) == {Answer(0)}

@@ -32,7 +32,7 @@ END = moment(at(DAYS)).isoformat()
 _HOLDING = """
 import os, sys, time
 from pathlib import Path
-from exporter.storage.lease import Lease
+from exporter.storage.lock import Lease
 from spark_rollups.job import main
 from spark_rollups.tables import Tables
 

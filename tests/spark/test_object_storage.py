@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.history.published import Expectations
-from exporter.storage.lease import Lease
+from exporter.storage.lock import Lease
 from tests.bench.rollup_run import table_size
 from tests.integration.serving import until
 from tests.programs import cache_folder
@@ -145,7 +145,7 @@ def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None
     lease = Lease(server.location("held") / "rollup.lock")
     with start_rollup("held") as refused:
         _, problem = refused.communicate(timeout=280)
-    lease.release(clean=True)
+    lease.release()
     assert refused.returncode == 2
     assert f"s3://history/held is being rolled up by process {os.getpid()} on host " in problem
     assert not (folder / "tables").exists()

@@ -134,7 +134,7 @@ def test_a_cluster_has_one_backfill_at_a_time(tmp_path: Path) -> None:
     """The second one is told to wait; a backfill of another cluster runs."""
     spool = Spool(tmp_path, "here")
     with Checkpoint(tmp_path, spool, "prod"):
-        with pytest.raises(HistoryError, match=r"of cluster prod into .* is running already"):
+        with pytest.raises(HistoryError, match=r"of cluster prod in .* is being backfilled by process"):
             Checkpoint(tmp_path, spool, "prod").__enter__()
         with Checkpoint(tmp_path, spool, "dr"):
             pass

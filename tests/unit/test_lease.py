@@ -17,7 +17,7 @@ from pyarrow.fs import LocalFileSystem
 
 from exporter.storage import files
 from exporter.storage.files import ObjectPath, Stored, files_in, put
-from exporter.storage.lease import Lease, TakenError
+from exporter.storage.lock import Lease, TakenError
 from tests.integration.serving import until
 
 FOLDER = ObjectPath("s3://bucket", PurePosixPath("serve-e.lock"))
@@ -52,7 +52,7 @@ def sure(lease: Lease) -> bool:
     """Whether it still lets its holder write."""
     try:
         lease.require()
-    except (OSError, TakenError):
+    except OSError:
         return False
     return True
 
@@ -68,7 +68,7 @@ def test_an_error_that_nobody_knew_of_does_not_end_the_renewal(
     assert "hidden" not in caplog.text
     failures.clear()
     until(lambda: sure(lease), "a lease that is sure again", 20)
-    lease.release(clean=True)
+    lease.release()
 
 
 def holder(lease: Lease) -> str:
@@ -76,7 +76,7 @@ def holder(lease: Lease) -> str:
     try:
         lease.require()
     except TakenError as error:
-        return str(error)
+        return str(error.strerror)
     except OSError:
         return ""
     pytest.fail("the lease was held again")
@@ -98,7 +98,7 @@ def test_a_holder_that_was_cut_off_is_not_sure_before_it_has_looked_for_others(
                 raise OSError(errno.EIO, "the storage failed")
         return files_in(folder, pattern)
 
-    monkeypatch.setattr("exporter.storage.lease.files_in", held_up)
+    monkeypatch.setattr("exporter.storage.lock.files_in", held_up)
     failures["lease serve-e.lock"] = TimeoutError(errno.ETIMEDOUT, "the storage does not answer")
     until(lambda: not sure(lease), "a lease that is not sure", 20)
     other = tmp_path / "serve-e.lock" / f"{'f' * 32}.json"
@@ -140,6 +140,6 @@ def test_a_holder_whose_renewal_took_longer_than_its_lease_looks_for_others(
             other.write_text('{"process": 7, "host": "elsewhere"}')
         return put(path, write)
 
-    monkeypatch.setattr("exporter.storage.lease.put", slow)
+    monkeypatch.setattr("exporter.storage.lock.put", slow)
     until(lambda: not sure(lease), "a lease that is not sure", 20)
     until(lambda: holder(lease) == "process 7 on host elsewhere", "the other holder", 20)

@@ -324,7 +324,7 @@ def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.Mo
     """Also without a topic id, without a cluster id and without any partition; one of a later version is refused."""
     limited.polls(3, busy=1)
     state = ClusterState.of(limited.last())
-    path, progress = state_file(limited.folder, "prod", "other"), Progress(1.0, 2.0, 3.0, 4.0)
+    path, progress = state_file(limited.folder, "prod", "other"), Progress(1.0, 2.0)
     nothing = np.zeros(0, dtype=np.intp)
     for each in (
         state,

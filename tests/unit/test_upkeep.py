@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.service import serving
 from exporter.settings.schema import Settings
+from exporter.storage.lock import FileLock
 from tests.demo.broker import free_port
 from tests.integration.serving import until
 from tests.plain_http import get
@@ -122,15 +122,14 @@ def test_a_lock_that_cannot_be_released_ends_no_stop(
     service = ServiceWithUpkeep(tmp_path).service
     service.start()
 
-    release = ExporterLock.release
+    release = FileLock.release
 
-    def full(lock: ExporterLock, *, clean: bool) -> None:
-        assert clean
-        release(lock, clean=False)
+    def full(lock: FileLock) -> None:
+        release(lock)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(ExporterLock, "release", full)
+    monkeypatch.setattr(FileLock, "release", full)
     service.stop()
     assert caplog.messages[-1] == (
-        "the lock still names this process, so the next start will report a kill: [Errno 28] No space left on device"
+        "the lock is not released, so the next start waits until it expires: [Errno 28] No space left on device"
     )

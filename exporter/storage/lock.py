@@ -1,7 +1,9 @@
-"""One process at a time by a name in object storage, where no file can be locked."""
+"""One process at a time by a name: a locked file on this host, a lease in object storage, which locks no files."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import logging
 import os
@@ -11,9 +13,10 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from pathlib import Path
+from typing import IO
 
 from exporter.clock import SystemClock
 from exporter.storage.files import Location, ObjectPath, Stored, delete, files_in, opened, put
@@ -33,8 +36,105 @@ _NOTE_BYTES = 2**16
 _CLAIM = re.compile(r"[0-9a-f]{32}\.json")
 
 
-class TakenError(Exception):
-    """Another process holds it; the text says which."""
+class TakenError(BlockingIOError):
+    """Another process holds the name; ``strerror`` says which."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(errno.EBUSY, holder)
+
+
+def take(path: Location) -> FileLock | Lease:
+    """Take the lock. Raises TakenError where another process holds it, and OSError where it cannot be taken."""
+    return FileLock(path) if isinstance(path, Path) else Lease(path)
+
+
+@contextmanager
+def alone(path: Location, error: type[Exception], doing: str) -> Iterator[Callable[[], None]]:
+    """Hold the lock; yield what raises ``error`` once this process is not sure that it holds it.
+
+    Raises ``error`` where the lock cannot be taken. ``doing`` is a sentence on what its holder does, up to its "by".
+    """
+
+    def in_use(taken: TakenError) -> Exception:
+        return error(f"{doing} by {taken.strerror}: wait until it has ended, or end it, and run this again")
+
+    try:
+        lock = take(path)
+    except TakenError as taken:
+        raise in_use(taken) from None
+    except OSError as failed:
+        advice = f"make {path.parent} writable for this user, on a file system that knows locks"
+        if isinstance(path, ObjectPath):
+            advice = "give this process the rights to list, read, write and delete there (docs/history-folder.md)"
+        raise error(f"{path} cannot be written: {failed.strerror}; {advice}") from failed
+
+    def require() -> None:
+        try:
+            lock.require()
+        except TakenError as taken:
+            raise in_use(taken) from None
+        except OSError as unsure:
+            raise error(f"{path} may be held by another process: {unsure.strerror}; run this again") from None
+
+    try:
+        yield require
+    finally:
+        with suppress(OSError):  # a lease then expires
+            lock.release()
+
+
+class FileLock:
+    """A file of this host that is locked for as long as this process lives; it names its holder."""
+
+    def __init__(self, path: Path) -> None:
+        """Make it where it is not there, and lock it. Raises TakenError, and OSError."""
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = _locked(path)
+
+    def require(self) -> None:
+        """Take the lock again where somebody removed its file. Raises TakenError, and OSError."""
+        try:
+            if os.path.samestat(self._path.stat(), os.fstat(self._file.fileno())):
+                return
+        except FileNotFoundError:
+            pass
+        again = _locked(self._path)
+        self._file.close()
+        self._file = again
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._file.close()
+
+
+def _locked(path: Path) -> IO[str]:
+    file = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.truncate(0)
+        file.write(json.dumps(_identity()) + "\n")
+        file.flush()
+    except BlockingIOError:
+        file.close()
+        raise TakenError(_holder(path)) from None
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _identity() -> dict[str, str | int]:
+    return {"process": os.getpid(), "host": socket.gethostname()}
+
+
+def _holder(path: Location) -> str:
+    try:
+        with opened(path) as file:
+            note = json.loads(file.read(_NOTE_BYTES))
+        return f"process {note['process']} on host {note['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "a process that is not known"
 
 
 class Lease:
@@ -54,10 +154,7 @@ class Lease:
         Raises TakenError where another process renews one, and OSError.
         """
         self.folder = folder
-        self.left: Mapping[str, Any] = {}
-        """The note of the holder before, where it did not release the lease; else nothing."""
         self._renew_seconds, self._expiry_seconds = renew_seconds, expiry_seconds
-        self._note: dict[str, str | float] = {"process": os.getpid(), "host": socket.gethostname()}
         self._holder = ""
         """Who has it now, where that is another process."""
         self._over = threading.Event()
@@ -65,24 +162,19 @@ class Lease:
         self._thread = threading.Thread(target=self._keep, name=f"lease {folder.name}", daemon=True)
         self._thread.start()
 
-    def note(self, **values: float) -> None:
-        """Have the next renewal write values for whoever comes after this process."""
-        self._note = {**self._note, **values}
-
     def require(self) -> None:
-        """Raise TakenError where another process has it now, and OSError while the storage gives no answer."""
+        """Raises TakenError where another process has it now, and OSError while the storage gives no answer."""
         if self._holder:
             raise TakenError(self._holder)
         if self._cut_off(_clocks()):
             cause = f"its lease was not renewed for {_SURE * self._expiry_seconds:.0f} s, or the clock was set"
             raise TimeoutError(None, cause, str(self.folder))
 
-    def release(self, *, clean: bool) -> None:
-        """Release it; where not ``clean``, the note is left to the next."""
+    def release(self) -> None:
+        """Release it. Raises OSError; it then expires."""
         self._over.set()
         self._thread.join()
-        if clean:
-            delete(self._claim)
+        delete(self._claim)
 
     def _take(self) -> None:
         seen: dict[Location, float] = {}
@@ -97,13 +189,10 @@ class Lease:
             delete(self._claim)
             for other in alive:
                 if other.written > seen.setdefault(other.path, other.written):
-                    raise TakenError(_holder(other))
+                    raise TakenError(_holder(other.path))
             time.sleep(random.uniform(0.05, 0.25) * self._renew_seconds)  # noqa: S311 - so that two do not meet again
-        for other in sorted(expired):
-            self.left = _note_of(other)
+        for other in expired:
             delete(other.path)
-        # Until this process writes a note of its own, that of the one before is not lost.
-        self._note = {**self.left, **self._note}
 
     def _cut_off(self, at: tuple[float, float]) -> bool:
         """Return whether the last renewal began too long before this time, by either clock."""
@@ -112,7 +201,7 @@ class Lease:
 
     def _write(self) -> tuple[float, float]:
         """Write the claim; return when that began."""
-        began, note = _clocks(), json.dumps(self._note).encode()
+        began, note = _clocks(), json.dumps(_identity()).encode()
         put(self._claim, lambda file: file.write(note))
         return began
 
@@ -140,7 +229,7 @@ class Lease:
                 pause = self._renew_seconds / 10  # it took long enough to fail
                 continue
             if alive:
-                self._holder = _holder(alive[0])
+                self._holder = _holder(alive[0].path)
                 return
             # Not before: where it was cut off, another process may hold it, and this one is not sure until then.
             self._renewed = began
@@ -150,54 +239,3 @@ def _clocks() -> tuple[float, float]:
     """Return the time by a clock that nobody sets, and by one that is set right after a virtual machine was paused."""
     clock = SystemClock()
     return clock.monotonic(), clock.now()
-
-
-def _holder(claim: Stored) -> str:
-    note = _note_of(claim)
-    return f"process {note.get('process')} on host {note.get('host')}" if note else "a process that is not known"
-
-
-def _note_of(claim: Stored) -> Mapping[str, Any]:
-    try:
-        with opened(claim.path) as file:
-            note = json.loads(file.read(_NOTE_BYTES))
-    except (OSError, ValueError):
-        return {}
-    return note if isinstance(note, dict) else {}
-
-
-@contextmanager
-def leased(
-    path: ObjectPath,
-    taken: Callable[[str], Exception],
-    refused: Callable[[str], Exception],
-    unsure: Callable[[str | None], Exception],
-) -> Iterator[Callable[[], None]]:
-    """Hold a lease; yields what raises an error once this process is not sure that it has it.
-
-    ``taken`` makes the error of a lease that another process holds, from who that is; ``refused`` that of a lease that
-    cannot be written, from a text; ``unsure`` that of one that was not renewed, from the cause.
-    """
-    try:
-        lease = Lease(path)
-    except TakenError as error:
-        raise taken(str(error)) from None
-    except OSError as error:
-        raise refused(
-            f"{path} cannot be written: {error.strerror}; give this process the rights to list, read, write and delete "
-            "there (docs/history-folder.md)"
-        ) from error
-
-    def require() -> None:
-        try:
-            lease.require()
-        except TakenError as error:
-            raise taken(str(error)) from None
-        except OSError as error:
-            raise unsure(error.strerror) from None
-
-    try:
-        yield require
-    finally:
-        with suppress(OSError):  # it then expires
-            lease.release(clean=True)
