@@ -266,9 +266,10 @@ def earlier() -> str:
     now = time.time()
     labels = 'job="topic-liveness",namespace="search",kafka_cluster="prod",consumergroup="billing",topic="orders"'
     lines = []
-    for metric, value in (("kafka_consumergroup_lag", 3), ("kafka_consumergroup_current_offset", 38)):
-        lines.append(f"# TYPE {metric} gauge")
-        lines += [f'{metric}{{{labels},partition="0"}} {value} {now - seconds:.0f}' for seconds in range(2700, 30, -60)]
+    for metric, value in (("lag", 3), ("current_offset", 38)):
+        name = f"kafka_cluster_consumergroup_topic:kafka_consumergroup_{metric}:last5m"
+        lines.append(f"# TYPE {name} gauge")
+        lines += [f'{name}{{{labels},partition="0"}} {value} {now - seconds:.0f}' for seconds in range(2700, 30, -60)]
     return "\n".join([*lines, "# EOF\n"])
 
 
