@@ -122,6 +122,16 @@ def test_no_value_is_so_long_that_its_check_does_not_end(tmp_path: Path, value: 
     assert max(map(len, caught.value.problems)) < 1000
 
 
+def test_of_many_problems_the_first_are_listed_and_the_rest_is_counted(tmp_path: Path) -> None:
+    """One that is there 35,000 times is one line, and of 1,000 unknown settings fifty are enough to begin with."""
+    with pytest.raises(SettingsError, match=r"^1 problem in") as once:
+        load(tmp_path, SMALLEST + f"exporter: '{'${' * 35_000}'\n")
+    assert len(once.value.problems) == 1
+    with pytest.raises(SettingsError, match=r"^1,?000 problems in the configuration") as many:
+        load(tmp_path, SMALLEST + "".join(f"wrong{number}: 1\n" for number in range(1000)))
+    assert (len(many.value.problems), many.value.problems[-1]) == (51, "and 950 more")
+
+
 def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
     """A cluster's name and bootstrap servers are all that must be given."""
     settings = load(tmp_path, SMALLEST)
