@@ -200,12 +200,12 @@ class _Lookups:
                 # Later timestamps became this one, so that a look-up of it may find another record.
                 if newest.timestamp < END_OF_TIME:
                     wanted[key] = newest.timestamp
-        # Brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310). One that finds nothing hides the record.
+        # Brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310): without a look-up that confirms it, it is unknown.
         for key, found in self._by_time(wanted).items():
             if found.offset is not None:
                 rows[key] = self._dated(OffsetRow(*key, Spec.MAX_TIMESTAMP, found.offset, found.timestamp))
-            elif found.reason is not None:
-                rows[key] = replace(rows[key], offset=None, reason=found.reason)
+            else:
+                rows[key] = replace(rows[key], offset=None, reason=found.reason or Reason.HIDDEN)
         return rows
 
     def _look_up_newest(self, keys: AbstractSet[TopicPartition]) -> None:

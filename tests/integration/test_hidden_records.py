@@ -189,6 +189,9 @@ def test_a_replica_of_a_compacted_source_is_in_step_where_it_ends_as_the_source_
     copied = pair.reading("mirrored")
     assert (behind.state, behind.reason) == (ReplicaState.UNKNOWN, NotCompared.HIDDEN_RECORDS)
     assert (copied.state, copied.lag_seconds, copied.at_least) == (ReplicaState.IN_STEP, 0.0, 0)
+    source = Watch(lingering.bootstrap, ["mirrored"]).source
+    [row] = list_offsets(source, source.metadata(), [Spec.MAX_TIMESTAMP], future_after=time.time() + 60)
+    assert (row.offset, row.timestamp, row.reason) == (None, round(times[-1] * 1000) / 1000, Reason.HIDDEN)
 
 
 def test_segments_past_the_log_start_hide_no_death(lingering: Broker, bench: Workbench) -> None:
