@@ -113,8 +113,7 @@ class Wire:
     """
 
     def __init__(self, target: str) -> None:
-        host, port = target.split(":")
-        self._target = (host, int(port))
+        self._target = target
         self._listener = socket.create_server(("127.0.0.1", free_port()))
         self._ends: list[socket.socket] = []
         self.cut = False
@@ -126,6 +125,11 @@ class Wire:
         """Whole requests that came from clients."""
         self.address = "{}:{}".format(*self._listener.getsockname())
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def lead_to(self, target: str) -> None:
+        """Hand on to another broker from now on, and end every connection."""
+        self._target = target
+        self.hang_up()
 
     def hang_up(self) -> None:
         """End every connection: what was lost on the way stays lost."""
@@ -145,7 +149,8 @@ class Wire:
             while True:
                 near, _ = self._listener.accept()
                 try:
-                    far = socket.create_connection(self._target)
+                    host, port = self._target.split(":")
+                    far = socket.create_connection((host, int(port)))
                 except OSError:
                     near.close()
                     continue

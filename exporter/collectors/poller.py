@@ -50,6 +50,11 @@ _SPREAD = 0.618_033_988_749_895
 _OUTDATED = (Reason.NOT_LEADER, Reason.UNKNOWN_TOPIC)
 """Answers of a broker with newer metadata: metadata is read again, and the rows are looked up again."""
 
+_SEVERAL_CLUSTERS = (
+    "several Kafka clusters answer in turn at the address of this one; next step: let bootstrap.servers name brokers "
+    "of one cluster"
+)
+
 
 class Poller:
     """Polls one cluster: sends look-ups to the source, keeps a table, and passes snapshots to the sinks."""
@@ -156,23 +161,19 @@ class Poller:
     def _failure(self, started: float, reason: Reason, detail: str) -> PollFailure:
         return PollFailure(self.cluster, self._clock.now(), self._clock.monotonic() - started, reason, detail)
 
-    def _read(self, started: float) -> Snapshot:
-        fresh = self._metadata_doubted
+    def _read(self, started: float, *, again: bool = False) -> Snapshot:
+        fresh = again or self._metadata_doubted
         metadata = self._source.metadata(fresh=fresh)
         taken_at = self._now()
-        self._require_same_cluster(metadata, taken_at)
         ends = self._ends(metadata)
         ends.ask(self._source, self._due_until(started))
         started_over = ends.started_over()
         if started_over or (not fresh and ends.outdated()):
             # A topic was deleted, created again or moved: recognise that in this poll, not in the next.
             metadata, before = self._source.metadata(fresh=True, doubted=started_over), ends
-            same = self._require_same_cluster(metadata, taken_at)
             ends = self._ends(metadata)
-            if same:
-                ends.take(before)
+            ends.take(before)
             ends.ask(self._source, self._due_until(started))
-        self._metadata_doubted = ends.doubtful() or metadata.incomplete
         table = ends.table.changed(
             leader=ends.leader,
             unread=ends.unread,
@@ -184,6 +185,11 @@ class Poller:
         newest = Answers.none(0)
         if len(wanted):
             newest = self._source.max_timestamp(wanted, table.earliest[wanted], table.latest[wanted])
+        if self._another_cluster_answered(taken_at):
+            if again:
+                raise SourceError(Reason.OTHER, _SEVERAL_CLUSTERS)
+            return self._read(started, again=True)
+        self._metadata_doubted = ends.doubtful() or metadata.incomplete
         supported = self._source.max_timestamp_supported()
         self._table = self._concluded(table, wanted, newest, metadata, supported, taken_at)
         set_by, self._clock_set = self._clock_set, 0.0
@@ -204,18 +210,19 @@ class Poller:
             cluster_change=self._cluster_change,
         )
 
-    def _require_same_cluster(self, metadata: Metadata, at: float) -> bool:
-        """Forget all partitions where another Kafka cluster answers: its records are no advances; return if none does.
+    def _another_cluster_answered(self, at: float) -> bool:
+        """Return whether the cluster has another id than at the last poll; then forget all partitions.
 
-        A cluster without an id is taken for the same.
+        It is read after the offsets of each poll. Where it is the same after two polls, what grew in between are
+        records of this cluster. A cluster without an id is taken for the same.
         """
-        before, now = self._cluster_id, metadata.cluster_id
+        before, now = self._cluster_id, self._source.cluster_id()
         self._cluster_id = now or before
         if None in (before, now) or before == now:
-            return True
+            return False
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
         self._cluster_change = ClusterChange(str(before), at)
-        return False
+        return True
 
     def _concluded(
         self,

@@ -119,6 +119,9 @@ class PollSource(Protocol):
         NO_ANSWER where the leader does not support the spec, or where the answer proved wrong.
         """
 
+    def cluster_id(self) -> str | None:
+        """Ask for the id of the cluster that answers now; None where no broker tells one in time."""
+
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
 

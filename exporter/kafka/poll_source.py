@@ -170,6 +170,10 @@ class PollSource:
         self._dated_until[rows] = latest
         return self._source.max_timestamp_by_row(self._membership, rows, extents)
 
+    def cluster_id(self) -> str | None:
+        """Ask for the id of the cluster that answers now; None where no broker tells one in time."""
+        return self._source.cluster_id()
+
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
         return self._source.max_timestamp_supported()

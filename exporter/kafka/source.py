@@ -202,6 +202,10 @@ class KafkaSource:
         """
         return self.max_timestamp_by_row(membership, np.arange(len(membership.layout)), extents)
 
+    def cluster_id(self) -> str | None:
+        """Ask for the id of the cluster that answers now; None where no broker tells one in time."""
+        return self._client.cluster_id()
+
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
         return dict(self._probe.supported)

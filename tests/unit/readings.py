@@ -30,7 +30,8 @@ class TableSource:
     offsets: dict[TopicPartition, tuple[int, int, float | None]] = field(default_factory=dict)
     failures: dict[TopicPartition, Answer] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
-    cluster_id: str | None = None
+    own_id: str | None = None
+    """The id of the cluster."""
     owners: dict[str, str] = field(default_factory=dict)
     leaders: dict[TopicPartition, int] = field(default_factory=dict)
     """Broker 1 leads all others."""
@@ -67,7 +68,7 @@ class TableSource:
                 else TopicInfo(self.topic_ids.get(name, "id-1"), infos, owner=self.owners.get(name))
                 for name, infos in topics.items()
             },
-            cluster_id=self.cluster_id,
+            cluster_id=self.own_id,
         )
 
     def earliest(self, rows: Rows) -> Answers:
@@ -97,6 +98,9 @@ class TableSource:
         if key in self.left_out:
             return None
         return Answer() if key in self.pending else Answer(self.offsets[key][1] - 1, self.offsets[key][2])
+
+    def cluster_id(self) -> str | None:
+        return self.own_id
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: True}

@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,15 +34,6 @@ from tests.unit.readings import Collected, ManualClock, TableSource
 ORDERS = TopicPartition("orders", 0)
 
 
-class NamedSource(TableSource):
-    """A source that tells Kafka's own name of its cluster."""
-
-    cluster_id: str | None = None
-
-    def described(self) -> Metadata:
-        return replace(super().described(), cluster_id=self.cluster_id)
-
-
 class Broken(TableSource):
     """A source in which something is wrong that nobody thought of."""
 
@@ -69,7 +59,7 @@ class Pair:
             self.clock,
             version="0",
         )
-        self.sources = {"good": NamedSource({ORDERS: (0, 7, 1e6)}), "bad": bad or NamedSource({ORDERS: (0, 5, 1e6)})}
+        self.sources = {"good": TableSource({ORDERS: (0, 7, 1e6)}), "bad": bad or TableSource({ORDERS: (0, 5, 1e6)})}
         self.pollers = {name: Poller(name, source, [self.monitor], self.clock) for name, source in self.sources.items()}
 
     def poll(self, *names: str) -> None:
@@ -153,11 +143,9 @@ def test_it_is_not_ready_while_one_has_failed_and_one_is_awaited() -> None:
 
 def twins(bad_id: str | None, bad_topic: str) -> Pair:
     """Return two clusters, of which ``good`` has the id ``abc`` and the topic ``orders``, polled twice."""
-    pair = Pair(NamedSource({TopicPartition(bad_topic, 0): (0, 5, 1e6)}))
+    pair = Pair(TableSource({TopicPartition(bad_topic, 0): (0, 5, 1e6)}))
     for name, cluster_id in (("good", "abc"), ("bad", bad_id)):
-        source = pair.sources[name]
-        assert isinstance(source, NamedSource)
-        source.cluster_id = cluster_id
+        pair.sources[name].own_id = cluster_id
     pair.poll()
     pair.poll()
     return pair
@@ -190,7 +178,7 @@ def test_clusters_that_share_no_topic_are_no_twins(
 
 def test_what_history_promises_of_a_topic_holds_in_its_cluster_only() -> None:
     """Topics of one name in two clusters: the one with an expectation is dead, the other goes on learning."""
-    source = NamedSource({})
+    source = TableSource({})
     pair = Pair(source)
     now = pair.clock.now()
     source.offsets[ORDERS] = (0, 7, now - 6 * HOUR)

@@ -99,6 +99,9 @@ class ColumnSource:
         answered, found = np.full(count, ANSWERED, dtype=np.int8), np.ones(count, dtype=np.bool_)
         return Answers(answered, found, offset, timestamp, np.full(count, -1, dtype=np.int32))
 
+    def cluster_id(self) -> str | None:
+        return None
+
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: True}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 
@@ -11,8 +11,9 @@ from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answer, PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.silence import silence_of
+from exporter.domain.polls.table import ClusterChange
 from exporter.domain.ports import SourceError
 from tests.unit.readings import Collected, ManualClock, TableSource
 
@@ -337,3 +338,35 @@ def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
     assert set(readings) == {B, other, added}
     assert (readings[other].activity.last_advance, readings[B].newest) == (clock.time - 30, 200.0)
     assert (readings[added].activity.last_advance, readings[added].activity.polls_good) == (None, 1)
+
+
+def test_records_of_another_cluster_are_no_advance_although_metadata_is_kept() -> None:
+    """Its id is asked for after the offsets of each poll, and the poll begins again with its own metadata."""
+    source = TableSource({A: (0, 5, 100.0)}, keeps_metadata=True, own_id="first")
+    poller, collected, clock = make(source)
+    poller.poll()
+    clock.time += 30
+    source.own_id, source.offsets = "second", {A: (0, 9, 200.0), B: (0, 3, 200.0)}
+    poller.poll()
+    snapshot = collected.snapshots[1]
+    readings = snapshot.readings
+    assert {key: (one.latest, one.activity.advanced_by) for key, one in readings.items()} == {A: (9, 0), B: (3, 0)}
+    assert snapshot.metadata.cluster_id == "second"
+    assert snapshot.cluster_change == ClusterChange("first", clock.time)
+
+
+def test_no_poll_counts_while_two_clusters_answer_in_turn() -> None:
+    """Whose offsets were read is not known: the poll failed and says why, and the next one begins anew."""
+    source = TableSource({A: (0, 5, 100.0)}, own_id="first")
+    poller, collected, clock = make(source)
+    poller.poll()
+    taking_turns = cycle(["second", "first"])
+    source.cluster_id = lambda: next(taking_turns)  # type: ignore[method-assign]
+    failure = poller.poll()
+    assert isinstance(failure, PollFailure)
+    assert failure.detail.startswith("several Kafka clusters answer in turn")
+    del source.cluster_id
+    clock.time += 30
+    source.offsets[A] = (0, 9, 200.0)
+    poller.poll()
+    assert collected.snapshots[-1].readings[A].activity.advanced_by == 0

@@ -373,10 +373,10 @@ def test_another_cluster_behind_the_name_is_said_and_begins_anew(
     first: Life, restarted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its records are no advances, its silences unknown, and what was published of the other one is not about it."""
-    first.source.cluster_id = "first"
+    first.source.own_id = "first"
     first.polls(66, busy=1)
     assert first.verdict() == Verdict.DEAD
-    first.source.cluster_id = "second"
+    first.source.own_id = "second"
     first.source.topic_ids = {"orders": "id-1", "busy": "id-1"}
     first.source.offsets = {ORDERS: (0, 500, None), BUSY: (0, 700, None)}
     life = first.next() if restarted else first
