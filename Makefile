@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quie
 # Else each of the thousand processes that a run of the tests starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-audit bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-report bench-detection bench-web golden lock image-check tools clean python java
+.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-audit bench-groups bench-timelag bench-replicas bench-rollup bench-detection golden lock image-check tools clean python java
 
 all: $(READY) help
 
@@ -68,23 +68,14 @@ bench-groups: $(READY) java  ## print what a sweep over 2,000 consumer groups co
 bench-timelag: $(READY) java  ## print what time lags of groups cost, first and later, and how far they are from records really read
 	$(BIN)/python -m tests.bench.timelag $(ARGS)
 
-bench-judge: $(READY)  ## print what it costs to judge 100,000 partitions at each poll
-	ARROW_DEFAULT_MEMORY_POOL=system $(BIN)/python -m tests.bench.judge $(ARGS)
-
 bench-replicas: $(READY) java  ## print what comparing replicas costs on one real broker: look-ups per partition and cycle
 	$(BIN)/python -m tests.bench.replicas $(ARGS)
 
 bench-rollup: $(READY) java  ## print what a rollup of 20,000 partitions takes: time by stage, memory, tables
 	$(BIN)/python -m tests.bench.rollup $(ARGS)
 
-bench-report: $(READY) java  ## print how long reports of 1,000 to 100,000 partitions take, their size, and how fast they open
-	$(BIN)/python -m tests.bench.report $(ARGS)
-
 bench-detection: $(READY)  ## print how fast deaths are seen, at what rate of false alarms; ARGS="--events FILE" for any CSV
 	$(BIN)/python -m tests.bench.detection $(ARGS)
-
-bench-web: $(READY)  ## print what scrapes take beside silent connections, API requests a second, and how fast pages open
-	$(BIN)/python -m tests.bench.web $(ARGS)
 
 golden: $(READY) java  ## rewrite the golden files; look at the difference before committing it
 	$(BIN)/python -m dashboards.build

@@ -308,9 +308,6 @@ def main() -> None:
     jars = resolve_kafka(cache=cache_folder(), progress=lambda line: print(line, file=sys.stderr))
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(Path(folder), jars=jars, heap="2g")
-        if arguments.port:
-            listeners = broker.properties["listeners"]
-            broker.properties["listeners"] = listeners.replace(broker.bootstrap, f"127.0.0.1:{arguments.port}")
         with broker:
             print(f"Kafka {KAFKA_VERSION}, filling {arguments.partitions} partitions", file=sys.stderr)
             workbench = Workbench(broker.bootstrap)

@@ -14,7 +14,6 @@ import itertools
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -37,7 +36,6 @@ RHYTHMS = ("steady", "office hours", "nightly batch", "hourly", "daily", "weekly
 PER_TOPIC = 12
 TOPICS_A_FILE = 50
 DAY = 24.0
-DUCKDB = "2.0.0"
 POLLED_WEEKS = 3
 """The weeks of history that ``--polled`` measures twice: once written by a backfill, once by polls.
 
@@ -115,24 +113,8 @@ def write_history(history: Path, later: Path, partitions: int, weeks: int, polle
     return before, day
 
 
-def yardstick(history: Path) -> str:
-    """Return what DuckDB takes for the sums of a rollup, in words; the first time it is installed beside the bench."""
-    python = Path(".tools", "duckdb", "bin", "python")
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, f"duckdb=={DUCKDB}"], check=True)
-    script = Path(__file__).with_name("rollup_yardstick.py")
-    output = subprocess.run([python, script, history / "spool"], capture_output=True, text=True, check=True).stdout
-    took = json.loads(output)
-    return (
-        f"DuckDB {DUCKDB} makes {took['daily']} rows of days and {took['sums']} sums of the same files in "
-        f"{took['wall']:.1f} s, {took['cpu']:.1f} s of CPU"
-    )
-
-
-def measure(case: Case, *, beside: bool = False) -> Measured:
-    """Run the job on all weeks and on one more day; with ``beside`` DuckDB makes sums of all weeks before."""
+def measure(case: Case) -> Measured:
+    """Run the job on all weeks and on one more day."""
     weeks = case.weeks
     streams = case.partitions + -(-case.partitions // PER_TOPIC)
     with tempfile.TemporaryDirectory(prefix="bench-rollup-") as folder:
@@ -143,8 +125,6 @@ def measure(case: Case, *, beside: bool = False) -> Measured:
         print(
             f"{case}: {before + day} windows written in {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True
         )
-        if beside:
-            print(yardstick(history))
         end = MONDAY + weeks * HOURS_A_WEEK * 3600.0
         more = case.options(Path(folder))
         runs = [run(f"{weeks} weeks", history, end, before, streams, more)]
@@ -261,7 +241,6 @@ def main() -> int:
         metavar="N",
         help="also each case with so many overrides, which fit no topic",
     )
-    parser.add_argument("--yardstick", action="store_true", help="also print what DuckDB takes for the sums")
     parser.add_argument("--save", type=Path, metavar="FILE", help="also write the figures to this file, as JSON")
     options = parser.parse_args()
     spans = [(POLLED_WEEKS, 0), (POLLED_WEEKS, POLLED_WEEKS)]
@@ -277,7 +256,7 @@ def main() -> int:
     found: list[Measured] = []
     try:
         for case in cases:
-            found.append(measure(case, beside=options.yardstick))
+            found.append(measure(case))
             print(f"\n{as_text(found[-1])}\n", flush=True)
             if options.save:
                 options.save.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")

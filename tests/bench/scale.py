@@ -3,10 +3,6 @@
 Run by ``make bench-scale``. The cluster's brokers are one Go program (``kfake``), whose CPU is not in the figures; it
 takes from the two cores that the exporter runs on, so wall seconds are those of a busy machine. ``--polls 67`` shows
 memory after 200 polls: 67 at each share of moving partitions.
-
-Peers must be there before the cluster is: give it a ``--port``, start them in a loop, such as
-``sh -c 'until other-exporter --broker 127.0.0.1:19092; do sleep 1; done' &``, and give that shell's id as
-``--peer-pid``.
 """
 
 from __future__ import annotations
@@ -24,10 +20,10 @@ from tests.bench.fake_cluster import FakeCluster
 from tests.bench.serve_costs import MOVE_INTERVAL, Plan, add_options, as_json, measure, plan_of, show, yardsticks
 
 
-def run(partitions: int, per_topic: int, groups: int, plan: Plan, rounds: int, port: int | None) -> dict[str, Any]:
+def run(partitions: int, per_topic: int, groups: int, plan: Plan, rounds: int) -> dict[str, Any]:
     """Measure on a cluster of so many partitions and groups; print the figures and return them."""
     topics = partitions // per_topic
-    with FakeCluster(topics, per_topic, groups=groups, port=port) as cluster:
+    with FakeCluster(topics, per_topic, groups=groups) as cluster:
         cluster.command("create", "__consumer_offsets", 1)  # as every cluster of that size has
         move = functools.partial(cluster.command, "every", MOVE_INTERVAL)
         held_against = yardsticks(cluster.bootstrap, plan.shares, rounds, move)
@@ -60,9 +56,7 @@ def main() -> None:
     plan = plan_of(parser, arguments, [each / 100 for each in arguments.moving])
     if arguments.expectations:
         plan = replace(plan, publish=functools.partial(publish_all, partitions // per_topic, per_topic))
-    results = [
-        run(partitions, per_topic, each, plan, arguments.yardstick_rounds, arguments.port) for each in arguments.groups
-    ]
+    results = [run(partitions, per_topic, each, plan, arguments.yardstick_rounds) for each in arguments.groups]
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from tests.bench.columns_yardstick import Yardstick
-from tests.bench.peers import Peer, PeerCosts, PeerWatch
 from tests.bench.process_tree import Memory, memory, usage
 from tests.bench.scraping import scrape
 from tests.integration.serving import Exporter
@@ -81,7 +80,6 @@ class Costs:
     start_memory: Memory
     polls: list[Polls]
     scrapes: list[Scrapes]
-    peers: list[PeerCosts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,6 @@ class Plan:
     shares: Sequence[float]
     polls: int
     scrape_seconds: float
-    peers: Sequence[Peer] = ()
     least_scrapes: int = 20
     publish: Callable[[Path], None] | None = None
     """Publishes expectations of all partitions into a folder of history, before the exporter starts."""
@@ -117,17 +114,15 @@ def measure(bootstrap: str, partitions: int, plan: Plan, move: Callable[[float],
             serving.await_first(expected=plan.publish is not None)
             start_seconds, start_memory = time.perf_counter() - began, memory(exporter.process.pid)
             print(f"  start: {start_seconds:.1f} s", file=sys.stderr)
-            polls, peers = [], []
+            polls = []
             for share in plan.shares:
                 move(share)
-                watches = [PeerWatch(peer, INTERVAL) for peer in plan.peers]
                 polls.append(serving.polls(share, plan.polls))
-                peers += [watch.end(share) for watch in watches]
                 print(f"  {share:.0%} moving: {polls[-1].cpu:.2f} s of CPU a poll", file=sys.stderr)
             move(sorted(plan.shares)[len(plan.shares) // 2])
             scrapes = serving.scrapes(plan.scrape_seconds, plan.least_scrapes)
             exporter.end()
-    return Costs(start_seconds, start_memory, polls, scrapes, peers)
+    return Costs(start_seconds, start_memory, polls, scrapes)
 
 
 def yardsticks(
@@ -275,9 +270,6 @@ def add_options(parser: argparse.ArgumentParser, polls: int, scrape_seconds: flo
     parser.add_argument("--polls", type=int, default=polls, help="polls to measure at each share of moving partitions")
     parser.add_argument("--scrape-seconds", type=float, default=scrape_seconds, help="how long to time scrapes")
     parser.add_argument("--yardstick-rounds", type=int, default=4, help="rounds of the yardstick")
-    parser.add_argument("--port", type=int, help="where the (first) broker listens, so that peers can be set up before")
-    parser.add_argument("--peer-pid", type=int, action="append", default=[], help="another exporter, or its shell")
-    parser.add_argument("--peer-url", action="append", default=[], help="its /metrics, one for each --peer-pid")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
 
 
@@ -285,10 +277,7 @@ def plan_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, shar
     """Return what the options ask for; ends the program where they make no sense."""
     if min(arguments.polls, arguments.yardstick_rounds) < 1 or arguments.scrape_seconds <= 0:
         parser.error("--polls and --yardstick-rounds must be at least 1, --scrape-seconds more than 0")
-    if len(arguments.peer_pid) != len(arguments.peer_url):
-        parser.error("each --peer-pid needs a --peer-url, in the same order")
-    peers = [Peer(*each) for each in zip(arguments.peer_pid, arguments.peer_url, strict=True)]
-    return Plan(shares, arguments.polls, arguments.scrape_seconds, peers)
+    return Plan(shares, arguments.polls, arguments.scrape_seconds)
 
 
 def show(costs: Costs, held_against: Mapping[float, Yardstick]) -> None:
@@ -308,12 +297,6 @@ def show(costs: Costs, held_against: Mapping[float, Yardstick]) -> None:
         print(
             f"scrape while a poll runs, {scraped.encoding}: p50 {scraped.p50 * 1000:.0f} ms, p99 "
             f"{scraped.p99 * 1000:.0f} ms of {scraped.count}, {scraped.size_mib:.2f} MiB"
-        )
-    for peer in costs.peers:
-        took = "none succeeded" if peer.p50 is None else f"p50 {peer.p50:.3f} s, worst {peer.worst:.3f} s"
-        print(
-            f"{peer.url}, {peer.moving:.0%} moving: {peer.cpu:.3f} s of CPU each {INTERVAL:g} s, "
-            f"{peer.scrapes} scrapes: {took}, memory {_memory_text(peer.memory)}"
         )
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 from typing import Any
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from exporter.domain.replicas.comparison import ReplicaState
-from tests.bench.peers import Peer
 from tests.bench.poll import PER_TOPIC, Writing, fill, measure
 from tests.bench.replicas import measure as measure_replicas
 from tests.bench.scale import publish_all, run
 from tests.bench.serve_costs import Plan
-from tests.demo.broker import free_port
 from tests.workbench import Workbench
 
 
@@ -50,26 +46,18 @@ def _ends(workbench: Workbench, partitions: int) -> list[int]:
     return [each.result(10).offset for each in admin.list_offsets(specs).values()]
 
 
-def test_the_whole_exporter_is_measured_beside_a_yardstick_and_peers() -> None:
-    """On a fake cluster: polls, scrapes, memory and the start of one process, and what another takes meanwhile."""
-    port = free_port()
-    with subprocess.Popen([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]) as other:
-        try:
-            peer = Peer(other.pid, f"http://127.0.0.1:{port}/")
-            publish = functools.partial(publish_all, 2, 100)
-            plan = Plan([0.1], 1, 0.1, [peer], least_scrapes=1, publish=publish)
-            figures = run(200, 100, 3, plan, rounds=1, port=None)
-        finally:
-            other.kill()
+def test_the_whole_exporter_is_measured_beside_a_yardstick() -> None:
+    """On a fake cluster: polls, scrapes, memory and the start of one process."""
+    plan = Plan([0.1], 1, 0.1, least_scrapes=1, publish=functools.partial(publish_all, 2, 100))
+    figures = run(200, 100, 3, plan, rounds=1)
     assert (figures["partitions"], figures["groups"]) == (200, 3)
-    [polls], [beside], yardstick = figures["polls"], figures["peers"], figures["yardstick"]["0.1"]
+    [polls], yardstick = figures["polls"], figures["yardstick"]["0.1"]
     assert yardstick["moved"] == 20 and 0 < yardstick["cpu"] < polls["cpu"]
     assert polls["memory"]["rss"] > polls["memory"]["pss"] > polls["memory"]["anonymous"] > 20
     assert figures["start_seconds"] > 0
     assert {each["encoding"]: each["count"] > 0 for each in figures["scrapes"]} == {"identity": True, "gzip": True}
     plain, gzip = (each["size_mib"] for each in figures["scrapes"])
     assert gzip < plain / 4
-    assert beside["scrapes"] > 0 and beside["memory"]["rss"] > 5
 
 
 def test_a_comparison_asks_for_what_moved(workbench: Workbench) -> None:
