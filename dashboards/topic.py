@@ -22,7 +22,6 @@ from dashboards.panels import (
     curves,
     figure,
     listing,
-    longest,
     newest,
     query,
     steps,
@@ -57,7 +56,6 @@ def topic() -> dashboard.Dashboard:
     _silence(made)
     _partitions(made)
     _readers(made)
-    made.with_row(_inspected())
     return made
 
 
@@ -246,33 +244,3 @@ def _readers(made: dashboard.Dashboard) -> None:
                 title, description, [query(newest(metric, labels), legend)], unit, "no group that is watched reads it"
             )
         )
-
-
-def _inspected() -> dashboard.Row:
-    opened = f"min by ({TOPIC_KEYS}) (kafka_topic_open_transaction_timestamp_seconds{{{TOPIC}}})"
-    at = newest("topic_liveness_inspection_timestamp_seconds", CLUSTER_KEYS, CLUSTER)
-    none = "needs inspection.producers, which is off by default; empty too where there is none"
-    return (
-        dashboard.Row("Producers (inspection.producers)")
-        .collapsed(True)
-        .with_panel(
-            longest(
-                "Longest open transactions",
-                "For how long they were seen open. Past transaction.max.timeout.ms of the broker they hang, and hold "
-                "up all who read committed records only.",
-                f"({at} - on ({CLUSTER_KEYS}) group_right () {opened})",
-                _NAME,
-                none=none,
-            )
-        )
-        .with_panel(
-            longest(
-                "Producers",
-                "Idempotent producers that wrote within producer.id.expiration.ms.",
-                newest("kafka_topic_producers", TOPIC_KEYS),
-                _NAME,
-                "none",
-                none,
-            )
-        )
-    )

@@ -90,7 +90,6 @@ _RELATION_COLUMNS = (
     nullable("replica_of_topic", TEXT),
     nullable("replica_state", TEXT),
     nullable("disk_bytes", COUNT),
-    nullable("producers", COUNT),
     nullable("readers", TEXT),
     nullable("groups_without_members", COUNT),
     nullable("groups_committed_only", COUNT),

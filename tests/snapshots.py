@@ -13,7 +13,7 @@ from exporter.domain.arrays import Counts, Floats
 from exporter.domain.judging.assessment import Assessment, Judgement, Judgements
 from exporter.domain.judging.incidents import Held
 from exporter.domain.polls.answers import ANSWERED, reason_code
-from exporter.domain.polls.inspections import Inspections, ProducerIds
+from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Inspected, Reading, Reason, TopicPartition
@@ -62,33 +62,20 @@ def snapshot_of(
 def inspections_of(layout: Layout, found: Mapping[TopicPartition, Inspected]) -> Inspections:
     """Return results as columns; those of partitions that are not in the layout are left out."""
     inspected = [found.get(key) for key in layout]
-    producers = [None if each is None else each.producers for each in inspected]
     log, disk = (
         [None if each is None else getattr(each, name) for each in inspected] for name in ("log_bytes", "disk_bytes")
     )
-    written, opened = ([getattr(each, name, None) for each in producers] for name in ("last_write", "open_since"))
     return Inspections(
         layout,
         np.array([each is not None for each in inspected], dtype=np.bool_),
         _counts(log),
         _counts(disk),
-        np.array([each is not None for each in producers], dtype=np.bool_),
-        np.array(written, dtype=np.float64),
-        np.array(opened, dtype=np.float64),
-        _ids([frozenset() if each is None else each.ids for each in producers]),
-        _ids([frozenset() if each is None else each.open_transactions for each in producers]),
     )
 
 
 def _counts(values: list[int | None]) -> Counts:
     known = np.array([value is not None for value in values], dtype=np.bool_)
     return Counts(np.array([value or 0 for value in values], dtype=np.int64), known)
-
-
-def _ids(of_rows: list[frozenset[int]]) -> ProducerIds:
-    pairs = [(row, one) for row, ids in enumerate(of_rows) for one in ids]
-    row, ids = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return ProducerIds(row.astype(np.intp), ids)
 
 
 def topics_of(readings: Mapping[TopicPartition, Reading]) -> dict[str, TopicInfo]:

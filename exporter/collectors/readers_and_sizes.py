@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, Groups
-from exporter.collectors.producers_log_sizes import SizesRead
+from exporter.collectors.log_sizes import SizesRead
 from exporter.domain.arrays import Floats
 from exporter.domain.formatting import some
 from exporter.domain.judging.audit import Relations
@@ -72,5 +72,5 @@ def read_sizes(client: RemoteClient, membership: Membership, clock: Clock) -> tu
     topics = len(membership.layout.topics)
     unknown = np.bincount(membership.layout.topic, ~disk.known, topics)
     total = np.bincount(membership.layout.topic, np.where(disk.known, disk.value, 0), topics)
-    reasons = sorted({str(reason) for _, reason, _ in sizes.failures()})
+    reasons = sorted({str(reason) for reason, _ in sizes.failures()})
     return np.where(unknown > 0, np.nan, total), ", ".join(reasons) or None

@@ -28,7 +28,7 @@ from exporter.domain.judging.audit import (
     select_silent,
 )
 from exporter.domain.ports import Clock, SourceError
-from exporter.factory.sources import make_backfill_source, make_inspection_client
+from exporter.factory.sources import make_backfill_source, make_log_size_client
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.process import RemoteClient
 from exporter.settings.quantities import parse_duration
@@ -181,7 +181,7 @@ class _ClusterAudit:
         self._relations = read_readers(source.groups)
         self._show("reading log sizes")
         try:
-            with make_inspection_client(self._cluster, self._settings) as client:
+            with make_log_size_client(self._cluster, self._settings) as client:
                 sizes, why = read_sizes(client, reader.metadata.membership, self._clock)
             self._relations = replace(self._relations, bytes=sizes)
         except (KafkaPythonError, SourceError) as error:

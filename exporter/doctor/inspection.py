@@ -1,25 +1,17 @@
-"""Checks what inspections need: the second client, and rights that only inspections use."""
+"""Checks what inspections need: the second client, and a right that only inspections use."""
 
 from __future__ import annotations
 
-from collections import Counter
-
-from exporter.collectors.producers_log_sizes import Inspection, Inspector
+from exporter.collectors.log_sizes import Inspector
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain.formatting import named, plural
 from exporter.domain.polls.readings import Reason
-from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
+from exporter.kafka.kafka_python_answers import LOG_DIRS
 
-_ACLS = "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL"
-_FIXES = {
-    (PRODUCERS, Reason.UNAUTHORIZED): f"{_ACLS} --operation Read --topic '*', or inspection.producers: false",
-    (PRODUCERS, Reason.UNSUPPORTED_VERSION): "upgrade the brokers: they answer from Kafka 2.8 on (KIP-664)",
-    (LOG_DIRS, Reason.UNAUTHORIZED): f"{_ACLS} --operation Describe --cluster, or inspection.log_sizes: false",
-}
-_COSTS = {
-    PRODUCERS: "producers and hanging transactions of the partitions that they lead are unknown",
-    LOG_DIRS: "sizes of topics with a replica on them are unknown",
-}
+_GRANT = (
+    "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL --operation Describe --cluster, or "
+    "inspection.log_sizes: false"
+)
 
 
 def inspection(inspector: Inspector | None) -> list[Finding]:
@@ -31,30 +23,18 @@ def inspection(inspector: Inspector | None) -> list[Finding]:
     if result.at is None:
         return []
     if result.problem:
-        return [from_error(check, Severity.WARNING, result.problem, "no producers and no log sizes are known")]
-    failed = _failed(check, result)
-    if failed:
-        return failed
-    phrases = {PRODUCERS: "producers of {}", LOG_DIRS: "sizes of {}"}
-    things = {PRODUCERS: "partition", LOG_DIRS: "replica"}
-    answered = [phrases[spec].format(plural(number, things[spec])) for spec, number in sorted(result.lookups.items())]
-    return [Finding(check, Severity.OK, f"brokers list the {' and the '.join(answered)}")]
-
-
-def _failed(check: str, result: Inspection) -> list[Finding]:
-    counts: Counter[tuple[str, Reason]] = Counter()
-    brokers: dict[tuple[str, Reason], set[int]] = {}
-    for (spec, reason, broker), number in result.failures.items():
-        counts[spec, reason] += number
-        brokers.setdefault((spec, reason), set()).add(broker)
-    return [
-        Finding(
-            check,
-            Severity.WARNING,
-            f"{spec} {reason}: no answer for {counts[spec, reason]:,} of {result.lookups[spec]:,}, "
-            f"at {named('broker', sorted(ids))}",
-            _COSTS[spec],
-            _FIXES.get((spec, reason), "check that these brokers are up, then run `doctor` again"),
+        return [from_error(check, Severity.WARNING, result.problem, "no log sizes are known")]
+    findings = []
+    for reason in sorted({reason for reason, _ in result.failures}):
+        counts = {broker: count for (why, broker), count in result.failures.items() if why is reason}
+        findings.append(
+            Finding(
+                check,
+                Severity.WARNING,
+                f"{LOG_DIRS} {reason}: no answer for {sum(counts.values()):,} of {result.lookups:,}, "
+                f"at {named('broker', sorted(counts))}",
+                "sizes of topics with a replica on them are unknown",
+                _GRANT if reason is Reason.UNAUTHORIZED else "check that these brokers are up, then run `doctor` again",
+            )
         )
-        for (spec, reason), ids in sorted(brokers.items())
-    ]
+    return findings or [Finding(check, Severity.OK, f"brokers list the sizes of {plural(result.lookups, 'replica')}")]

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.log_sizes import Inspector
 from exporter.collectors.poller import Poller
-from exporter.collectors.producers_log_sizes import Inspector
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replicas.matching import Naming
-from exporter.factory.sources import make_inspection_client, make_poll_source, make_source, make_tier_client
+from exporter.factory.sources import make_log_size_client, make_poll_source, make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.process import ClientProcess, ClientProcesses, RemoteClient
 from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings
@@ -196,15 +196,12 @@ def make_replica_watches(
 def make_inspector(
     cluster: ClusterSettings, settings: Settings, clock: Clock, process: ClientProcess | None = None
 ) -> Inspector | None:
-    """Return the collector of producers and log sizes, None where both are off."""
-    inspection = settings.inspection
-    if not (inspection.producers or inspection.log_sizes):
+    """Return the collector of log sizes, None where it is off."""
+    if not settings.inspection.log_sizes:
         return None
     return Inspector(
         cluster.name,
         clock,
-        interval=inspection.interval,
-        producers=inspection.producers,
-        log_sizes=inspection.log_sizes,
-        client=lambda: make_inspection_client(cluster, settings, process=process),
+        interval=settings.inspection.interval,
+        client=lambda: make_log_size_client(cluster, settings, process=process),
     )

@@ -13,7 +13,7 @@ from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import (
     ADDRESSES,
-    INSPECTIONS,
+    LOG_SIZES,
     OFFSETS,
     POLLS,
     TIERS,
@@ -155,26 +155,27 @@ def make_tier_client(
     process: ClientProcess | None = None,
 ) -> RemoteClient:
     """Return the client of kafka-python that looks up offsets of tiers; its first call connects it."""
-    return _kafka_python(TIERS, cluster, settings, lookups_per_second, process)
+    return _kafka_python(
+        TIERS, cluster, settings, process, rate=lookups_per_second, lookups_per_second=lookups_per_second
+    )
 
 
-def make_inspection_client(
+def make_log_size_client(
     cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
 ) -> RemoteClient:
-    """Return the client of kafka-python that reads producers and log sizes; its first call connects it."""
-    return _kafka_python(INSPECTIONS, cluster, settings, settings.inspection.lookups_per_second, process)
+    """Return the client of kafka-python that reads log sizes; its first call connects it."""
+    return _kafka_python(LOG_SIZES, cluster, settings, process)
 
 
 def _kafka_python(
-    kind: str, cluster: ClusterSettings, settings: Settings, rate: float | None, process: ClientProcess | None
+    kind: str, cluster: ClusterSettings, settings: Settings, process: ClientProcess | None, **further: Any
 ) -> RemoteClient:
     return RemoteClient(
         process or ClientProcess(cluster.name),
         kind,
         limit=_PATIENCE + 6 * settings.poll_of(cluster).request_timeout,
-        rate=rate,
         alone=process is None,
-        lookups_per_second=rate,
+        **further,
         **_connecting(cluster, settings),
     )
 

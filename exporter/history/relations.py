@@ -83,7 +83,6 @@ _FACTS = (
     "replica_of_topic",
     "replica_state",
     "disk_bytes",
-    "producers",
     "readers",
     "groups_without_members",
     "groups_committed_only",
@@ -95,7 +94,7 @@ _COUNTED = {
     "groups_committed_only": GroupRole.COMMITTED,
 }
 """Numbers of groups: all that have it assigned or committed in it, and those of one role."""
-_IS_NEWS = np.array([[name not in ("disk_bytes", "producers", "groups_without_members")] for name in _FACTS])
+_IS_NEWS = np.array([[name not in ("disk_bytes", "groups_without_members")] for name in _FACTS])
 """False where values change all the time: a change alone writes no row."""
 
 
@@ -145,7 +144,7 @@ class Relations:
         self.copies: dict[str, Copies] = {}
         """By source cluster: the topics of this cluster that are replicas."""
         self.inspected = NO_INSPECTIONS
-        """Producers and sizes of partitions at the last good poll."""
+        """Sizes of partitions at the last good poll."""
         self._topics: Mapping[str, TopicInfo] = {}
         self._names: Sequence[str] = ()
         self._ids: Sequence[str | None] = ()
@@ -238,11 +237,10 @@ class Relations:
 
     def _take_inspected(self) -> None:
         there, numbers = self._numbers_of(self.inspected.layout.topics)
-        of_topics, count = self.inspected.of_topics, len(self._names)
-        for name, counts in (("disk_bytes", of_topics.disk_bytes), ("producers", of_topics.producers)):
-            value, known = Counts.unknown(count)
-            value[numbers], known[numbers] = counts.value[there], counts.known[there]
-            self._now.put(name, value, known)
+        sizes = self.inspected.of_topics.disk_bytes
+        value, known = Counts.unknown(len(self._names))
+        value[numbers], known[numbers] = sizes.value[there], sizes.known[there]
+        self._now.put("disk_bytes", value, known)
 
     def _put_texts(self, name: str, numbers: Numbering[_T], values: Sequence[_T | None]) -> None:
         written = self._written.value[_PLACES[name]][self._written.known[_PLACES[name]]]
@@ -264,7 +262,7 @@ class Relations:
             "replica_state": self._texts("replica_state", rows, BEST_FIRST.__getitem__),
             "readers": self._texts("readers", rows, lambda number: json.dumps(self._reader_lists[number])),
         }
-        for name in (*_COUNTED, "disk_bytes", "producers"):
+        for name in (*_COUNTED, "disk_bytes"):
             place = _PLACES[name]
             columns[name] = Masked(self._now.value[place, rows], ~self._now.known[place, rows])
         return Columns(Relation, len(rows), columns)

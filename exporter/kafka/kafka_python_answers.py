@@ -12,8 +12,6 @@ EARLIEST_LOCAL = "earliest-local"
 LATEST_TIERED = "latest-tiered"
 """The last offset in the remote tier (KIP-1005, brokers 3.9 and newer)."""
 
-PRODUCERS = "producers"
-"""DescribeProducers (brokers from 2.8): needs READ on the topic."""
 LOG_DIRS = "log-dirs"
 """DescribeLogDirs (brokers from 1.0): needs DESCRIBE on the cluster."""
 

@@ -49,7 +49,7 @@ _CLOSES_WITHIN = 10.0
 POLLS = "exporter.kafka.poll_source:PollSource.of"
 OFFSETS = "exporter.kafka.source:KafkaSource"
 TIERS = "exporter.kafka.tiered_offsets:TierClient"
-INSPECTIONS = "exporter.kafka.producers_log_dirs:InspectionClient"
+LOG_SIZES = "exporter.kafka.log_dirs:LogDirsClient"
 ADDRESSES = "exporter.kafka.connectivity:AddressCheck"
 """Kinds of clients, by where they are defined."""
 

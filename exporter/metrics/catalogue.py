@@ -194,34 +194,6 @@ TOPIC_METRICS = (
         "unless all are known." + INSPECTED,
         TOPIC,
     ),
-    Metric(
-        "kafka_topic_producers",
-        "gauge",
-        "Idempotent and transactional producers that wrote within producer.id.expiration.ms of the brokers (KIP-664), "
-        "each counted once; other producers are not visible. Absent unless all partitions are known." + INSPECTED,
-        TOPIC,
-    ),
-    Metric(
-        "kafka_topic_producers_last_write_timestamp_seconds",
-        "gauge",
-        "The latest timestamp of the last batches of these producers, Unix seconds; absent unless all partitions are "
-        "known." + INSPECTED,
-        TOPIC,
-    ),
-    Metric(
-        "kafka_topic_open_transactions",
-        "gauge",
-        "Producers with a transaction on the topic that is neither committed nor aborted; absent unless all partitions "
-        "are known." + INSPECTED,
-        TOPIC,
-    ),
-    Metric(
-        "kafka_topic_open_transaction_timestamp_seconds",
-        "gauge",
-        "When the first of the open transactions was first seen, Unix seconds; it may be older. Absent "
-        "where none is open, or where not all partitions are known." + INSPECTED,
-        TOPIC,
-    ),
     Metric("kafka_brokers", "gauge", "Number of brokers in the metadata." + POLLED, CLUSTER),
 )
 

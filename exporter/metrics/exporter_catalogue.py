@@ -94,14 +94,14 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_inspection_timestamp_seconds",
         "gauge",
-        "When producers and log sizes were last inspected, Unix seconds; absent where that never succeeded.",
+        "When log sizes were last inspected, Unix seconds; absent where that never succeeded.",
         CLUSTER,
     ),
     Metric(
         "topic_liveness_inspection_failures_total",
         "counter",
-        "Partitions whose producers, and replicas whose sizes, could not be read, by spec and reason; they are "
-        "retried. unauthorized: no READ right on the topic (producers), no DESCRIBE right on the cluster (log-dirs).",
+        "Replicas whose sizes could not be read, by spec (log-dirs) and reason; they are retried. unauthorized: no "
+        "DESCRIBE right on the cluster.",
         (*CLUSTER, "spec", "reason"),
     ),
     Metric("topic_liveness_history_windows_written_total", "counter", "History windows written to the spool.", CLUSTER),

@@ -24,14 +24,7 @@ _INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
 _BY_STATE, _BY_VERDICT = "kafka_topic_partitions_by_state", "kafka_topic_partitions_by_verdict"
 _BROKERS = "kafka_brokers"
 
-_INSPECTED = (
-    "kafka_topic_log_size_bytes",
-    "kafka_topic_disk_size_bytes",
-    "kafka_topic_producers",
-    "kafka_topic_producers_last_write_timestamp_seconds",
-    "kafka_topic_open_transactions",
-    "kafka_topic_open_transaction_timestamp_seconds",
-)
+_INSPECTED = ("kafka_topic_log_size_bytes", "kafka_topic_disk_size_bytes")
 
 _STATE_ORDER = sorted(range(len(STATES)), key=STATES.__getitem__)
 _VERDICT_ORDER = sorted(range(len(VERDICTS)), key=VERDICTS.__getitem__)
@@ -197,17 +190,9 @@ def _described(info: TopicInfo) -> str:
 
 
 def _inspections(snapshot: Snapshot) -> dict[str, Column]:
-    """Return the results of inspections of topics."""
+    """Return the log sizes of topics."""
     if snapshot.inspected is NO_INSPECTIONS:
         count = len(snapshot.table.layout.topics)
         return dict.fromkeys(_INSPECTED, (np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)))
     known = snapshot.inspected.of_topics
-    columns = (
-        known.log_bytes,
-        known.disk_bytes,
-        known.producers,
-        known_of(known.last_write),
-        known.open_transactions,
-        known_of(known.open_since),
-    )
-    return dict(zip(_INSPECTED, columns, strict=True))
+    return dict(zip(_INSPECTED, (known.log_bytes, known.disk_bytes), strict=True))

@@ -29,7 +29,7 @@ class RetentionSettings(Section):
     inventory: Annotated[Seconds, _at_least("inventory")] = _default_retention("inventory")
     """1w to 36500d. Which partitions there are, and their state."""
     relations: Annotated[Seconds, _at_least("relations")] = _default_retention("relations")
-    """1w to 36500d. Readers, replicas, producers and sizes of topics."""
+    """1w to 36500d. Readers, replicas and sizes of topics."""
     daily: Annotated[Seconds, _at_least("daily")] = _default_retention("daily")
     """29w to 36500d. Active hours. Baselines are made of 28 weeks, beside the present one."""
     drops: Annotated[Seconds, _at_least("drops")] = _default_retention("drops")

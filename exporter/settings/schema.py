@@ -109,16 +109,12 @@ class TieredSettings(Section):
 
 
 class InspectionSettings(Section):
-    """What brokers are asked besides offsets, how often and at which rate. Seconds."""
+    """What brokers are asked besides offsets, and how often. Seconds."""
 
-    producers: bool = False
-    """Active producers and open transactions; needs Read on topics."""
     log_sizes: bool = False
     """Bytes on the brokers' disks; needs Describe on the cluster."""
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
     """5s to 1d. How often brokers are asked."""
-    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
-    """1 to 1000000. Partitions at each broker at most."""
 
 
 class GroupSettings(Section):
@@ -312,7 +308,7 @@ class Settings(Section):
     tiered: TieredSettings = TieredSettings()
     """Topics with remote storage: [Tiered storage](tiered-storage.md)."""
     inspection: InspectionSettings = InspectionSettings()
-    """Producers and sizes of topics: [Inspection](inspection.md)."""
+    """Sizes of topics: [Inspection](inspection.md)."""
     groups: GroupSettings = GroupSettings()
     """Consumer groups, read independently of polls: [Consumer groups](groups.md)."""
     replicas: tuple[ReplicaSettings, ...] = ()

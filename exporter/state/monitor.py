@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from exporter.collectors.producers_log_sizes import Inspection
+from exporter.collectors.log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.expectations.table import Key
@@ -21,6 +21,7 @@ from exporter.domain.ports import Clock
 from exporter.domain.replicas.comparison import Comparison
 from exporter.domain.verdicts import Expectation
 from exporter.history.published import Published, in_force
+from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
@@ -187,18 +188,18 @@ class Monitor(Upkeep):
         cluster.log_problem("groups", problem or problems.unswept(sweep))
 
     def take_inspection(self, inspection: Inspection) -> None:
-        """Take cost and failures of an inspection of producers and log sizes."""
+        """Take cost and failures of an inspection of log sizes."""
         if inspection.at is None:
             return
         labels = {"kafka_cluster": inspection.cluster}
         if not inspection.problem:
             self._self_metrics.set("inspection_timestamp_seconds", inspection.at, **labels)
-        for spec, count in inspection.lookups.items():
-            self._self_metrics.add("lookups_total", count, **labels, spec=spec)
-        for (spec, reason, _), count in inspection.failures.items():
-            self._self_metrics.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
+        if inspection.lookups:
+            self._self_metrics.add("lookups_total", inspection.lookups, **labels, spec=LOG_DIRS)
+        for (reason, _), count in inspection.failures.items():
+            self._self_metrics.add("inspection_failures_total", count, **labels, spec=LOG_DIRS, reason=reason)
         cluster, problem = self._clusters[inspection.cluster], inspection.problem
-        cluster.log_problem("inspection", problem and f"no producers or log sizes: {problem}")
+        cluster.log_problem("inspection", problem and f"no log sizes: {problem}")
         cluster.log_problem("inspected", problems.not_inspected(inspection))
 
     def take_comparison(self, comparison: Comparison) -> Comparison:

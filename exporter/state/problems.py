@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable
 
 import numpy as np
 
-from exporter.collectors.producers_log_sizes import Inspection
+from exporter.collectors.log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
 from exporter.domain.formatting import duration, moment, named, some
 from exporter.domain.groups.sweep import GroupSweep
@@ -20,7 +20,7 @@ from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison
-from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
+from exporter.kafka.kafka_python_answers import LOG_DIRS
 
 _NEWS_SECONDS = 86_400.0
 """So long a change of the cluster behind a name is said."""
@@ -92,21 +92,16 @@ def unanswered(sweep: TierSweep) -> str:
 
 
 def not_inspected(inspection: Inspection) -> str:
-    """Return what brokers did not answer about producers and log sizes. No counts: they change at every inspection."""
-    brokers: dict[tuple[str, Reason], set[int]] = {}
-    for spec, reason, broker in inspection.failures:
-        brokers.setdefault((spec, reason), set()).add(broker)
-    failures = []
-    for (spec, reason), ids in sorted(brokers.items()):
-        failures.append(f"{spec} {reason}{_at(ids)}{_INSPECTION_STEPS.get((spec, reason), '')}")
+    """Return what brokers did not answer about log sizes. No counts: they change at every inspection."""
+    brokers: dict[Reason, set[int]] = {}
+    for reason, broker in inspection.failures:
+        brokers.setdefault(reason, set()).add(broker)
+    step = " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)"
+    failures = [
+        f"{LOG_DIRS} {reason}{_at(ids)}{step if reason is Reason.UNAUTHORIZED else ''}"
+        for reason, ids in sorted(brokers.items())
+    ]
     return f"not answered: {'; '.join(failures)}" if failures else ""
-
-
-_INSPECTION_STEPS = {
-    (PRODUCERS, Reason.UNAUTHORIZED): " (next step: grant READ on topics, or set inspection.producers: false)",
-    (PRODUCERS, Reason.UNSUPPORTED_VERSION): " (brokers answer from 2.8 on, KIP-664)",
-    (LOG_DIRS, Reason.UNAUTHORIZED): " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)",
-}
 
 
 def unswept(sweep: GroupSweep) -> str:

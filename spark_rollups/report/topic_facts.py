@@ -22,8 +22,6 @@ class Relations:
     mirrored_to: tuple[str, ...] = ()
     disk_bytes: int | None = None
     """All replicas on the brokers' disks: what deleting the topic wins back."""
-    producers: int | None = None
-    """Idempotent producers that wrote within ``producer.id.expiration.ms``."""
     readers: tuple[str, ...] | None = None
     """Names of the first of the consumer groups; None where they are not known."""
     groups_without_members: int | None = None

@@ -27,15 +27,15 @@ from typing import Self, TypeVar
 import numpy as np
 
 from exporter.clock import SystemClock
+from exporter.collectors.log_sizes import Inspector
 from exporter.collectors.poller import Poller
-from exporter.collectors.producers_log_sizes import Inspector
 from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents
 from exporter.kafka.poll_source import PollSource
-from exporter.kafka.process import INSPECTIONS, ClientProcess, RemoteClient
+from exporter.kafka.process import LOG_SIZES, ClientProcess, RemoteClient
 from exporter.kafka.source import KafkaSource
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.metrics.series import ClusterSeries
@@ -231,28 +231,24 @@ def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[Topi
 
 
 def inspect(bench: Bench, bootstrap: str, snapshot: Snapshot) -> None:
-    """Measure what it takes to ask for log sizes and for producers, as fast as the broker answers."""
+    """Measure what it takes to ask for log sizes, as fast as the broker answers."""
     process = ClientProcess("bench")
     process.start()
 
     def client() -> RemoteClient:
         return RemoteClient(
             process,
-            INSPECTIONS,
+            LOG_SIZES,
             limit=60,
             properties={"bootstrap.servers": bootstrap},
             request_timeout=10,
-            lookups_per_second=1_000_000,
         )
 
-    for step, producers in (("inspect log sizes", False), ("inspect producers", True)):
-        inspector = Inspector(
-            "bench", SystemClock(), interval=300, producers=producers, log_sizes=not producers, client=client
-        )
-        inspector.accept(snapshot)
-        inspection = bench.measure(step, len(snapshot.readings), inspector.inspect, beside=process.pid)
-        if inspection.problem or inspection.failures:
-            raise SystemExit(f"{step}: {inspection.problem or dict(inspection.failures)}: the figures would be wrong")
+    inspector = Inspector("bench", SystemClock(), interval=300, client=client)
+    inspector.accept(snapshot)
+    inspection = bench.measure("inspect log sizes", len(snapshot.readings), inspector.inspect, beside=process.pid)
+    if inspection.problem or inspection.failures:
+        raise SystemExit(f"log sizes: {inspection.problem or dict(inspection.failures)}: the figures would be wrong")
     process.close()
 
 

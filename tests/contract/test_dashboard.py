@@ -25,7 +25,6 @@ VARIABLE = re.compile(r"\$(\w+)")
 CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
 OPTIONAL = {
     "overview": "What deleting would win (inspection.log_sizes)",
-    "topic": "Producers (inspection.producers)",
     "groups": "What is not known",
     "exporter": "Sweeps over consumer groups",
 }

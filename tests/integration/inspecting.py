@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from exporter.clock import SystemClock
+from exporter.collectors.log_sizes import Inspection
 from exporter.collectors.poller import Poller
-from exporter.collectors.producers_log_sizes import Inspection
 from exporter.domain.polls.readings import Inspected, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.factory.clusters import make_inspector
@@ -26,7 +26,7 @@ class Inspecting:
             {
                 "clusters": [{"name": "test", "kafka": kafka, "topics": {"include": [topics]}}],
                 "poll": {"request_timeout": timeout},
-                "inspection": {"producers": True, "log_sizes": True},
+                "inspection": {"log_sizes": True},
             }
         )
         [cluster], clock = settings.clusters, SystemClock()

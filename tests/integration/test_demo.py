@@ -37,9 +37,7 @@ EMPTY_IN_THE_DEMO = (
     "overview: Largest dead topics",
     "overview: Living topics with dead partitions",
     "overview: Topics that were suspect, held or dead",
-    "topic: Longest open transactions",
     "topic: Partitions that were suspect, held or dead",
-    "topic: Producers",
 )
 """Panels of settings that the demo has not, and of what goes wrong nowhere in it.
 

@@ -1,9 +1,8 @@
-"""Who writes to topics and how large they are: as Kafka's own tools and the files say, and without the rights."""
+"""How large topics are: as Kafka's own tool and the files say, and without the right."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,32 +12,28 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
 from exporter.domain.polls.metadata import PartitionInfo
-from exporter.domain.polls.readings import Inspected, Producers, Reason, TopicPartition
-from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS
-from exporter.kafka.producers_log_dirs import InspectionClient
-from tests.demo.broker import Broker, resolve_kafka
+from exporter.domain.polls.readings import Inspected, Reason, TopicPartition
+from exporter.kafka.kafka_python_answers import LOG_DIRS
+from exporter.kafka.log_dirs import LogDirsClient
+from tests.demo.broker import Broker
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
 from tests.integration.secured import Secured, await_that
 from tests.integration.serving import Exporter, until
-from tests.integration.zookeeper import ZookeeperBroker
 from tests.workbench import Workbench
 
 SPREAD = "inspected-spread"
-LAST = DAY_AGO + 60
 
 
 @pytest.fixture(scope="module")
 def spread(workbench: Workbench) -> Iterator[str]:
-    """A topic of three partitions: two idempotent producers wrote to the first, one of them to the second."""
+    """A topic of three partitions: the last one is empty."""
     workbench.create(SPREAD, 3)
     workbench.write([(SPREAD, number, DAY_AGO + number) for number in (0, 1) for _ in range(50)], value=b"x" * 700)
-    workbench.write([(SPREAD, 0, LAST)])
     yield SPREAD
     workbench.delete(SPREAD)
 
@@ -52,7 +47,7 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spr
     """Each partition has the bytes that kafka-log-dirs prints, which are those of its segments; the topic their sum."""
     inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
     inspection = inspecting.inspect()
-    assert (inspection.lookups[LOG_DIRS], dict(inspection.failures)) == (3, {})
+    assert (inspection.lookups, dict(inspection.failures)) == (3, {})
     options = ("--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", spread)
     printed = kafka_tool(cache, "LogDirsCommand", *options).stdout
     [listing] = json.loads(printed.splitlines()[-1])["brokers"]
@@ -67,77 +62,18 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spr
     assert inspecting.shown("kafka_topic_log_size_bytes") == inspecting.shown("kafka_topic_disk_size_bytes") == whole
 
 
-def test_producers_are_those_of_kafkas_own_tool(broker: Broker, spread: str, cache: Path) -> None:
-    """Every idempotent producer is counted once a topic, with the time of the last record; it is the tool's list."""
-    inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
-    inspecting.inspect()
-    found = inspecting.found(spread).producers
-    assert found is not None and len(found.ids) == 2
-    at = ("--bootstrap-server", broker.bootstrap, "describe-producers", "--topic", spread, "--partition", "0")
-    _, *rows = kafka_tool(cache, "TransactionsCommand", *at).stdout.strip().splitlines()
-    assert {int(row.split()[0]) for row in rows} == set(found.ids)
-    assert max(int(row.split()[4]) for row in rows) == round(LAST * 1000)
-    assert found.last_write == LAST
-    second, third = (inspecting.found(spread, number).producers for number in (1, 2))
-    assert second is not None and second.ids < found.ids
-    assert third == Producers()
-    topic = f'topic="{spread}"'
-    assert inspecting.shown("kafka_topic_producers") == {topic: 2}
-    assert inspecting.shown("kafka_topic_producers_last_write_timestamp_seconds") == {topic: LAST}
-    assert inspecting.shown("kafka_topic_open_transactions") == {topic: 0}
-    assert inspecting.shown("kafka_topic_open_transaction_timestamp_seconds") == {}
-
-
-def test_an_open_transaction_is_as_old_as_it_was_seen(broker: Broker, workbench: Workbench) -> None:
-    """Its first sight is kept while it is open; committed, it is gone; the next one of that producer is another."""
-    topic = "inspected-transactions"
-    workbench.create(topic)
-    inspecting = Inspecting(topic, **{"bootstrap.servers": broker.bootstrap})
-    since, opened = "kafka_topic_open_transaction_timestamp_seconds", "kafka_topic_open_transactions"
-    series = f'topic="{topic}"'
-    before = time.time()
-    producer = workbench.write_transaction(topic, 0, DAY_AGO, "inspected")
-    inspecting.inspect()
-    first = inspecting.shown(since)[series]
-    assert before - 0.01 <= first <= time.time() and inspecting.shown(opened) == {series: 1}
-    inspecting.inspect()
-    assert inspecting.shown(since)[series] == pytest.approx(first, abs=0.01)
-    producer.commit_transaction(30)
-
-    def closed() -> bool:
-        inspecting.inspect()
-        return inspecting.shown(opened) == {series: 0}
-
-    until(closed, "the marker is written")
-    assert inspecting.shown(since) == {} and inspecting.shown("kafka_topic_producers") == {series: 1}
-    again = time.time()
-    producer.begin_transaction()
-    producer.produce(topic, b"x")
-    assert producer.flush(30) == 0
-    inspecting.inspect()
-    assert inspecting.shown(since)[series] >= again - 0.01
-    producer.abort_transaction(30)
-    workbench.delete(topic)
-
-
 def test_one_partition_that_cannot_be_inspected_costs_only_itself(broker: Broker, spread: str) -> None:
     """A partition that is not there says so, its neighbours in the same request are answered, none is made."""
     wanted = Layout.of({spread: [1, 9], "never-made": [0]})
-    there, gone, never = wanted.rows(TopicPartition(*key) for key in [(spread, 1), (spread, 9), ("never-made", 0)])
-    with closing(
-        InspectionClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10, lookups_per_second=1000)
-    ) as client:
-        producers = client.producers(wanted, 1)
+    [there] = wanted.rows([TopicPartition(spread, 1)])
+    with closing(LogDirsClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10)) as client:
         sizes = client.log_sizes(wanted, 1)
-        nobody = client.producers(wanted, 7), client.log_sizes(wanted, 7)
+        nobody = client.log_sizes(wanted, 7)
         known = client.partitions(wanted)
-    unknown = reason_code(Reason.UNKNOWN_TOPIC)
-    assert producers.reason[[never, there, gone]].tolist() == [unknown, ANSWERED, unknown]
-    assert producers.found.row.tolist() == [there]
     assert isinstance(sizes, LogSizes) and np.flatnonzero(sizes.log.known).tolist() == [there]
     assert sizes.log.value[there] == on_disk(broker, spread, 1)
     assert sizes.missing is Reason.MISSING_ANSWER
-    assert (nobody[0].failure, nobody[1]) == (Reason.LEADER_UNREACHABLE, Reason.LEADER_UNREACHABLE)
+    assert nobody is Reason.LEADER_UNREACHABLE
     assert list(known.layout) == [(spread, 1)] and known.info(0) == PartitionInfo(1, (1,), (1,))
     assert "never-made" not in Workbench(broker.bootstrap).admin.list_topics(timeout=10).topics
 
@@ -149,26 +85,23 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: 
     inspecting.inspect()
     assert inspecting.found("orders") == Inspected()
     failures = inspecting.shown("topic_liveness_inspection_failures_total")
-    assert failures == {f'reason="unauthorized",spec="{spec}"': 1 for spec in (LOG_DIRS, PRODUCERS)}
+    assert failures == {f'reason="unauthorized",spec="{LOG_DIRS}"': 1}
     assert inspecting.poll().readings[TopicPartition("orders", 0)].latest == 1
     [line] = [line for line in logged_warnings() if "not answered" in line]
-    assert "grant READ on topics" in line and "grant DESCRIBE on the cluster" in line
-    secured.grant("liveness", [(AclOperation.READ, "orders")])
+    assert "grant DESCRIBE on the cluster" in line
     secured.grant("liveness", [(AclOperation.DESCRIBE, "kafka-cluster")], ResourceType.BROKER)
 
     def granted() -> bool:
         inspecting.inspect()
-        found = inspecting.found("orders")
-        return found.producers is not None and found.log_bytes is not None
+        return inspecting.found("orders").log_bytes is not None
 
     await_that(granted)
     found = inspecting.found("orders")
-    assert found.producers is not None and len(found.producers.ids) == 1
     assert found.log_bytes == found.disk_bytes == on_disk(secured.broker, "orders", 0)
 
 
-def test_every_version_reports_who_writes_and_how_large_it_is(brokers: Mapping[str, Broker]) -> None:
-    """From 2.8 on each broker's producers are shown, with the sizes of its files."""
+def test_every_version_reports_how_large_it_is(brokers: Mapping[str, Broker]) -> None:
+    """The sizes are those of the broker's files."""
     for version, broker in brokers.items():
         kafka, topic = Kafka(version, broker.bootstrap), "inspected-versions"
         kafka.create(topic)
@@ -176,28 +109,8 @@ def test_every_version_reports_who_writes_and_how_large_it_is(brokers: Mapping[s
         inspecting = Inspecting(topic, **{"bootstrap.servers": broker.bootstrap})
         assert dict(inspecting.inspect().failures) == {}, version
         found = inspecting.found(topic)
-        assert found.producers is not None and found.producers.last_write == DAY_AGO, version
-        assert len(found.producers.ids) == 1 and not found.producers.open_transactions, version
         assert found.log_bytes == found.disk_bytes == on_disk(broker, topic, 0) > 0, version
         kafka.delete(topic)
-
-
-def test_a_broker_from_before_describe_producers_says_so(
-    cache: Path, tmp_path: Path, logged_warnings: Callable[[], list[str]]
-) -> None:
-    """Kafka 2.7 answers the sizes; of producers it is logged once which broker is too old, and none are shown."""
-    old = ZookeeperBroker(tmp_path / "2.7", jars=resolve_kafka("2.7.2", cache=cache, progress=print))
-    with old:
-        kafka = Kafka("2.7.2", old.bootstrap)
-        kafka.create("old")
-        kafka.write([("old", 0, DAY_AGO)])
-        inspecting = Inspecting("old", **{"bootstrap.servers": old.bootstrap})
-        inspecting.inspect()
-        assert inspecting.inspect().failures == {(PRODUCERS, Reason.UNSUPPORTED_VERSION, 1): 1}
-        size = on_disk(old, "old", 0)
-        assert inspecting.found("old") == Inspected(None, size, size) and size > 0
-    [line] = [line for line in logged_warnings() if "not answered" in line]
-    assert line.endswith("producers unsupported-version at broker 1 (brokers answer from 2.8 on, KIP-664)")
 
 
 @pytest.mark.usefixtures("without_kafka_python")
@@ -220,22 +133,18 @@ def test_inspections_come_by_themselves_beside_the_polls(broker: Broker, workben
     workbench.create(topic)
     workbench.write([(topic, 0, DAY_AGO)])
     environment = {
-        "TOPIC_LIVENESS_INSPECTION__PRODUCERS": "true",
         "TOPIC_LIVENESS_INSPECTION__LOG_SIZES": "true",
         "TOPIC_LIVENESS_INSPECTION__INTERVAL": "5s",
     }
     with Exporter(tmp_path, broker.bootstrap, **environment) as exporter:
 
-        def shown() -> tuple[float | None, float | None]:
-            return (
-                exporter.value("kafka_topic_disk_size_bytes", topic=topic),
-                exporter.value("kafka_topic_producers", topic=topic),
-            )
+        def shown() -> bool:
+            return exporter.value("kafka_topic_disk_size_bytes", topic=topic) == on_disk(broker, topic, 0)
 
-        until(lambda: shown() == (on_disk(broker, topic, 0), 1), "the first inspection")
+        until(shown, "the first inspection")
         sizes = {on_disk(broker, topic, 0)}
         workbench.write([(topic, 0, DAY_AGO + 1)])
-        until(lambda: shown() == (on_disk(broker, topic, 0), 2), "a later inspection")
+        until(shown, "a later inspection")
         assert exporter.value("topic_liveness_inspection_timestamp_seconds") is not None
         sizes.add(on_disk(broker, topic, 0))
         assert exporter.end() == 0

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
-from exporter.kafka.process import INSPECTIONS, TIERS, ClientProcess, RemoteClient, Restart
+from exporter.kafka.process import LOG_SIZES, TIERS, ClientProcess, RemoteClient, Restart
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.serving import Exporter, until
@@ -51,7 +50,7 @@ class Rounds:
 
     def inspections(self) -> RemoteClient:
         """The client of an inspection."""
-        return RemoteClient(self.process, INSPECTIONS, limit=self._limit, lookups_per_second=1000.0, **self._settings)
+        return RemoteClient(self.process, LOG_SIZES, limit=self._limit, **self._settings)
 
     def good(self) -> bool:
         """Whether a round is."""
@@ -77,11 +76,8 @@ def test_answers_counts_and_ignored_properties_come_through(rounds: Rounds) -> N
             assert tier_of(tiers, EARLIEST_LOCAL, KEY, 0) == Answer(0)
             assert (tiers.counts(), tiers.left_out()) == ({EARLIEST_LOCAL: 1}, ("linger.ms",))
     with rounds.inspections() as inspections:
-        producers = inspections.producers(Layout.of({KEY.topic: [KEY.partition, 9]}), 0)
-        assert producers.reason.tolist() == [ANSWERED, reason_code(Reason.UNKNOWN_TOPIC)] and not len(producers.found)
         sizes = inspections.log_sizes(THERE, 0)
         assert not isinstance(sizes, Reason) and sizes.log.known.tolist() == [True] and sizes.log.value.tolist() == [0]
-        assert inspections.counts() == {"producers": 2, "log-dirs": 1}
     assert rounds.restarts == []
 
 
@@ -92,7 +88,7 @@ def test_the_end_of_the_process_costs_a_round_nothing(rounds: Rounds) -> None:
         assert rounds.process.pid is not None
         os.kill(rounds.process.pid, signal.SIGABRT)
         assert tier_of(tiers, EARLIEST_LOCAL, KEY, 0) == Answer(0)
-        assert inspections.producers(THERE, 0).failure is None
+        assert not isinstance(inspections.log_sizes(THERE, 0), Reason)
     assert rounds.restarts == [Restart.ENDED]
 
 

@@ -26,7 +26,7 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
@@ -146,7 +146,7 @@ def test_the_tiers_of_the_brokers_that_are_well_are_read(trio: Trio, how: str) -
     lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
     assert lost <= UNREACHED
     assert set(answers.values()) == {Answer(0)}
-    gc.collect()  # as in the test of sizes and producers below
+    gc.collect()  # as in the test of sizes below
 
 
 def test_the_doctor_names_the_broker_that_is_gone_and_what_it_costs(
@@ -313,7 +313,7 @@ def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_sizes_and_producers_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Trio) -> None:
+def test_sizes_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Trio) -> None:
     """Its partitions and the sums that it has a part in are unknown and counted; what it has no part in is shown."""
     topic = "inspected"
     trio.workbench.create_on(topic, [[1, 2], [2, THIRD], [THIRD, 1]])
@@ -333,12 +333,12 @@ def test_sizes_and_producers_of_the_others_are_exact_beside_a_broker_that_is_cut
         inspection = lost.inspect()
         known = lost.poll().readings
     first, second, third = (known[TopicPartition(topic, number)].inspected for number in range(3))
-    assert first is not None and first.producers is not None and first.disk_bytes == 2 * (first.log_bytes or 0) > 0
-    assert second is not None and second.producers is not None
+    assert first is not None and first.disk_bytes == 2 * (first.log_bytes or 0) > 0
+    assert second is not None
     assert (second.log_bytes, second.disk_bytes) == (first.log_bytes, None)
     assert third == Inspected()
-    assert {(spec, broker) for spec, _, broker in inspection.failures} == {(LOG_DIRS, THIRD), (PRODUCERS, THIRD)}
-    assert {reason for _, reason, _ in inspection.failures} <= UNREACHED
+    assert {broker for _, broker in inspection.failures} == {THIRD}
+    assert {reason for reason, _ in inspection.failures} <= UNREACHED
     trio.workbench.delete(topic)
     gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a broker that took a connection in silence
 
@@ -357,7 +357,7 @@ def test_inspections_follow_partitions_that_are_moved_to_another_broker(trio: Tr
 
     def followed() -> bool:
         inspection = inspecting.inspector.inspect()
-        return not inspection.failures and inspection.lookups == {PRODUCERS: 2 * len(moved), LOG_DIRS: 2 * len(moved)}
+        return not inspection.failures and inspection.lookups == 2 * len(moved)
 
     await_that(followed, "the broker before is asked, and then the present one")
     assert [inspecting.found(topic, key.partition) for key in moved] == before

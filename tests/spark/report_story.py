@@ -296,7 +296,6 @@ def relation(
         "replica_of_topic": of,
         "replica_state": None if of is None else state,
         "disk_bytes": size,
-        "producers": None if size is None else 0,
         "readers": None if readers is None else json.dumps(readers),
         "groups_without_members": None,
         "date": at.date(),

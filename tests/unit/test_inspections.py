@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
 
-from exporter.domain.polls.inspections import OfTopic
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Inspected, Producers, TopicPartition
+from exporter.domain.polls.readings import Inspected, TopicPartition
 from tests.snapshots import inspections_of
 
 KEYS = [TopicPartition(topic, number) for topic in ("a", "orders", "z") for number in range(4)]
@@ -23,13 +21,8 @@ def drawn(chance: random.Random) -> dict[TopicPartition, Inspected]:
     def maybe(value: object, share: float = 0.9) -> object:
         return value if chance.random() < share else None
 
-    def producers() -> Producers:
-        ids = frozenset(chance.sample(range(6), chance.randrange(5)))
-        opened = frozenset(one for one in ids if chance.random() < 0.3)
-        return Producers(ids, maybe(chance.uniform(1, 9)), opened, chance.uniform(1, 9) if opened else None)  # type: ignore[arg-type]
-
     return {
-        key: Inspected(maybe(producers()), maybe(chance.randrange(9)), maybe(2**60 + chance.randrange(9)))  # type: ignore[arg-type]
+        key: Inspected(maybe(chance.randrange(9)), maybe(2**60 + chance.randrange(9)))  # type: ignore[arg-type]
         for key in chance.sample(KEYS, chance.randrange(len(KEYS) + 1))
     }
 
@@ -47,27 +40,10 @@ def test_columns_tell_of_partitions_and_topics_what_objects_do(seed: int) -> Non
     columns = inspections_of(layout_of(KEYS), found)
     assert columns == found
     for number, topic in enumerate(columns.layout.topics):
-        expected = union([each for key, each in found.items() if key.topic == topic])
-        assert columns.of_topics.topic(number) == expected
-
-
-def union(found: list[Inspected]) -> OfTopic:
-    """The values of a topic whose partitions these are: those that all of them have."""
-
-    def known(values: list[Any]) -> list[Any] | None:
-        return values if values and None not in values else None
-
-    logs, disks = known([each.log_bytes for each in found]), known([each.disk_bytes for each in found])
-    sizes = OfTopic(*(None if values is None else sum(values) for values in (logs, disks)))
-    writers = known([each.producers for each in found])
-    if writers is None:
-        return sizes
-    return sizes._replace(
-        producers=len({one for each in writers for one in each.ids}),
-        open_transactions=len({one for each in writers for one in each.open_transactions}),
-        last_write=max((each.last_write for each in writers if each.last_write is not None), default=None),
-        open_since=min((each.open_since for each in writers if each.open_since is not None), default=None),
-    )
+        of_topic = [each for key, each in found.items() if key.topic == topic]
+        columns_of = ([each.log_bytes for each in of_topic], [each.disk_bytes for each in of_topic])
+        sums = [sum(filter(None, values)) if values and None not in values else None for values in columns_of]
+        assert columns.of_topics.topic(number) == tuple(sums)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -77,17 +53,7 @@ def test_results_move_with_their_partitions(seed: int) -> None:
     found, before = drawn(chance), layout_of(KEYS)
     there = chance.sample(KEYS, 7)
     after = layout_of([*there, TopicPartition("new", 0)])
-    sizes, producers = ({key for key in KEYS if chance.random() < 0.7} for _ in range(2))
-    moved = inspections_of(before, found).laid_out(
-        after, np.array([key in sizes for key in before]), np.array([key in producers for key in before])
-    )
-    assert moved == {
-        key: Inspected(
-            each.producers if key in producers else None,
-            each.log_bytes if key in sizes else None,
-            each.disk_bytes if key in sizes else None,
-        )
-        for key, each in found.items()
-        if key in there
-    }
+    kept = {key for key in KEYS if chance.random() < 0.7}
+    moved = inspections_of(before, found).laid_out(after, np.array([key in kept for key in before]))
+    assert moved == {key: each if key in kept else Inspected() for key, each in found.items() if key in there}
     assert moved.layout is after

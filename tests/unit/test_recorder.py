@@ -28,7 +28,7 @@ from exporter.domain.history.rows import Window
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import Answer, Inspected, Producers, Reason, TopicPartition
+from exporter.domain.polls.readings import Answer, Inspected, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.history.cluster_states import read_state
 from exporter.history.recorder import History
@@ -588,13 +588,13 @@ def test_a_changed_owner_is_a_new_row_of_the_inventory(bench: Bench) -> None:
 
 
 def test_what_inspections_found_of_a_topic_is_kept_with_what_stands_around_it(tmp_path: Path) -> None:
-    """Its size and producers as a whole, once known of every partition; nothing of a topic that is not inspected."""
+    """Its size as a whole, once known of every partition; nothing of a topic that is not inspected."""
 
     class Known:
         def results(self, metadata: Metadata) -> Inspections:
             sizes = {"orders": (10, 30), "idle": (None, 5)}
             layout = metadata.membership.layout
-            found = {key: Inspected(Producers(frozenset({key.partition})), *sizes[key.topic]) for key in layout}
+            found = {key: Inspected(*sizes[key.topic]) for key in layout}
             return inspections_of(layout, found)
 
     bench, more = Bench(tmp_path), TopicPartition("orders", 1)
@@ -606,8 +606,8 @@ def test_what_inspections_found_of_a_topic_is_kept_with_what_stands_around_it(tm
     again.source.offsets[more] = (0, 1, 1.0)
     Poller("c", again.source, [again.history], again.clock, inspections=Known()).poll()
     again.history.flush(again.clock.now())
-    relations = {row["topic"]: (row["disk_bytes"], row["producers"]) for row in bench.rows("relations")}
-    assert relations == {"orders": (60, 2), "idle": (5, 1)}
+    relations = {row["topic"]: row["disk_bytes"] for row in bench.rows("relations")}
+    assert relations == {"orders": 60, "idle": 5}
 
 
 def test_who_reads_a_topic_is_kept_by_name(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import TopicInfo
-from exporter.domain.polls.readings import Inspected, Producers, TopicPartition
+from exporter.domain.polls.readings import Inspected, TopicPartition
 from exporter.domain.replicas.comparison import Comparison, Matching, NotCompared, Replica, ReplicaReading, ReplicaState
 from exporter.history.columns import table_of
 from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
@@ -70,7 +70,6 @@ class Seen:
     readers: tuple[str, ...] | None = ("audit",)
     copy: tuple[str, str, ReplicaState] | None = ("east", "orders", ReplicaState.IN_STEP)
     disk_bytes: int | None = 10
-    producers: int | None = 1
 
     def into(self, known: Relations) -> None:
         """Have a cluster know this of ``orders``."""
@@ -79,13 +78,12 @@ class Seen:
         if self.copy is not None:
             source, topic, state = self.copy
             known.copies[source] = copies(source, state, "orders")._replace(topics=[topic])
-        producers = None if self.producers is None else Producers(frozenset(range(self.producers)))
-        inspected = Inspected(producers, None, self.disk_bytes)
+        inspected = Inspected(None, self.disk_bytes)
         known.inspected = inspections_of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
 
 
 ALL = Seen()
-NONE = Seen(None, None, None, None)
+NONE = Seen(None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +111,6 @@ NONE = Seen(None, None, None, None)
         (ALL, replace(ALL, disk_bytes=20), 300, False),
         (ALL, replace(ALL, disk_bytes=None), 300, False),
         (replace(ALL, disk_bytes=None), ALL, 300, True),
-        (ALL, replace(ALL, producers=0), 300, False),
-        (replace(ALL, producers=None), ALL, 300, True),
     ],
 )
 def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *, expected: bool) -> None:
@@ -149,7 +145,6 @@ def test_a_row_has_all_that_is_known() -> None:
         "replica_of_topic": "orders",
         "replica_state": "in-step",
         "disk_bytes": 10,
-        "producers": 1,
         "readers": '["audit"]',
         "groups_without_members": 0,
         "groups_committed_only": 0,
@@ -187,19 +182,18 @@ def test_a_size_is_written_where_it_was_not_known_and_then_once_a_day() -> None:
     """It changes all the time, which is no news; a row for other news brings the present one."""
     known = Relations("prod", "exporter-a")
 
-    def due_rows(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None, int | None]]:
+    def due_rows(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None]]:
         known.inspected = inspections_of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
         rows = rows_due(known, ago, {"orders": TopicInfo("1", {})})
-        return [(row["disk_bytes"], row["producers"], row["consumer_groups"]) for row in rows]
+        return [(row["disk_bytes"], row["consumer_groups"]) for row in rows]
 
     assert due_rows(2 * DAY, Inspected()) == []
-    assert due_rows(2 * DAY - 300, Inspected(None, 10, 30)) == [(30, None, None)]
-    assert due_rows(2 * DAY - 600, Inspected(None, 20, 60)) == []
-    assert due_rows(2 * DAY - 900, Inspected(Producers(frozenset({7})), 20, 60)) == [(60, 1, None)]
+    assert due_rows(2 * DAY - 300, Inspected(10, 30)) == [(30, None)]
+    assert due_rows(2 * DAY - 600, Inspected(20, 60)) == []
     assert due_rows(2 * DAY - 1200, Inspected()) == []
     known.readers = topic_readers({"orders": "ab"})
-    assert due_rows(2 * DAY - 1500, Inspected(Producers(), 0, 0)) == [(0, 0, 2)]
-    assert due_rows(DAY - 1500, Inspected(Producers(), 5, 15)) == [(15, 0, 2)]
+    assert due_rows(2 * DAY - 1500, Inspected(0, 0)) == [(0, 2)]
+    assert due_rows(DAY - 1500, Inspected(5, 15)) == [(15, 2)]
 
 
 def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:

@@ -18,7 +18,6 @@ from exporter.domain.polls.readings import (
     Activity,
     Answer,
     Inspected,
-    Producers,
     Reading,
     Reason,
     State,
@@ -184,13 +183,13 @@ def test_the_catalogue_names_every_metric_once() -> None:
 
 
 def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
-    """A producer of two partitions is one; what one partition keeps back is unknown of the whole topic."""
+    """What one partition keeps back is unknown of the whole topic."""
     inspected = {
-        TopicPartition("whole", 0): Inspected(Producers(frozenset({1, 2}), 900.0, frozenset({1}), 500.0), 10, 30),
-        TopicPartition("whole", 1): Inspected(Producers(frozenset({2}), 950.0, frozenset({2}), 400.0), 5, 15),
-        TopicPartition("part", 0): Inspected(Producers(frozenset({1}), 900.0, frozenset({1}), 500.0), 10, 30),
-        TopicPartition("part", 1): Inspected(None, 5, None),
-        TopicPartition("quiet", 0): Inspected(Producers(), 0, 0),
+        TopicPartition("whole", 0): Inspected(10, 30),
+        TopicPartition("whole", 1): Inspected(5, 15),
+        TopicPartition("part", 0): Inspected(10, 30),
+        TopicPartition("part", 1): Inspected(5, None),
+        TopicPartition("quiet", 0): Inspected(0, 0),
     }
     snapshot = snapshot_of({key: replace(OBSERVED, inspected=each) for key, each in inspected.items()})
     series = ClusterSeries("prod", partition_switches=["log_size_bytes"])
@@ -202,23 +201,10 @@ def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
     by_topic = {
         topic: {name: row[name] for name in sorted(names & row.keys())} for topic, row in found.items() if topic
     }
-    opened = "kafka_topic_open_transaction_timestamp_seconds"
     assert by_topic == {
-        "whole": {
-            "kafka_topic_disk_size_bytes": 45,
-            "kafka_topic_log_size_bytes": 15,
-            opened: 400,
-            "kafka_topic_open_transactions": 2,
-            "kafka_topic_producers": 2,
-            "kafka_topic_producers_last_write_timestamp_seconds": 950,
-        },
+        "whole": {"kafka_topic_disk_size_bytes": 45, "kafka_topic_log_size_bytes": 15},
         "part": {"kafka_topic_log_size_bytes": 15},
-        "quiet": {
-            "kafka_topic_disk_size_bytes": 0,
-            "kafka_topic_log_size_bytes": 0,
-            "kafka_topic_open_transactions": 0,
-            "kafka_topic_producers": 0,
-        },
+        "quiet": {"kafka_topic_disk_size_bytes": 0, "kafka_topic_log_size_bytes": 0},
     }
     assert found["part"]["kafka_topic_partition_log_size_bytes"] == 5
 

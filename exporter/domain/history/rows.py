@@ -175,8 +175,6 @@ class Relation:
     replica_state: str | None = None
     disk_bytes: int | None = None
     """Size of all replicas on the brokers' disks at that time; a change alone writes no row."""
-    producers: int | None = None
-    """Idempotent producers that the brokers remembered; a change alone writes no row."""
     readers: str | None = None
     """The names of the first consumer groups, those that read it before others, a JSON array."""
     groups_without_members: int | None = None

@@ -345,4 +345,4 @@ def _sizes(one: ClusterFacts, topic: str, partition: int | None) -> tuple[int | 
         known = found.get(TopicPartition(topic, partition))
         return (None, None) if known is None else (known.log_bytes, known.disk_bytes)
     number = found.layout.number_of(topic)
-    return (None, None) if number is None else found.of_topics.topic(number)[:2]
+    return (None, None) if number is None else found.of_topics.topic(number)

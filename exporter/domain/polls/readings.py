@@ -128,33 +128,12 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
-class Producers:
-    """The idempotent and transactional producers that the leader of a partition remembers (KIP-664, brokers from 2.8).
-
-    A leader forgets a producer that wrote nothing for ``producer.id.expiration.ms``, a day by default. Producers
-    without idempotence are not included. A restarted producer has another id, unless it is transactional.
-    """
-
-    ids: frozenset[int] = frozenset()
-    last_write: float | None = None
-    """The latest timestamp in the last batches of all producers, Unix seconds.
-
-    The broker sets it for a marker; for a batch it depends on the timestamp type of the topic.
-    """
-    open_transactions: frozenset[int] = frozenset()
-    """Ids of producers with a transaction that is neither committed nor aborted."""
-    open_since: float | None = None
-    """When the first of these was first seen open, Unix seconds; it may have been open before."""
-
-
-@dataclass(frozen=True, slots=True)
 class Inspected:
     """The result of the last inspection of one partition; unknown values are None.
 
     Sizes are those of log segments in bytes, without the remote tier.
     """
 
-    producers: Producers | None = None
     log_bytes: int | None = None
     """The replica at the leader."""
     disk_bytes: int | None = None
@@ -181,7 +160,7 @@ class Reading:
     latest_tiered: int | None = None
     """The last offset in the remote tier, as of the last look-up."""
     inspected: Inspected | None = None
-    """Producers and size; None where they are not inspected."""
+    """Log sizes; None where they are not inspected."""
     before: Reading | None = None
     """The last reading with offsets, where this one has none; None where there never was one."""
 

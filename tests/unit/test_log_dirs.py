@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import kafka.protocol.admin
-import numpy as np
 import pytest
 
-from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
-from exporter.domain.polls.readings import END_OF_TIME, Reason
-from exporter.kafka.producers_log_dirs import InspectionClient
-from exporter.kafka.rate_limiter import RateLimiter
+from exporter.domain.polls.readings import Reason
+from exporter.kafka.log_dirs import LogDirsClient
 
 WANTED = Layout.of({"logs": [0], "orders": [0, 2, 5]})
 
 
-class Answered(InspectionClient):
+class Answered(LogDirsClient):
     """A client whose broker gives one answer."""
 
     def __init__(self, answer: object) -> None:
         self._kafka = kafka
-        self._limiter = RateLimiter(1e6, time)
-        self._counts = Counter()
         self.answer = answer
         self.request: Any = None
 
@@ -44,15 +37,6 @@ def topics(*given: tuple[str, list[SimpleNamespace]]) -> list[SimpleNamespace]:
 def log(partition: int, size: int, *, future: bool = False) -> SimpleNamespace:
     """The log of one partition."""
     return SimpleNamespace(partition_index=partition, partition_size=size, is_future_key=future)
-
-
-def producers_of(partition: int, *producers: tuple[int, int, int], code: int = 0) -> SimpleNamespace:
-    """The producers of one partition: id, time of the last batch in milliseconds, start of its transaction."""
-    active = [
-        SimpleNamespace(producer_id=one, last_timestamp=at, current_txn_start_offset=start)
-        for one, at, start in producers
-    ]
-    return SimpleNamespace(partition_index=partition, error_code=code, active_producers=active)
 
 
 @pytest.mark.parametrize(
@@ -77,26 +61,9 @@ def test_logs_of_all_disks_are_added_up_beside_what_is_being_moved(offline: int,
     assert [(each.topic, each.partitions) for each in client.request.topics] == [("logs", [0]), ("orders", [0, 2, 5])]
 
 
-def test_each_partition_has_its_producers_or_its_reason() -> None:
-    """What a broker leaves out is missing; times before 1970 are unknown, and those after 9999 are its end."""
-    answer = topics(
-        ("orders", [producers_of(5, (9, 1500, -1), (8, -1, 40)), producers_of(0, code=6), producers_of(7, (1, 1, 1))]),
-        ("logs", [producers_of(0, (7, 2**62, -5))]),
-    )
-    found = Answered(SimpleNamespace(topics=answer)).producers(WANTED, 1)
-    codes = [ANSWERED, reason_code(Reason.NOT_LEADER), reason_code(Reason.MISSING_ANSWER), ANSWERED]
-    assert found.reason.tolist() == codes
-    assert found.found.row.tolist() == [3, 3, 0]
-    assert found.found.id.tolist() == [9, 8, 7]
-    np.testing.assert_array_equal(found.found.last_write, [1.5, np.nan, END_OF_TIME])
-    assert found.found.open_from.tolist() == [-1, 40, -1]
-
-
 def test_a_reason_for_all_partitions_is_that_of_the_answer() -> None:
     """Of sizes without a right as well."""
     client = Answered(SimpleNamespace(error_code=0, results=[]))
     assert client.log_sizes(WANTED, 1) is Reason.UNAUTHORIZED
     client.answer = SimpleNamespace(error_code=31, results=[])
     assert client.log_sizes(WANTED, 1) is Reason.UNAUTHORIZED
-    client.answer = SimpleNamespace(topics=topics(*((name, []) for name in WANTED.topics)))
-    assert client.producers(WANTED, 1).failure is Reason.MISSING_ANSWER

@@ -1,0 +1,253 @@
+"""Inspections: what is asked of whom, what is remembered, what a failure costs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from exporter.collectors.log_sizes import MAX_FAILED_INSPECTIONS, Inspector
+from exporter.domain.arrays import Counts
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.log_sizes import LogSizes
+from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicInfo
+from exporter.domain.polls.readings import Activity, Inspected, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
+from exporter.kafka.kafka_python_answers import KafkaPythonError
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
+from tests.snapshots import snapshot_of
+from tests.unit.readings import ManualClock
+
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+INTERVAL = 300.0
+
+
+@dataclass
+class Brokers:
+    """Answers for the client from tables, and notes who was asked; every request takes ``seconds``."""
+
+    clock: ManualClock
+    sizes: dict[int, Mapping[TopicPartition, int] | Reason] = field(default_factory=dict)
+    moving: dict[TopicPartition, int] = field(default_factory=dict)
+    replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    """Where partitions are now, the first broker leads."""
+    requests: list[tuple[int, int]] = field(default_factory=list)
+    """The broker, and how many partitions."""
+    seconds: float = 0.0
+    problem: str = ""
+    fails: int | None = None
+    """The broker whose request the client does not survive."""
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[Brokers]:
+        if self.problem:
+            raise KafkaPythonError(self.problem)
+        yield self
+
+    def left_out(self) -> tuple[str, ...]:
+        return ()
+
+    def partitions(self, wanted: Layout) -> Membership:
+        topics: dict[str, dict[int, PartitionInfo]] = {}
+        for key in wanted:
+            if now := self.replicas.get(key):
+                topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(now[0], now, now)
+        return Membership.of(topics)
+
+    def log_sizes(self, wanted: Layout, broker: int) -> LogSizes | Reason:
+        if broker == self.fails:
+            raise KafkaPythonError("the process ended")
+        self.requests.append((broker, len(wanted)))
+        self.clock.time += self.seconds
+        sizes = self.sizes.get(broker, dict.fromkeys(wanted, 100 + broker))
+        if isinstance(sizes, Reason):
+            return sizes
+        there = np.array([key in sizes for key in wanted], dtype=np.bool_)
+        log = Counts(np.array([sizes.get(key, 0) for key in wanted]), there)
+        return LogSizes(log, np.array([self.moving.get(key, 0) for key in wanted]))
+
+
+def poll(partitions: Mapping[TopicPartition, tuple[int, ...]], topic_id: str = "id-1") -> Snapshot:
+    """A snapshot of partitions with these replicas, the first of which leads."""
+    topics: dict[str, dict[int, PartitionInfo]] = {}
+    for key, replicas in partitions.items():
+        topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(replicas[0], replicas, replicas)
+    infos = {name: TopicInfo(topic_id, infos) for name, infos in topics.items()}
+    readings = {key: Reading(State.OBSERVED, Activity(), replicas[0], 0, 5) for key, replicas in partitions.items()}
+    return snapshot_of(readings, infos, cluster="c", taken_at=0.0)
+
+
+def inspector(brokers: Brokers) -> Inspector:
+    """Inspect, with the tables as the client."""
+    return Inspector("c", brokers.clock, interval=INTERVAL, client=brokers.connect)  # type: ignore[arg-type]
+
+
+def of(seen: Inspector, key: TopicPartition, topic_id: str) -> Inspected:
+    """What it tells of a partition, whose topic has this id."""
+    return seen.results(poll({key: (1,)}, topic_id).metadata).get(key, Inspected())
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    """The cluster."""
+    return Brokers(ManualClock())
+
+
+def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers) -> None:
+    """One copy is the leader's; on disk are all, with what is on its way to another disk of a broker."""
+    brokers.moving = {A: 30}
+    seen = inspector(brokers)
+    seen.accept(poll({A: (2, 1), B: (1, 3)}))
+    inspection = seen.inspect()
+    assert (inspection.lookups, dict(inspection.failures)) == (4, {})
+    assert of(seen, A, "id-1") == Inspected(102, 102 + 101 + 2 * 30)
+    assert of(seen, B, "id-1") == Inspected(101, 101 + 103)
+
+
+def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
+    """Sums that it has a part in are unknown, what its neighbours lead is exact, and the reason is counted for each."""
+    brokers.sizes = {1: {A: 50}, 2: Reason.TIMED_OUT}
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1, 2), B: (2,)}))
+    inspection = seen.inspect()
+    assert of(seen, A, "id-1") == Inspected(50, None)
+    assert of(seen, B, "id-1") == Inspected()
+    assert inspection.failures == {(Reason.TIMED_OUT, 2): 2}
+
+
+def test_brokers_that_were_silent_are_asked_after_all_others(brokers: Brokers) -> None:
+    """Each costs a whole time limit: with 30 of them in front no time would be left for the others.
+
+    Not all are asked in one inspection: those that were not stay silent, and the others are asked first each time.
+    """
+    brokers.seconds = 20.0
+    brokers.sizes = dict.fromkeys(range(1, 31), Reason.TIMED_OUT)
+    seen = inspector(brokers)
+    seen.accept(poll({TopicPartition("orders", number): (number,) for number in range(1, 33)}))
+    for _ in range(3):
+        seen.inspect()
+    for _ in range(4):
+        brokers.requests.clear()
+        seen.inspect()
+        assert sorted(broker for broker, _ in brokers.requests[:2]) == [31, 32]
+
+
+def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
+    """A replica that its broker does not list has no size, and is counted."""
+    brokers.sizes = {1: {A: 50}}
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1,), B: (1,)}))
+    inspection = seen.inspect()
+    assert (of(seen, A, "id-1").log_bytes, of(seen, B, "id-1")) == (50, Inspected())
+    assert inspection.failures == {(Reason.MISSING_ANSWER, 1): 1}
+
+
+def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
+    """Under another topic id no size of the old one is shown."""
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1,)}))
+    seen.inspect()
+    assert of(seen, A, "id-2") == Inspected()
+    seen.accept(poll({A: (1,)}, topic_id="id-2"))
+    assert of(seen, A, "id-2") == Inspected()
+
+
+def test_what_nobody_asked_for_long_is_shown_no_more(brokers: Brokers) -> None:
+    """Where inspections fail altogether, what was found goes after four intervals, not before."""
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1,)}))
+    seen.inspect()
+    brokers.problem = "kafka-python is not installed"
+    brokers.clock.time += (MAX_FAILED_INSPECTIONS + 1) * INTERVAL
+    assert seen.inspect().problem == "kafka-python is not installed"
+    assert of(seen, A, "id-1") == Inspected(101, 101)
+    brokers.clock.time += 1
+    assert of(seen, A, "id-1") == Inspected()
+
+
+def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(brokers: Brokers) -> None:
+    """Slow answers cut it short; those that were left out come first in the next one."""
+    brokers.seconds = INTERVAL / 2
+    seen = inspector(brokers)
+    seen.accept(poll({TopicPartition("orders", number): (number,) for number in (1, 2, 3)}))
+    seen.inspect()
+    seen.inspect()
+    assert [broker for broker, _ in brokers.requests] == [1, 2, 3, 1]
+
+
+def test_what_is_missing_is_logged_once_and_counted_always(brokers: Brokers, caplog: pytest.LogCaptureFixture) -> None:
+    """One line names the brokers, the reason and the next step; that it is over is said too."""
+    monitor = Monitor(
+        MonitorSettings({"c": Rhythm(30.0)}, partition_switches=(), expectations_max_age_seconds=1.0),
+        brokers.clock,
+        version="0",
+    )
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1,), B: (2,)}))
+    brokers.sizes = {1: Reason.TIMED_OUT, 2: Reason.UNAUTHORIZED}
+    caplog.set_level(logging.INFO)
+    for _ in range(3):
+        monitor.take_inspection(seen.inspect())
+    (line,) = caplog.messages
+    assert line == (
+        "cluster c: not answered: log-dirs timed-out at broker 1; log-dirs unauthorized at broker 2 "
+        "(next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)"
+    )
+    counted = 'inspection_failures_total{kafka_cluster="c",reason="timed-out",spec="log-dirs"} 3.0'
+    assert counted in monitor.metrics().decode()
+    brokers.sizes.clear()
+    monitor.take_inspection(seen.inspect())
+    assert caplog.messages[1].startswith("cluster c: resolved: not answered")
+
+
+def test_what_was_moved_is_asked_where_it_is_now_and_a_failure_counts_there(brokers: Brokers) -> None:
+    """One broker more is asked, of these partitions alone; one that was silent is asked once, after all others."""
+    brokers.sizes = {1: {A: 101}, 2: {B: 102}, 3: Reason.TIMED_OUT}
+    brokers.replicas = {B: (2, 3)}
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1,), B: (1,)}))
+    inspection = seen.inspect()
+    assert brokers.requests == [(1, 2), (2, 1), (3, 1)]
+    assert inspection.failures == {(Reason.TIMED_OUT, 3): 1}
+    assert (of(seen, A, "id-1").disk_bytes, of(seen, B, "id-1").log_bytes, of(seen, B, "id-1").disk_bytes) == (
+        101,
+        102,
+        None,
+    )
+    brokers.requests, brokers.sizes, brokers.replicas = [], {1: {}, 3: Reason.TIMED_OUT}, {A: (3,)}
+    seen.accept(poll({A: (1,), B: (3,)}))
+    assert seen.inspect().failures == {(Reason.TIMED_OUT, 3): 2}
+    assert brokers.requests == [(1, 1), (3, 2)]
+
+
+def test_results_stay_with_their_partitions_where_others_come_and_go(brokers: Brokers) -> None:
+    """Also where the next inspection fails as a whole."""
+    seen = inspector(brokers)
+    seen.accept(poll({TopicPartition("gone", 0): (1,), B: (2,)}))
+    seen.inspect()
+    seen.accept(poll({TopicPartition("bills", 0): (1,), A: (1,), B: (2,)}))
+    brokers.problem = "kafka-python is not installed"
+    seen.inspect()
+    assert (of(seen, A, "id-1"), of(seen, B, "id-1")) == (Inspected(), Inspected(102, 102))
+    brokers.problem = ""
+    seen.inspect()
+    assert (of(seen, A, "id-1").disk_bytes, of(seen, B, "id-1")) == (101, Inspected(102, 102))
+
+
+def test_sizes_stay_where_the_client_fails_at_another_broker(brokers: Brokers) -> None:
+    """They are those of partitions without a replica there; the next inspection reads the others."""
+    seen = inspector(brokers)
+    brokers.fails = 2
+    seen.accept(poll({A: (1,), B: (1, 2)}))
+    assert seen.inspect().problem == "the process ended"
+    assert (of(seen, A, "id-1"), of(seen, B, "id-1")) == (Inspected(101, 101), Inspected())
+    brokers.clock.time += 100
+    brokers.fails = None
+    assert not seen.inspect().problem
+    assert of(seen, B, "id-1") == Inspected(101, 203)
