@@ -194,7 +194,6 @@ class Poller:
         self._table = self._concluded(table, wanted, newest, metadata, supported, taken_at)
         set_by, self._clock_set = self._clock_set, 0.0
         self._started = started
-        with_records = int(np.count_nonzero(table.read & (table.latest > table.earliest)))
         return Snapshot(
             cluster=self.cluster,
             taken_at=taken_at,
@@ -204,7 +203,7 @@ class Poller:
             table=self._table,
             max_timestamp_supported=dict(supported),
             lookups=self._new_lookups(),
-            lookups_saved=with_records - len(wanted),
+            lookups_saved=int(np.count_nonzero(table.read & (table.latest > table.earliest))) - len(wanted),
             clock_set=set_by,
             inspected=NO_INSPECTIONS if self._inspections is None else self._inspections.results(metadata),
             cluster_change=self._cluster_change,
