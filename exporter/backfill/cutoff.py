@@ -94,15 +94,21 @@ class Cutoffs:
     """Whether ``earliest`` is known."""
     planned: Flags
     """Whether offsets and topic id are known, and records have timestamps. Elsewhere the plan is meaningless."""
+    latest: Offsets
+    """The end offset ``at`` this moment; polls may have begun earlier, and then history ends before it."""
     newest: Floats
     """The timestamp of the newest record; NaN where there is none, or where the broker hides it."""
-    at_end: Flags
-    """Whether that record lies before the cutoff: no poll covers it."""
     state: Codes
     reason: Codes
+    at: Floats
     end: Floats
     plan: Plan
     """The history that is still to be written."""
+
+    @property
+    def at_end(self) -> Flags:
+        """Whether the newest record lies before the cutoff: no poll covers it."""
+        return self.planned & (self.plan.written.end_offset == self.latest)
 
 
 class _Ends(NamedTuple):
@@ -168,10 +174,11 @@ class CutoffReader:
             earliest=first.offset,
             known=first.found,
             planned=planned,
+            latest=last.offset,
             newest=times,
-            at_end=planned & (left.written.end_offset == last.offset),
             state=np.where(planned, states, UNREADABLE).astype(np.int8),
             reason=reason,
+            at=np.full(len(batch), ends.now),
             end=np.where(planned, left.written.end, ends.now),
             plan=Plan(tuple(each[planned[each.row]] for each in left.rounds), left.written),
         )

@@ -61,10 +61,10 @@ def _inventory(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
     tiered = np.array([config.remote_storage for config in configs], dtype=np.bool_)[topic]
     columns: dict[str, Column] = {
         **_named(request, batch, rows),
-        "observed_at": cutoffs.end[rows],
+        "observed_at": cutoffs.at[rows],
         "earliest_offset": Masked(cutoffs.earliest[rows], ~cutoffs.known[rows]),
-        "latest_offset": Masked(cutoffs.plan.written.end_offset[rows], ~cutoffs.planned[rows]),
-        "max_timestamp": np.where(cutoffs.at_end, cutoffs.newest, np.nan)[rows],
+        "latest_offset": Masked(cutoffs.latest[rows], ~cutoffs.planned[rows]),
+        "max_timestamp": np.where(cutoffs.planned, cutoffs.newest, np.nan)[rows],
         "state": Named(STATES, cutoffs.state[rows]),
         "reason": _reasons(cutoffs.reason[rows]),
         "timestamp_type": Named([config.timestamp_type for config in configs], topic),

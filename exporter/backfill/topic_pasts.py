@@ -165,7 +165,8 @@ class TopicPasts:
         earliest, latest = ends.earliest[rows], ends.latest[rows]
         left = plan(Scope(begin, at, earliest, latest, ~known), *WrittenStreams.none().about(batch.streams))
         failed = np.zeros(len(rows), np.int8)
-        cutoffs = Cutoffs(batch, earliest, known, known, newest, known, ends.state[rows], failed.copy(), at, left)
+        state, reason = ends.state[rows], failed.copy()
+        cutoffs = Cutoffs(batch, earliest, known, known, latest, newest, state, reason, at, at, left)
         request = Request(self._cluster, "", LONG_PAST_SECONDS, slack=self._slack)
         windows = WindowBuilder(self._source, request, lambda: None).build(cutoffs, failed)
         topic = self._layout.topic[rows]

@@ -22,7 +22,7 @@ from tests.demo.comparison import CLUSTER, ExposedVerdicts, Key, Row, compare, r
 from tests.demo.folder import DEFAULT_FOLDER, DemoFolder
 from tests.demo.interruption import Interrupted, interruptible
 from tests.demo.jars import DemoError
-from tests.demo.scenario import OWNERS, partitions
+from tests.demo.scenario import OWNERS, TOPICS, partitions
 from tests.demo.screen import Screen
 from tests.demo.stages import CHECK_SECONDS, Stage
 from tests.demo.traffic import LiveTraffic, commit_groups, make_topics, write_history
@@ -111,11 +111,9 @@ class _Demo:
 
         with self.screen.stage("starting the exporter"):
             service.start()
-            _wait_for("the exporter's first poll", EXPORTER_TIMEOUT, check, lambda: ExposedVerdicts.at(address).up)
+            # Until the copy with old timestamps advances, nobody knows that it lives.
+            _wait_for("the first polls", EXPORTER_TIMEOUT, check, lambda: _has_seen_the_living(address))
         self._command("backfill", BACKFILL_TIMEOUT, check)
-        with self.screen.stage("a whole window of polls"):
-            # Before it nobody knows of a copy with old timestamps that it advances.
-            _wait_for("a window of polls", EXPORTER_TIMEOUT, check, lambda: _windows_of_polls(self.place.history) > 1)
         self._command("rollup", SPARK_TIMEOUT, check, "--report")
         rows = self._agreement(address, check)
         self.place.keep()
@@ -193,9 +191,12 @@ class _Demo:
             return
 
 
-def _windows_of_polls(history: Path) -> int:
-    """Return of how many windows the coverage is written; the first one is only part of one."""
-    return sum("~backfill" not in file.name for file in history.glob("spool/coverage/*.parquet"))
+def _has_seen_the_living(address: str) -> bool:
+    """Return whether the exporter polls, and calls no topic retired that lives."""
+    shown = ExposedVerdicts.at(address)
+    alive = {topic.name for topic in TOPICS if Verdict.RETIRED not in topic.truth}
+    retired = {topic for (topic, _), verdict in (shown.verdicts or {}).items() if verdict is Verdict.RETIRED}
+    return shown.up and not alive & retired
 
 
 class _TooLateError(DemoError):

@@ -44,6 +44,9 @@ LIVING: Mapping[str, tuple[float, float, int]] = {
     "live-two": (5, 14, 2),
 }
 
+COPY = "live-copy"
+"""A mirror still copies records of long ago into it."""
+
 
 def records(now: float) -> Iterator[tuple[str, int, float]]:
     """The records of the whole fleet in order of time."""
@@ -65,11 +68,16 @@ def verdicts(exporter: Exporter) -> dict[str, str]:
 def test_twelve_abandoned_topics_are_named_and_none_of_twenty_living(
     broker: Broker, workbench: Workbench, tmp_path: Path
 ) -> None:
-    """By the exporter's first poll where eight weeks are over, by all once the rollup has seen their past."""
+    """By the exporter's first poll where eight weeks are over, by all once the rollup has seen their past.
+
+    A copy of old records is one of the living from the first record on that anybody sees being written.
+    """
     assert (len(DEAD), len(LIVING)) == (12, 20)
-    for topic in (*DEAD, *LIVING):
+    for topic in (*DEAD, *LIVING, COPY):
         workbench.create(topic)
-    workbench.write(records(time.time()))
+    now = time.time()
+    workbench.write(records(now))
+    workbench.write((COPY, 0, now - age * DAY) for age in (90, 89, 88))
     config = tmp_path / "serve.yaml"
     history = tmp_path / "history"
     config.write_text(
@@ -78,19 +86,20 @@ def test_twelve_abandoned_topics_are_named_and_none_of_twenty_living(
     )
     serving = type("Configured", (Exporter,), {"config": config})
     with serving(tmp_path) as exporter:
-        until(lambda: len(verdicts(exporter)) == 32, "the first poll")
+        until(lambda: len(verdicts(exporter)) == 33, "the first poll")
         first = verdicts(exporter)
         page = exporter.page("/api/v1/topics?limit=100").json()
         until(lambda: any((history / "spool" / "inventory").glob("*.parquet")), "the inventory")
     assert {topic for topic in first if first[topic] == "retired"} == {
-        topic for topic, (age, *_) in DEAD.items() if age >= 56
+        COPY,
+        *(topic for topic, (age, *_) in DEAD.items() if age >= 56),
     }
     assert {topic for topic in first if first[topic] == "suspect"} == {
         topic for topic, (age, *_) in DEAD.items() if age < 56
     }
     assert "dead" not in first.values()
     evidence = {one["topic"]: one["evidence"] for one in page["items"]}
-    assert "nothing written since polls began" in evidence["dead-daily-120"]
+    assert "; nothing written in " in evidence["dead-daily-120"]
     assert evidence["dead-daily-120"].endswith("60 records before")
 
     def run(*arguments: str) -> None:
@@ -103,6 +112,8 @@ def test_twelve_abandoned_topics_are_named_and_none_of_twenty_living(
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
+    # No window of polls shows it: the end offset that backfill finds does.
+    workbench.write([(COPY, 0, now - 87 * DAY)])
     run("backfill")
     run("rollup", "--master", "local[2]")
     run("report", "--master", "local[1]", "--output", str(tmp_path / "report"))
@@ -112,7 +123,7 @@ def test_twelve_abandoned_topics_are_named_and_none_of_twenty_living(
     assert not sections["newly-dead"] and not sections["still-dead"] and not sections["retired"]
     assert "12 topics were abandoned before monitoring began" in report["summary"]
     with serving(tmp_path) as exporter:
-        until(lambda: len(verdicts(exporter)) == 32, "the first poll")
+        until(lambda: len(verdicts(exporter)) == 33, "the first poll")
         after = verdicts(exporter)
         assert {topic for topic in after if after[topic] == "retired"} == set(DEAD)
         assert not {"dead", "suspect", "held"} & set(after.values())

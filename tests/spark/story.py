@@ -92,8 +92,18 @@ class World:
             run.inventory += [run.listing(part, until, deleted=True) for part in gone]
         run.write(since)
 
-    def backfill(self, since: float, until: float, *, hidden: Mapping[Part, float] | None = None) -> None:
-        """Reconstruct history up to ``until``, as the backfill does; ``hidden`` hours lie past a moment."""
+    def backfill(
+        self,
+        since: float,
+        until: float,
+        *,
+        hidden: Mapping[Part, float] | None = None,
+        read_at: float | None = None,
+    ) -> None:
+        """Reconstruct history up to ``until``, as the backfill does; ``hidden`` hours lie past a moment.
+
+        It reads end offsets ``read_at`` a later moment where given.
+        """
         rows: list[Row] = []
         inventory: list[Row] = []
         for (topic, partition), log in self.logs.items():
@@ -107,7 +117,8 @@ class World:
                 start += HOUR
             if visible_until < until:
                 rows.append(self.backfilled((topic, partition), visible_until, until, log, None))
-            inventory.append(_listing(self.cluster, (topic, partition), log, until, "backfill", Source.BACKFILL))
+            read = until if read_at is None else read_at
+            inventory.append(_listing(self.cluster, (topic, partition), log, read, "backfill", Source.BACKFILL))
         spool = Spool(self.history, "backfill")
         if rows:
             spool.write(self.cluster, since, rows)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from tests.spark.spool_days import Hour, SpoolDays, counted, fold
-from tests.spark.story import HOUR, World, at, every, moment
+from tests.spark.story import DAY, HOUR, World, at, every, moment
 
 
 def test_an_hour_sums_up_its_polls(tmp_path: Path) -> None:
@@ -139,6 +140,22 @@ def test_backfill_gives_way_to_the_first_poll(tmp_path: Path) -> None:
     hours = fold(tmp_path).hours("orders")
     assert [hour.hour for hour in hours] == [float(hour) for hour in range(48)]
     assert {hour.records for hour in hours} == {4}
+
+
+@pytest.mark.parametrize("poll", [at(200), at(200, 0.4)])
+def test_a_later_end_offset_is_an_advance_whatever_the_record_is_dated(tmp_path: Path, poll: float) -> None:
+    """A backfill after the first poll sees more records than that, or the first poll sees more than the backfill.
+
+    No window was polled yet, and the records are dated half a year ago: a mirror copied them.
+    """
+    read_at = at(200, 0.2)
+    world = World(tmp_path)
+    log = world.write("copy", 0, every(DAY, at(0), at(9)))
+    log.moments.append(max(poll, read_at))
+    world.poll(poll, poll + 1)
+    world.backfill(at(0), at(10), read_at=read_at)
+    (partition, _) = fold(tmp_path).streams.to_pylist()
+    assert partition["last_advance"] == moment(max(poll, read_at))
 
 
 def test_hours_hidden_by_a_future_timestamp_are_censored_at_both_ends(tmp_path: Path) -> None:

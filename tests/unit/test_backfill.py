@@ -90,7 +90,7 @@ def test_a_record_within_the_slack_is_not_from_the_future() -> None:
 
 
 def test_history_ends_where_the_exporter_began() -> None:
-    """The last window ends at the first poll; polls cover later records."""
+    """The last window ends at the first poll; polls cover later records. The inventory has what backfill itself saw."""
     polled = 480 * HOUR + 600
     times = [450 * HOUR, 480 * HOUR + 60, 480 * HOUR + 700, 490 * HOUR]
     windows, inventory, result = run(Logs({KEY: Log(times)}), starts={Stream(KEY, "id"): (2, polled)})
@@ -100,7 +100,7 @@ def test_history_ends_where_the_exporter_began() -> None:
     ]
     assert result.coverage is not None
     assert result.coverage.last_good_poll == result.coverage.window_end == polled
-    assert (inventory[0].latest_offset, inventory[0].observed_at) == (2, polled)
+    assert (inventory[0].latest_offset, inventory[0].observed_at) == (4, NOW)
 
 
 def test_a_topic_created_again_since_the_first_poll_has_nothing_to_backfill() -> None:

@@ -96,7 +96,7 @@ def test_the_evidence_of_an_abandoned_topic_says_where_it_comes_from() -> None:
     assert topic["verdict"] == "retired"
     assert topic["evidence"] == (
         "dead since Sat 2026-01-17 02:00 UTC; newest record of Sat 2025-11-22 by its timestamp; "
-        "nothing written since polls began 2 h ago; 9 records before"
+        "nothing written in 2 h of polls; 9 records before"
     )
     assert partition["evidence"] == topic["evidence"]
 
@@ -144,7 +144,7 @@ def test_what_was_dead_before_polls_began_is_retired_at_once() -> None:
     verdict, _, evidence, dead_after = judged(60, 4, 21, polled_days=0.1)
     assert dead_after == 56.0
     assert verdict is Verdict.RETIRED
-    assert "nothing written since polls began 2 h 24 min ago; 9 records before" in evidence
+    assert "nothing written in 2 h 24 min of polls; 9 records before" in evidence
     assert judged(60, 4, 21, polled_days=4.1)[0] is Verdict.DEAD
 
 
@@ -164,7 +164,7 @@ def test_the_rollup_judges_by_the_age_of_the_newest_record_where_no_advance_is_k
     assert [VERDICTS[code] for code in found.verdict] == [verdict] * 2
     if verdict is Verdict.RETIRED:
         assert found.expected_by[1] == NOW - DAY
-        assert "nothing written since polls began 2 h ago" in found.evidence[1]
+        assert "nothing written in 2 h of polls" in found.evidence[1]
 
 
 def test_the_exporter_retires_by_the_published_first_poll() -> None:

@@ -110,12 +110,12 @@ def died_before_polls(dead_from: float | None, polled_from: float | None) -> boo
 def _abandoned(row: EvidenceFacts) -> str | None:
     """Return what is known of a stream that was dead, or whose newest record was old, before polls began."""
     newest = row.newest if row.last_advance is None else row.last_advance
-    if newest is None or row.polled_from is None:
+    if newest is None or row.polled_from is None or row.observed_until is None:
         return None
     before = "" if row.records is None else f"; {plural(row.records, 'record')} before"
     return (
         f"newest record of {moment(newest)[:_DATE]} by its timestamp; "
-        f"nothing written since polls began {duration(row.as_of - row.polled_from)} ago{before}"
+        f"nothing written in {duration(max(0.0, row.observed_until - row.polled_from))} of polls{before}"
     )
 
 
