@@ -108,7 +108,7 @@ class Cutoffs:
     @property
     def at_end(self) -> Flags:
         """Whether the newest record lies before the cutoff: no poll covers it."""
-        return self.planned & (self.plan.written.end_offset == self.latest)
+        return np.asarray(self.planned & (self.plan.written.end_offset == self.latest))
 
 
 class _Ends(NamedTuple):

@@ -95,15 +95,21 @@ def _json(audit: Audit) -> str:
     return f'{begin},\n  "topics": [\n{rows}\n  ]\n}}\n' if rows else f'{begin},\n  "topics": []\n}}\n'
 
 
+_CSV_COLUMNS = (
+    "cluster", "topic", "what", "why_unknown", "roles", "verdict", "last_record", "silence_seconds",
+    "longest_silence_seconds", "readers", "committed", "bytes", "cleanup_policy", "retention_seconds", "kept_for_ever",
+    "owner", "partitions", "partitions_not_read", "partitions_searched", "records", "copy_of", "evidence",
+)  # fmt: skip
+"""The keys of a record, in order: an audit without topics has a header too."""
+
+
 def _csv(audit: Audit) -> str:
     text = io.StringIO()
-    writer: csv.DictWriter[str] | None = None
+    writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
     for row in _records(audit):
         row |= {"last_record": None if row["last_record"] is None else iso(row["last_record"])}
         row |= {name: None if row[name] is None else ";".join(row[name]) for name in ("roles", "readers", "committed")}
-        if writer is None:
-            writer = csv.DictWriter(text, list(row), lineterminator="\n")
-            writer.writeheader()
         writer.writerow(row)
     return text.getvalue()
 

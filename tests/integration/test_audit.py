@@ -269,7 +269,7 @@ def test_a_topic_that_died_this_week_is_not_abandoned(broker: Broker, workbench:
     workbench.write(("week-died", 0, at) for at in times)
     found = audit(broker.bootstrap, "week-died")
     assert found.what("week-died") == "died this week"
-    assert found.head["summary"] == "0 of 1 topic are abandoned; 1 died this week"
+    assert found.head["summary"] == "0 of 1 topic is abandoned; 1 died this week"
 
 
 def test_topics_that_fell_silent_together_are_one_incident(broker: Broker, workbench: Workbench) -> None:

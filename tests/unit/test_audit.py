@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -324,6 +324,14 @@ def test_json_has_one_record_a_topic_and_null_for_what_is_unknown() -> None:
         "why_unknown",
     }
     assert second["kept_for_ever"] is True
+
+
+def test_csv_has_the_columns_of_json_and_a_header_without_any_topic() -> None:
+    """A script that reads it needs no case of its own for an empty audit."""
+    audit = audit_of({})
+    header, _ = write_as(audit, "csv").splitlines()
+    assert header.split(",") == list(json.loads(write_as(audit, "json"))["topics"][0])
+    assert write_as(replace(audit, shown=np.zeros(0, np.intp)), "csv").splitlines() == [header]
 
 
 def test_a_page_escapes_names_and_cells() -> None:

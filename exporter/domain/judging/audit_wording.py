@@ -62,7 +62,7 @@ def summarise(topics: AuditTopics, codes: Codes) -> str:
         return counted[LIVENESS_CODES[one]]
 
     abandoned = codes == LIVENESS_CODES[Liveness.ABANDONED]
-    verb = "is" if count_of(Liveness.ABANDONED) == 1 else "are"
+    verb = "is" if 1 in (count_of(Liveness.ABANDONED), len(topics)) else "are"
     of = plural(len(topics), "topic")
     clauses = [f"{count_of(Liveness.ABANDONED):,} of {of} {verb} abandoned{_bytes(topics, abandoned)}"]
     stateful = int(np.count_nonzero(abandoned & (topics.compacted | topics.internal | (topics.retention == np.inf))))
