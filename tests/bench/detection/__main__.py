@@ -13,7 +13,7 @@ from spark_rollups.session import start_session
 from tests.bench.detection.defaults import OUTAGES, SIZES, accepted_table, defaults_of, defaults_tables
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
-from tests.bench.detection.few_gaps import few_gaps_table, rules_table
+from tests.bench.detection.few_gaps import few_gaps_tables, rules_table
 from tests.bench.detection.fleet import Fleet, partitions, topics
 from tests.bench.detection.holiday import holiday_table
 from tests.bench.detection.measure import NOMINAL, across_sets
@@ -163,7 +163,7 @@ def _alone(options: argparse.Namespace) -> Sequence[tuple[str, Rows]] | None:
         return [("", typical_table(options.seed))]
     if options.few:
         sets = [_fleet(name, options.topics, options.seed) for name in options.sets]
-        return [("", few_gaps_table(sets)), *((one.name, rules_table(one)) for one in sets)]
+        return [*few_gaps_tables(sets), *((one.name, rules_table(one)) for one in sets)]
     return None if options.defaults is None else _defaults(options, seeds)
 
 

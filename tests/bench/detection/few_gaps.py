@@ -6,12 +6,13 @@ its stream has fewer than ten active hours in eight weeks, or fewer than two who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
 from exporter.domain.history.streams import Streams, objects, with_topics
-from exporter.domain.judging.gap_law import find_limits
+from exporter.domain.judging.gap_law import PRIOR, find_limits
 from exporter.domain.judging.rollup_verdicts import judge
 from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS, WEEKS_NEEDED
 from exporter.domain.verdicts import GAPS, NO_RULE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
@@ -23,20 +24,48 @@ from tests.bench.detection.table import Rows
 EVERY_WEEKS = 8
 RECORDS = ((1, 1), (2, 3), (4, 6), (7, 10), (11, 10**6))
 """A row of the table has streams of so many active hours."""
+PRIOR_GAPS, PRIOR_DAYS = (0.5, 1.0, 2.0), (3.5, 7.0, 14.0)
+"""The priors that are compared: gaps, and the days of these in all."""
 
 _DAY, _HOUR = 24.0, 3600.0
 _SPAN = WEEKS * HOURS_A_WEEK
 
 
-def few_gaps_table(fleets: Sequence[Fleet]) -> Rows:
+def few_gaps_tables(fleets: Sequence[Fleet]) -> Sequence[tuple[str, Rows]]:
+    """Return what the law gives on each set by the number of known active hours, and what other priors would give."""
+    found = {fleet.name: _silences(fleet) for fleet in fleets}
+    return [("", _by_hours(found)), ("other priors", _by_prior(found))]
+
+
+def _by_prior(found: Mapping[str, Floats]) -> Rows:
+    """Return a row for each prior: false alarms in 1,000 topic-weeks and the mean limit on each set, and in all."""
+    head = (f"{name}: {what}" for name in found for what in ("false per 1,000", "limit d"))
+    rows: Rows = [("a", "b d", *head)]
+    for gaps, days in product(PRIOR_GAPS, PRIOR_DAYS):
+        cells = []
+        for silences in found.values():
+            stream, week, active, lived, length, _ = silences.T
+            _, limit = find_limits(active - 1.0, lived * _HOUR, prior=(gaps, days * _DAY * _HOUR))
+            false = (length > limit / _HOUR) & (length <= LONGEST)
+            cells.append(f"{1000 * _topic_weeks(stream[false], week[false]) / _topic_weeks(stream, week):.2f}")
+            cells.append(f"{float(np.exp(np.log(limit / _HOUR / _DAY).mean())):.1f}")
+        chosen = (gaps, days * _DAY * _HOUR) == PRIOR
+        rows.append((f"{gaps:g}", f"{days:g}{' (chosen)' if chosen else ''}", *cells))
+    return rows
+
+
+def _topic_weeks(stream: Floats, week: Floats) -> int:
+    return len(np.unique(np.stack([stream, week]), axis=1).T)
+
+
+def _by_hours(found: Mapping[str, Floats]) -> Rows:
     """Return a row for each set and number of known active hours."""
     rows: Rows = [
-        ("set", "active hours", "topic-weeks", "dead", "of these back within 28 d", "false per 1,000 topic-weeks",
-         "median limit d")
+        ("set", "active hours", "topic-weeks", "dead", "of these back within 28 d", "share",
+         "false per 1,000 topic-weeks", "median limit d")
     ]  # fmt: skip
-    for fleet in fleets:
-        found = _silences(fleet)
-        stream, week, active, lived, length, to_end = found.T
+    for name, silences in found.items():
+        stream, week, active, lived, length, to_end = silences.T
         _, limit = find_limits(active - 1.0, lived * _HOUR)
         limit /= _HOUR
         closed = np.isfinite(length)
@@ -45,17 +74,19 @@ def few_gaps_table(fleets: Sequence[Fleet]) -> Rows:
         false = dead & (length <= LONGEST)
         for low, high in (*RECORDS, (1, 10**6)):
             mine = (active >= low) & (active <= high)
-            weeks = len(np.unique(np.stack([stream[mine], week[mine]]), axis=1).T)
+            weeks = _topic_weeks(stream[mine], week[mine])
             if not weeks:
                 continue
-            alarmed = len(np.unique(np.stack([stream[mine & false], week[mine & false]]), axis=1).T)
+            alarmed = _topic_weeks(stream[mine & false], week[mine & false])
+            died, returned = int((mine & dead).sum()), int((mine & back).sum())
             rows.append(
                 (
-                    fleet.name,
+                    name,
                     "all" if (low, high) == (1, 10**6) else f"{low} to {high}" if high < 10**6 else f"{low} or more",
                     f"{weeks:,}",
-                    f"{int((mine & dead).sum()):,}",
-                    f"{int((mine & back).sum()):,}",
+                    f"{died:,}",
+                    f"{returned:,}",
+                    f"{returned / died:.0%}" if died else "-",
                     f"{1000 * alarmed / weeks:.2f}",
                     f"{float(np.median(limit[mine])) / _DAY:.0f}",
                 )
