@@ -1,10 +1,10 @@
-"""What an audit costs, on the fake cluster, and how right it is on the first day, on a real broker (``--fleets``).
+"""What an audit costs, on the fake cluster, and how right the first day is, on a real broker (``--fleets``).
 
 Run by ``make bench-audit``. With ``--fleets`` it writes that many fleets of 12 dead and 20 living topics, and prints
-how many of each are called what. Else of twenty topics eleven are written now, one is silent for hours after weeks of
-records every half hour, and two each are silent for days after a record a day, dead for months after records every
-hour, dead after a record a week, and silent for weeks after three records of one day. The rate of look-ups is the
-default.
+how many of each are called what by the audit, by the exporter and in the report. Else of twenty topics eleven are
+written now, one is silent for hours after weeks of records every half hour, and two each are silent for days after a
+record a day, dead for months after records every hour, dead after a record a week, and silent for weeks after three
+records of one day. The rate of look-ups is the default.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from tests.bench.process_tree import held
 from tests.dead_and_living import DEAD, LIVING, write_fleet
 from tests.demo.broker import Broker, resolve_kafka
 from tests.integration.auditing import audit
+from tests.integration.day_one import DayOne, sections_of, verdicts
+from tests.integration.serving import until
 from tests.programs import cache_folder
 from tests.workbench import Workbench
 
 DAY = 86_400_000
+_ALARMING_SECTIONS = {"abandoned", "newly-dead", "suspect", "still-dead", "retired"}
 KINDS = (
     # Of twenty topics so many; days since the newest record, days from the oldest to it, records of a partition.
     (1, 0.1, 60, 2_880),
@@ -39,16 +42,39 @@ KINDS = (
 
 
 def count_right(fleets: int, seed: int) -> None:
-    """Print for each fleet how many dead topics are called abandoned, and how many living ones anything alarming."""
+    """Print for each fleet how many dead topics audit, exporter and report name, and what each says of living ones.
+
+    The exporter polls once before a backfill and a rollup, and is asked after them.
+    """
     jars = resolve_kafka(cache=cache_folder(), progress=lambda line: print(line, file=sys.stderr))
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder), jars=jars) as broker:
-        workbench = Workbench(broker.bootstrap)
-        for number in range(seed, seed + fleets):
-            write_fleet(workbench, time.time(), number, f"fleet-{number}-")
-            found = audit(broker.bootstrap, f"fleet-{number}-.*")
-            named = sum(found.what(f"fleet-{number}-{story.name}") == "abandoned" for story in DEAD)
-            living = Counter(found.what(f"fleet-{number}-{story.name}") for story in LIVING)
-            print(f"seed {number}: {named} of {len(DEAD)} dead topics abandoned; living: {dict(living)}")
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker", jars=jars) as broker:
+        workbench, day = Workbench(broker.bootstrap), DayOne(Path(folder), broker.bootstrap, "fleet-.*")
+        names = [f"fleet-{number}-" for number in range(seed, seed + fleets)]
+        for number, name in enumerate(names, seed):
+            write_fleet(workbench, time.time(), number, name)
+        topics = fleets * (len(DEAD) + len(LIVING))
+        audited = audit(broker.bootstrap, "fleet-.*")
+        with day.serving(day.folder) as exporter:
+            until(lambda: len(verdicts(exporter)) == topics, "the first poll")
+            first = verdicts(exporter)
+            day.wait_for_inventory()
+        sections = sections_of(day.report())
+        reported = {topic: key for key, listed in sections.items() for topic in listed if key in _ALARMING_SECTIONS}
+        with day.serving(day.folder) as exporter:
+            until(lambda: len(verdicts(exporter)) == topics, "the first poll")
+            exposed = verdicts(exporter)
+        said = {topic: audited.what(topic) for topic in exposed}
+        ways = (
+            ("audit", said, {"abandoned"}),
+            ("exporter's first poll", first, {"retired"}),
+            ("exporter after a rollup", exposed, {"retired", "dead"}),
+            ("report", reported, {"abandoned"}),
+        )
+        for name in names:
+            for way, what, right in ways:
+                named = sum(what.get(name + story.name) in right for story in DEAD)
+                living = Counter(what.get(name + story.name, "not listed") for story in LIVING)
+                print(f"{name[:-1]}, {way}: {named} of {len(DEAD)} dead topics named; living: {dict(living)}")
 
 
 def main() -> None:

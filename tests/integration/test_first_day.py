@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.demo.broker import Broker
-from tests.integration.serving import Exporter, until
+from tests.integration.day_one import DayOne, sections_of, verdicts
+from tests.integration.serving import until
 from tests.workbench import Workbench
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -55,15 +53,6 @@ def records(now: float) -> Iterator[tuple[str, int, float]]:
             yield topic, 0, now - (age + place * gap) * DAY
 
 
-def verdicts(exporter: Exporter) -> dict[str, str]:
-    """The verdict of each topic, by /metrics."""
-    return {
-        sample.labels["topic"]: sample.labels["verdict"]
-        for sample in exporter.samples()
-        if sample.name == "kafka_topic_verdict" and sample.value == 1
-    }
-
-
 @pytest.mark.timeout(900)
 def test_twelve_abandoned_topics_are_named_and_none_of_twenty_living(
     broker: Broker, workbench: Workbench, tmp_path: Path
@@ -78,18 +67,12 @@ def test_twelve_abandoned_topics_are_named_and_none_of_twenty_living(
     now = time.time()
     workbench.write(records(now))
     workbench.write((COPY, 0, now - age * DAY) for age in (90, 89, 88))
-    config = tmp_path / "serve.yaml"
-    history = tmp_path / "history"
-    config.write_text(
-        f"clusters: [{{name: prod, kafka: {{bootstrap.servers: '{broker.bootstrap}'}}, "
-        f"topics: {{include: ['dead-.*', 'live-.*']}}}}]\nhistory: {{folder: '{history}'}}\n"
-    )
-    serving = type("Configured", (Exporter,), {"config": config})
-    with serving(tmp_path) as exporter:
+    day = DayOne(tmp_path, broker.bootstrap, "dead-.*", "live-.*")
+    with day.serving(tmp_path) as exporter:
         until(lambda: len(verdicts(exporter)) == 33, "the first poll")
         first = verdicts(exporter)
         page = exporter.page("/api/v1/topics?limit=100").json()
-        until(lambda: any((history / "spool" / "inventory").glob("*.parquet")), "the inventory")
+        day.wait_for_inventory()
     assert {topic for topic in first if first[topic] == "retired"} == {
         COPY,
         *(topic for topic, (age, *_) in DEAD.items() if age >= 56),
@@ -102,27 +85,14 @@ def test_twelve_abandoned_topics_are_named_and_none_of_twenty_living(
     assert "; nothing written in " in evidence["dead-daily-120"]
     assert evidence["dead-daily-120"].endswith("60 records before")
 
-    def run(*arguments: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "exporter", *arguments, "--config", str(config)],
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
     # No window of polls shows it: the end offset that backfill finds does.
     workbench.write([(COPY, 0, now - 87 * DAY)])
-    run("backfill")
-    run("rollup", "--master", "local[2]")
-    run("report", "--master", "local[1]", "--output", str(tmp_path / "report"))
-    report = json.loads((tmp_path / "report" / "liveness.json").read_text())
-    sections = {one["key"]: [entry["topic"] for entry in one["entries"]] for one in report["sections"]}
+    report = day.report()
+    sections = sections_of(report)
     assert sections["abandoned"] == sorted(DEAD, key=lambda topic: -DEAD[topic][0])
     assert not sections["newly-dead"] and not sections["still-dead"] and not sections["retired"]
     assert "12 topics were abandoned before monitoring began" in report["summary"]
-    with serving(tmp_path) as exporter:
+    with day.serving(tmp_path) as exporter:
         until(lambda: len(verdicts(exporter)) == 33, "the first poll")
         after = verdicts(exporter)
         assert {topic for topic in after if after[topic] == "retired"} == set(DEAD)
