@@ -61,7 +61,6 @@ def replication() -> dashboard.Dashboard:
                 Column("Out of step", _OUT_OF_STEP, "bool_yes_no"),
                 Column("Lag", _of("kafka_replica_lag_seconds"), "dtdurations"),
                 Column("Missing at least", _of("kafka_replica_lag_records_lower_bound"), "none"),
-                Column("At most", _of("kafka_replica_lag_records_upper_bound"), "none"),
             ],
             f"no replica is out of step, or {_NONE}",
             to_topic("Replica", "Target"),

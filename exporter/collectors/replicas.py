@@ -74,8 +74,8 @@ class _Side:
 class _Pairs:
     """Which topics and partitions are compared: the same until the metadata of either side changes."""
 
-    of: tuple[Metadata, Metadata, Collection[str]]
-    """What it was made of: the metadata of both sides, and the names that other pairs use."""
+    of: tuple[Metadata, Metadata]
+    """What it was made of: the metadata of both sides."""
     matching: Matching
     faults: Sequence[Fault]
     rows: Pairing
@@ -87,18 +87,16 @@ class _Pairs:
     """[n]: whether the source may have removed records before the end of their retention."""
 
     @classmethod
-    def of_sides(
-        cls, pair: tuple[str, str], naming: Naming, source: _Side, target: _Side, taken: Collection[str]
-    ) -> _Pairs:
+    def of_sides(cls, pair: tuple[str, str], naming: Naming, source: _Side, target: _Side) -> _Pairs:
         """Match the topics of both sides; ``pair`` are the names of the clusters."""
-        matching = naming.match(source.topics, target.topics, taken)
+        matching = naming.match(source.topics, target.topics)
         rows = Pairing.of(matching, source.table.layout, target.table.layout)
         mine = [source.topics[name] for name in rows.layout.topics]
         copies = [target.topics[name] for name in rows.targets]
         stamped = [each.config is not None and each.config.timestamp_type == "LogAppendTime" for each in copies]
         compacted = [each.config is None or "compact" in (each.config.cleanup_policy or "") for each in mine]
         return cls(
-            (source.metadata, target.metadata, taken),
+            (source.metadata, target.metadata),
             matching,
             faults(*pair, matching, source.topics, target.topics),
             rows,
@@ -111,9 +109,9 @@ class _Pairs:
         """Return source and target topic, with their ids, in the order of the layout."""
         return zip(zip(self.rows.layout.topics, self.rows.targets, strict=True), self.ids, strict=True)
 
-    def fits(self, source: _Side, target: _Side, taken: Collection[str]) -> bool:
+    def fits(self, source: _Side, target: _Side) -> bool:
         """Return whether nothing has changed."""
-        return self.of[0] is source.metadata and self.of[1] is target.metadata and self.of[2] == taken
+        return self.of[0] is source.metadata and self.of[1] is target.metadata
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,8 +194,6 @@ class ReplicaWatch:
         self._closed = False
         self.mapped: Collection[str] = ()
         """The topics of the target that topics of the source are mapped to, whether they exist or not."""
-        self.rivals: Sequence[ReplicaWatch] = ()
-        """The other pairs with this target."""
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll of either cluster; ignore others."""
@@ -271,10 +267,9 @@ class ReplicaWatch:
         )
 
     def _pairs(self, source: _Side, target: _Side) -> _Pairs:
-        taken = {name for rival in self.rivals for name in rival.mapped}
-        if self._known is not None and self._known.pairs.fits(source, target, taken):
+        if self._known is not None and self._known.pairs.fits(source, target):
             return self._known.pairs
-        return _Pairs.of_sides((self.source, self.target), self._naming, source, target, taken)
+        return _Pairs.of_sides((self.source, self.target), self._naming, source, target)
 
     def close(self) -> None:
         """Close the connection. A comparison under way in another thread gets no other one: it is a SourceError."""
@@ -329,7 +324,6 @@ class ReplicaWatch:
             np.where(paired, lag, np.nan),
             reason == COMPARED,
             found.at_least.copy(),
-            found.at_most.copy(),
         )
 
     def _ask(self, pairing: Pairing, rows: Rows, times: Times, source: Table) -> tuple[Answers, Answers]:

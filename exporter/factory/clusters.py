@@ -175,7 +175,7 @@ def make_replica_watches(
             process=None if processes is None else processes.of(pair.source),
         )
 
-    watches = [
+    return [
         ReplicaWatch(
             pair.source,
             pair.target,
@@ -188,9 +188,6 @@ def make_replica_watches(
         )
         for pair in settings.replicas
     ]
-    for watch in watches:
-        watch.rivals = [other for other in watches if other is not watch and other.target == watch.target]
-    return watches
 
 
 def make_inspector(

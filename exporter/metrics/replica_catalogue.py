@@ -26,13 +26,6 @@ REPLICA_METRICS = (
         REPLICA,
     ),
     Metric(
-        "kafka_replica_lag_records_upper_bound",
-        "gauge",
-        "Records of the source that are missing in the replica, at most. Above the lower bound where several have the "
-        "newest timestamp of the replica, or come after it with an older one." + COMPARED,
-        REPLICA,
-    ),
-    Metric(
         "kafka_replica_state",
         "gauge",
         "1 for the state of the replica: in-step, behind, stopped, source-dead-too or unknown; reason is "

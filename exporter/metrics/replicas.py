@@ -42,7 +42,6 @@ def _state_tail(code: int) -> str:
 _COLUMNS: Mapping[str, Callable[[ReplicaTable], Column]] = {
     "kafka_replica_lag_seconds": lambda table: known_of(table.lag_seconds),
     "kafka_replica_lag_records_lower_bound": lambda table: (table.at_least, table.counted),
-    "kafka_replica_lag_records_upper_bound": lambda table: (table.at_most, table.counted),
     "kafka_replica_state": _state,
 }
 

@@ -243,9 +243,7 @@ def test_comparisons_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
         lags = [position.time_lag for position in positions if position.time_lag is not None]
         if not (len(known) == len(lags) == 6 and at_end and not compared.failures):
             return False
-        assert {(reading.at_least, reading.at_most) for reading in known} == {
-            (records - 1,) * 2 if records > 2 else (0, 0)
-        }
+        assert {reading.at_least for reading in known} == {records - 1 if records > 2 else 0}
         return True
 
     bench.until(lambda: exact(1), 60)

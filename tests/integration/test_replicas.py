@@ -111,12 +111,9 @@ def test_replication_is_followed_from_start_to_end(
 ) -> None:
     """In step, then behind and stopped with the records and seconds that are missing, in step again, then at rest."""
     pair = PairTest(topics.bootstrap, west.bootstrap, topics=r"(east\.)?copied-.*", stopped_after=1)
-    in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)
-    followed = [copy(RISING), copy(RISING, 1), copy(OLD), copy(MORE)]
-    ties = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 3)
-    started = pair.until(
-        lambda seen: all(seen.readings.get(one) == in_step for one in followed) and seen.readings[copy(TIES)] == ties
-    )
+    in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)
+    followed = [copy(RISING), copy(RISING, 1), copy(OLD), copy(MORE), copy(TIES)]
+    started = pair.until(lambda seen: all(seen.readings.get(one) == in_step for one in followed))
     assert started.readings[copy(STAMPED)] == ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIME)
     # The topic whose replica has more partitions: those of one number are compared, the rest are named.
     extra = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.NO_PARTITION_IN_SOURCE)
@@ -134,14 +131,13 @@ def test_replication_is_followed_from_start_to_end(
     topics.await_leaders(MORE, 4)
     gone_on = pair.compare()
     behind = gone_on.readings[copy(RISING)]
-    assert (behind.state, behind.at_least, behind.at_most) == (ReplicaState.BEHIND, 5, 5)
+    assert (behind.state, behind.at_least) == (ReplicaState.BEHIND, 5)
     assert behind.lag_seconds == pytest.approx(gone_on.at - (written - 240), abs=0.01)
     assert gone_on.readings[copy(RISING, 1)] == in_step
-    tied = gone_on.readings[copy(TIES)]
-    assert (tied.at_least, tied.at_most) == (3, 7)
+    assert gone_on.readings[copy(TIES)].at_least == 3
     # Dated back by a year: how many is known, since when is not.
     old = gone_on.readings[copy(OLD)]
-    assert (old.state, old.lag_seconds, old.at_least, old.at_most) == (ReplicaState.BEHIND, None, 3, 3)
+    assert (old.state, old.lag_seconds, old.at_least) == (ReplicaState.BEHIND, None, 3)
     assert gone_on.readings[copy(MORE, 3)].reason is NotCompared.NO_PARTITION_IN_REPLICA
     stopped = pair.until(lambda seen: seen.readings[copy(RISING)].state is ReplicaState.STOPPED, 30)
     assert stopped.readings[copy(OLD)].state is ReplicaState.STOPPED
@@ -153,20 +149,19 @@ def test_replication_is_followed_from_start_to_end(
     assert stamped.readings[copy(STAMPED)].reason is NotCompared.LOG_APPEND_TIME
 
     mirror.start()
-    again = pair.until(
+    pair.until(
         lambda seen: (
             all(seen.readings[one] == in_step for one in followed)
             and seen.readings[copy(STAMPED)].state is ReplicaState.UNKNOWN
             and seen.readings.get(copy(MORE, 3)) == in_step
         )
     )
-    assert again.readings[copy(TIES)] == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 1)
 
 
 def test_a_replica_under_way_and_at_rest_is_in_step(topics: Workbench, west: Broker, mirror: MirrorMaker) -> None:
     """While records come it may lack the last moments; when none come nothing is asked, and nobody is blamed."""
     mirror.await_topic(RISING)
-    in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)
+    in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)
     pair = PairTest(topics.bootstrap, west.bootstrap, topics=r"(east\.)?copied-.*")
     pair.until(lambda seen: all(seen.readings.get(copy(RISING, number)) == in_step for number in (0, 1)))
     for _ in range(5):
@@ -184,7 +179,7 @@ def test_a_replica_under_way_and_at_rest_is_in_step(topics: Workbench, west: Bro
     rising = {"source_topic": RISING, "target_topic": f"east.{RISING}", "partition": "0"}
     assert shown.value("kafka_replica_state", **rising, state="source-dead-too", reason="") == 1
     assert shown.value("kafka_replica_lag_seconds", **rising) == 0
-    assert shown.value("kafka_replica_lag_records_upper_bound", **rising) == 0
+    assert shown.value("kafka_replica_lag_records_lower_bound", **rising) == 0
     pair_labels = {"source_cluster": "east", "target_cluster": "west"}
     assert shown.value("topic_liveness_replica_topics", **pair_labels, outcome="compared") == len(TOPICS)
     # MirrorMaker's own topics are there, and are nobody's replica.
@@ -226,6 +221,6 @@ def test_a_cluster_that_is_down_costs_its_own_replicas_alone(
         until(lambda: (exporter.value("kafka_topic_records_total", topic="served") or 0) >= 2, "polls of the source")
         assert exporter.value("topic_liveness_cluster_up", kafka_cluster="east") == 1
         west.start()
-        until(lambda: exporter.value("kafka_replica_lag_records_upper_bound") == 2, "the target is back")
+        until(lambda: exporter.value("kafka_replica_lag_records_lower_bound") == 2, "the target is back")
         assert exporter.end() == 0
     workbench.delete("served")

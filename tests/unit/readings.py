@@ -176,5 +176,4 @@ def replica_table(readings: Mapping[Replica, ReplicaReading]) -> ReplicaTable:
         np.array([np.nan if one.lag_seconds is None else one.lag_seconds for one in in_order]),
         np.array([one.at_least is not None for one in in_order], dtype=np.bool_),
         np.array([one.at_least or 0 for one in in_order], dtype=np.int64),
-        np.array([one.at_most or 0 for one in in_order], dtype=np.int64),
     )

@@ -31,8 +31,8 @@ from exporter.domain.replicas.missing_records import (
     without_asking,
 )
 
-Found = tuple[int, int, float | None] | NotCompared
-"""At least and at most so many records, and the time of the oldest; or why that is unknown."""
+Found = tuple[int, float | None] | NotCompared
+"""At least so many records, and the time of the oldest; or why that is unknown."""
 
 
 def ends(*readings: Reading) -> Ends:
@@ -53,10 +53,10 @@ def flags(*values: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
 
 def rows(found: Missing) -> list[Found]:
     """What was found, row by row."""
-    columns = (found.reason.tolist(), found.at_least.tolist(), found.at_most.tolist(), found.oldest.tolist())
+    columns = (found.reason.tolist(), found.at_least.tolist(), found.oldest.tolist())
     return [
-        not_compared_of_code(reason) or (least, most, None if np.isnan(oldest) else oldest)
-        for reason, least, most, oldest in zip(*columns, strict=True)
+        not_compared_of_code(reason) or (least, None if np.isnan(oldest) else oldest)
+        for reason, least, oldest in zip(*columns, strict=True)
     ]
 
 
@@ -84,7 +84,7 @@ def found(source: list[int], copied: list[int], start: int = 0, *, compacted: bo
     times = times_to_ask(mine, copy, flags(False))
     if code != LOOK_UP:
         assert np.isnan([*times.first, *times.later]).all()
-        return not_compared_of_code(code) or (0, 0, None)
+        return not_compared_of_code(code) or (0, None)
     found_answers = answers(times.first), answers(times.later)
     [one] = rows(missing(mine, copy.newest, *found_answers, compacted=flags(compacted), markers=markers))
     return one
@@ -93,46 +93,46 @@ def found(source: list[int], copied: list[int], start: int = 0, *, compacted: bo
 @pytest.mark.parametrize(
     ("source", "copied", "start", "compacted", "markers", "expected"),
     [
-        # A time of its own for each record: both bounds are what is missing.
-        ([1, 2, 3, 4, 5], [1, 2], 0, False, 1, (3, 3, 0.003)),
-        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], 0, False, 1, (0, 0, None)),
+        # A time of its own for each record: what is missing is counted exactly.
+        ([1, 2, 3, 4, 5], [1, 2], 0, False, 1, (3, 0.003)),
+        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], 0, False, 1, (0, None)),
         # Records that share the replica's newest time may or may not have arrived.
-        ([1, 2, 2, 2, 3, 4], [1, 2], 0, False, 1, (2, 4, 0.003)),
-        ([1, 2, 2, 2], [1, 2], 0, False, 1, (0, 2, None)),
+        ([1, 2, 2, 2, 3, 4], [1, 2], 0, False, 1, (2, 0.003)),
+        ([1, 2, 2, 2], [1, 2], 0, False, 1, (0, None)),
         # One record at the end may be a transaction marker, which is never copied; or as many as are configured.
-        ([1, 2, 3], [1, 2], 0, False, 1, (0, 1, None)),
-        ([1, 2, 3, 4], [1, 2], 0, False, 0, (2, 2, 0.003)),
-        ([1, 2, 3, 4], [1, 2], 0, False, 1, (2, 2, 0.003)),
-        ([1, 2, 3, 4], [1, 2], 0, False, 2, (0, 2, None)),
+        ([1, 2, 3], [1, 2], 0, False, 1, (0, None)),
+        ([1, 2, 3, 4], [1, 2], 0, False, 0, (2, 0.003)),
+        ([1, 2, 3, 4], [1, 2], 0, False, 1, (2, 0.003)),
+        ([1, 2, 3, 4], [1, 2], 0, False, 2, (0, None)),
         # A replica without records lacks all that the source still holds; removed records do not count.
-        ([5, 6, 7], [], 10, False, 1, (3, 3, 0.005)),
-        ([], [], 0, False, 1, (0, 0, None)),
-        ([], [1], 10, False, 1, (0, 0, None)),
+        ([5, 6, 7], [], 10, False, 1, (3, 0.005)),
+        ([], [], 0, False, 1, (0, None)),
+        ([], [1], 10, False, 1, (0, None)),
         # Retention took the record that the replica ends with.
-        ([5, 6, 7], [1, 2], 10, False, 1, (3, 3, 0.005)),
+        ([5, 6, 7], [1, 2], 10, False, 1, (3, 0.005)),
         # A time that the source does not know: it is no copy, except where the source may have removed the record.
         ([1, 2, 3], [1, 9], 0, False, 1, NotCompared.NEWER_THAN_SOURCE),
         ([1, 3, 6, 8], [1, 5], 0, False, 1, NotCompared.NOT_IN_SOURCE),
-        ([1, 3, 6, 8], [1, 5], 0, True, 1, (2, 2, 0.006)),
+        ([1, 3, 6, 8], [1, 5], 0, True, 1, (2, 0.006)),
     ],
 )
 def test_what_a_replica_lacks(
     source: list[int], copied: list[int], start: int, compacted: bool, markers: int, expected: Found
 ) -> None:
-    """Two bounds and the time of the oldest record that is certainly missing, or why that is unknown."""
+    """How many records are certainly missing and the time of the oldest, or why that is unknown."""
     assert found(source, copied, start, compacted=compacted, markers=markers) == expected
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.data())
-def test_the_interval_holds_what_is_missing(times: list[int], data: st.DataObject) -> None:
-    """Whatever the order of the times, what is really missing lies between the bounds."""
+def test_no_more_is_called_missing_than_is(times: list[int], data: st.DataObject) -> None:
+    """Whatever the order of the times; where each record is later than the one before, all that is missing is."""
     copied = data.draw(st.integers(0, len(times)))
-    bounds = found(times, times[:copied])
-    assert not isinstance(bounds, NotCompared)
-    at_least, at_most, _ = bounds
-    assert at_least <= len(times) - copied <= at_most
-    if times == sorted(set(times)) and at_most > 1:
-        assert at_least == at_most
+    result = found(times, times[:copied])
+    assert not isinstance(result, NotCompared)
+    at_least, lacking = result[0], len(times) - copied
+    assert at_least <= lacking
+    if times == sorted(set(times)) and lacking > 1:
+        assert at_least == lacking
 
 
 def test_each_row_is_judged_by_itself() -> None:
@@ -145,7 +145,7 @@ def test_each_row_is_judged_by_itself() -> None:
         ends(*readings), newest, Answers.of([*first, Answer()]), Answers.of(later), compacted=flags(*[False] * 6)
     )
     failed = NotCompared.LOOKUP_FAILED
-    assert rows(result) == [(2, 2, 0.003), (0, 0, None), (4, 4, 0.001), failed, failed, NotCompared.HIDDEN_RECORDS]
+    assert rows(result) == [(2, 0.003), (0, None), (4, 0.001), failed, failed, NotCompared.HIDDEN_RECORDS]
 
 
 UNREAD = Reading(State.UNREADABLE, Activity(), reason=Reason.NO_LEADER)
@@ -200,13 +200,13 @@ def test_one_look_up_is_enough_where_nothing_is_missing(
 
 JUDGED: list[tuple[Found, State, bool, ReplicaState, float | None]] = [
     # what is missing, state of the source, stopped -> state, lag in seconds
-    ((0, 3, None), State.OBSERVED, False, ReplicaState.IN_STEP, 0.0),
-    ((2, 2, 10.0), State.OBSERVED, False, ReplicaState.BEHIND, 90.0),
-    ((2, 2, 50.0), State.OBSERVED, False, ReplicaState.IN_STEP, 50.0),
-    ((2, 2, 10.0), State.OBSERVED, True, ReplicaState.STOPPED, 90.0),
-    ((2, 2, 10.0), State.PRESERVED, False, ReplicaState.BEHIND, None),
-    ((0, 0, None), State.PRESERVED, False, ReplicaState.IN_STEP, 0.0),
-    ((2, 2, 200.0), State.FUTURE, False, ReplicaState.BEHIND, None),
+    ((0, None), State.OBSERVED, False, ReplicaState.IN_STEP, 0.0),
+    ((2, 10.0), State.OBSERVED, False, ReplicaState.BEHIND, 90.0),
+    ((2, 50.0), State.OBSERVED, False, ReplicaState.IN_STEP, 50.0),
+    ((2, 10.0), State.OBSERVED, True, ReplicaState.STOPPED, 90.0),
+    ((2, 10.0), State.PRESERVED, False, ReplicaState.BEHIND, None),
+    ((0, None), State.PRESERVED, False, ReplicaState.IN_STEP, 0.0),
+    ((2, 200.0), State.FUTURE, False, ReplicaState.BEHIND, None),
     (NotCompared.LOG_APPEND_TIME, State.OBSERVED, False, ReplicaState.UNKNOWN, None),
     (NotCompared.LOG_APPEND_TIME, State.OBSERVED, True, ReplicaState.STOPPED, None),
 ]
@@ -219,8 +219,8 @@ def test_lag_is_the_age_of_the_oldest_missing_record() -> None:
         if isinstance(each, NotCompared):
             found_.reason[row] = NOT_COMPARED_CODES[each]
         else:
-            found_.at_least[row], found_.at_most[row] = each[:2]
-            found_.oldest[row] = np.nan if each[2] is None else each[2]
+            found_.at_least[row] = each[0]
+            found_.oldest[row] = np.nan if each[1] is None else each[1]
     source = np.array([STATE_CODES[case[1]] for case in JUDGED], dtype=np.int8)
     verdicts = judge(found_, source, 100.0, stopped=flags(*(case[2] for case in JUDGED)), behind_after=60)
     assert [REPLICA_STATES[code] for code in verdicts.state] == [case[3] for case in JUDGED]

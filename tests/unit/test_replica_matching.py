@@ -66,7 +66,6 @@ def test_a_topic_that_two_are_mapped_to_is_compared_with_neither() -> None:
     """Whether both are of one pair or the other is of another pair."""
     merged = Naming.of(r"(.*)-\d", r"\1", [".*"], [])
     assert merged.match({"a-1", "a-2", "b-1"}, {"a", "b"}).contested == {"a": ["a-1", "a-2"]}
-    assert merged.match({"b-1"}, {"b"}, taken={"b"}).contested == {"b": ["b-1"]}
 
 
 def info(partitions: int) -> TopicInfo:

@@ -125,7 +125,7 @@ def test_a_replica_is_held_against_what_its_source_had_before() -> None:
     pair.poll("east", "west")
     pair.log.times += [T0 + 12, T0 + 13, T0 + 14]
     pair.poll("east", after=0)
-    assert pair.compare().readings[REPLICA] == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)
+    assert pair.compare().readings[REPLICA] == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)
 
 
 def test_without_an_earlier_poll_of_the_source_nothing_is_compared() -> None:
@@ -198,9 +198,9 @@ def test_a_replica_falls_behind_stops_and_comes_back() -> None:
     assert pair.reading().state is ReplicaState.STOPPED
     pair.copied = 4
     # One last record may be a marker: it is not called missing.
-    assert pair.reading() == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 1)
+    assert pair.reading() == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)
     pair.copied = 5
-    assert pair.reading() == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)
+    assert pair.reading() == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)
 
 
 def test_a_look_up_that_failed_is_made_again() -> None:
@@ -262,18 +262,6 @@ def test_a_partition_that_is_gone_leaves_with_the_next_comparison() -> None:
     assert "no topic of east has its replica in west" in gone.faults[0].what
 
 
-def test_two_pairs_that_map_to_one_topic_are_both_reported() -> None:
-    """Neither is compared, for the newest record may be of either."""
-    pair, other = Pair([T0 - 9], copied=1), Pair([T0 - 9], copied=1)
-    pair.watch.rivals, other.watch.rivals = [other.watch], [pair.watch]
-    pair.poll()
-    other.poll()
-    for one in (pair, other):
-        found = one.compare()
-        assert found.readings == {REPLICA: ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.TWO_SOURCES)}
-        assert found.lookups == 0
-
-
 def test_a_replica_stamped_by_its_brokers_is_judged_by_its_offsets_alone() -> None:
     """Unknown while it moves, with a note; stopped, still without a number, once its source goes on without it."""
     pair = Pair([T0 - 9, T0 - 8], copied=2, stopped_after=30)
@@ -308,7 +296,6 @@ def test_each_configured_pair_is_compared_by_its_own_names(tmp_path: Path) -> No
     )
     there, back = make_replica_watches(both, ManualClock())
     assert (there.source, there.target, back.source, back.target) == ("east", "west", "west", "east")
-    assert (there.rivals, back.rivals) == ([], [])
     clock = ManualClock()
     source = TableSource(
         {TopicPartition(topic, 0): (0, 1, T0) for topic in ("orders", "west_heartbeats", "e_heartbeats")}
@@ -344,16 +331,14 @@ class Watched:
 def compared(state: ReplicaState = ReplicaState.BEHIND) -> Comparison:
     """A comparison of one partition."""
     matching = Naming.of("(.*)", r"east.\1", [".*"], []).match({"orders"}, {"east.orders"})
-    return Comparison(
-        "east", "west", T0, matching, replica_table({REPLICA: ReplicaReading(state, 90.0, 3, 5)}), lookups=2
-    )
+    return Comparison("east", "west", T0, matching, replica_table({REPLICA: ReplicaReading(state, 90.0, 3)}), lookups=2)
 
 
 PLACE = 'source_cluster="east",source_topic="orders",target_cluster="west",target_topic="east.orders",partition="0"'
 
 
 def test_a_comparison_is_shown() -> None:
-    """Lag, both bounds and the state of each partition, and counts for the pair."""
+    """Lag and the state of each partition, and counts for the pair."""
     watched = Watched()
     watched.poll("east", "west")
     watched.monitor.take_comparison(compared())
@@ -361,7 +346,6 @@ def test_a_comparison_is_shown() -> None:
     for line in (
         f"kafka_replica_lag_seconds{{{PLACE}}} 90.0",
         f"kafka_replica_lag_records_lower_bound{{{PLACE}}} 3",
-        f"kafka_replica_lag_records_upper_bound{{{PLACE}}} 5",
         f'kafka_replica_state{{{PLACE},state="behind",reason=""}} 1',
         'topic_liveness_replica_partitions{reason="",source_cluster="east",state="behind",target_cluster="west"} 1.0',
         'topic_liveness_lookups_total{kafka_cluster="east",spec="by-time"} 2.0',
@@ -522,7 +506,7 @@ def test_a_served_comparison_that_can_no_longer_be_made_says_so_once_and_shows_n
     finally:
         service.stop()
     unknown = {REPLICA: ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOOKUP_FAILED)}
-    assert taken == [{REPLICA: ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)}, unknown, unknown]
+    assert taken == [{REPLICA: ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)}, unknown, unknown]
     pair_labels = 'source_cluster="east",target_cluster="west"'
     shown = service.monitor.metrics().decode()
     assert f"topic_liveness_replica_comparisons_total{{{pair_labels}}} 1.0" in shown

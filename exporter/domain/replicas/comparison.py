@@ -85,15 +85,14 @@ class Replica(NamedTuple):
 class ReplicaReading:
     """The result of one comparison for one partition; ``reason`` is set where numbers are unknown.
 
-    At least ``at_least`` and at most ``at_most`` records of the source are not in the replica. ``lag_seconds`` is the
-    age of the oldest record that is certainly missing, 0 where none is, None where it is unknown. A state can be known
-    without numbers: a replica that does not move has stopped, whatever timestamps its records have.
+    ``at_least`` records of the source are certainly missing in the replica. ``lag_seconds`` is the age of the oldest of
+    them, 0 where there is none, None where it is unknown. A state can be known without numbers: a replica that does not
+    move has stopped, whatever timestamps its records have.
     """
 
     state: ReplicaState
     lag_seconds: float | None = None
     at_least: int | None = None
-    at_most: int | None = None
     reason: NotCompared | None = None
 
 
@@ -112,9 +111,8 @@ class ReplicaTable:
     lag_seconds: Floats
     """NaN where unknown."""
     counted: Flags
-    """Whether the numbers of missing records are known; elsewhere the next two columns are invalid."""
+    """Whether the number of missing records is known; elsewhere the next column is invalid."""
     at_least: Offsets
-    at_most: Offsets
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -126,7 +124,6 @@ class ReplicaTable:
             REPLICA_STATES[self.state[row]],
             or_none(lag),
             int(self.at_least[row]) if counted else None,
-            int(self.at_most[row]) if counted else None,
             not_compared_of_code(int(self.reason[row])),
         )
 

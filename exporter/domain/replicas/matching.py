@@ -42,14 +42,14 @@ class Naming:
         found = self.pattern.fullmatch(topic)
         return None if found is None else found.expand(self.replacement)
 
-    def match(self, source: Collection[str], target: Collection[str], taken: Collection[str] = ()) -> Matching:
-        """Match the topics of two clusters; ``taken`` are target names that other pairs use."""
+    def match(self, source: Collection[str], target: Collection[str]) -> Matching:
+        """Match the topics of two clusters."""
         claims: dict[str, list[str]] = {}
         for topic in sorted(source):
             if (name := self.replica_of(topic)) is not None:
                 claims.setdefault(name, []).append(topic)
         there = {name: topics for name, topics in claims.items() if name in target}
-        contested = {name: topics for name, topics in there.items() if len(topics) > 1 or name in taken}
+        contested = {name: topics for name, topics in there.items() if len(topics) > 1}
         return Matching(
             {topics[0]: name for name, topics in there.items() if name not in contested},
             [topic for name, topics in claims.items() if name not in target for topic in topics],
@@ -126,7 +126,7 @@ def faults(
         found.append(Fault(what, fix))
     if matching.contested:
         named = [f"{copy} <- {', '.join(topics)}" for copy, topics in matching.contested.items()]
-        what = f"replicas: in {target} more than one topic, or pair, maps to {some(named)}"
+        what = f"replicas: in {target} more than one topic maps to {some(named)}"
         found.append(Fault(what, "narrow include, exclude or pattern until one topic is left for each"))
     uneven = [
         f"{topic} ({len(mine[topic].partitions)}) -> {copy} ({len(theirs[copy].partitions)})"

@@ -2,7 +2,7 @@
 
 Offsets differ between two clusters, and timestamps are preserved (the need behind KIP-391). Let f(t) be the first
 offset of the source whose timestamp is t or later (KIP-79), and X the newest timestamp in the replica. Records at f(X +
-1 ms) or later are certainly missing; records at or before f(X) are not.
+1 ms) or later are certainly missing.
 """
 
 from __future__ import annotations
@@ -74,29 +74,26 @@ class Ends:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Missing:
-    """How many records of their sources n replicas lack, each a column [n]."""
+    """How many records of their sources n replicas lack for certain, each a column [n]."""
 
     reason: Codes
     """Why that is unknown, as a code; COMPARED where it is known."""
     at_least: Offsets
     """0 where unknown."""
-    at_most: Offsets
     oldest: Floats
     """The time of the oldest record that is certainly missing; NaN where there is none, or its time is unknown."""
 
     @classmethod
     def nothing(cls, reason: Codes) -> Missing:
         """Return rows that lack nothing, or whose missing records are unknown for these reasons."""
-        zeros = np.zeros(len(reason), dtype=np.int64)
-        return cls(reason, zeros, zeros.copy(), np.full(len(reason), np.nan))
+        return cls(reason, np.zeros(len(reason), dtype=np.int64), np.full(len(reason), np.nan))
 
     def put(self, rows: Rows | Flags, found: Missing) -> None:
         """Write the results of ``rows`` into these columns."""
-        self.reason[rows], self.oldest[rows] = found.reason, found.oldest
-        self.at_least[rows], self.at_most[rows] = found.at_least, found.at_most
+        self.reason[rows], self.at_least[rows], self.oldest[rows] = found.reason, found.at_least, found.oldest
 
     def __getitem__(self, rows: Rows | Flags) -> Missing:
-        return Missing(self.reason[rows], self.at_least[rows], self.at_most[rows], self.oldest[rows])
+        return Missing(self.reason[rows], self.at_least[rows], self.oldest[rows])
 
 
 class Times(NamedTuple):
@@ -166,11 +163,9 @@ def missing(
     known = np.where(never, first.found, later.found) & (never | ~single)
     after = np.where(never, first.offset, later.offset)
     at_least = np.where(known, np.maximum(0, source.latest - after), 0)
-    behind = np.maximum(0, source.latest - first.offset - there)
-    at_most = np.where(never | ~first.found, source.latest - source.earliest, behind)
-    at_most, certain = np.maximum(at_most, at_least), (at_least > markers) & (reason == COMPARED)
+    certain = (at_least > markers) & (reason == COMPARED)
     oldest = np.where(never, first.timestamp, later.timestamp)
-    return Missing(reason, np.where(certain, at_least, 0), at_most, np.where(certain, oldest, np.nan))
+    return Missing(reason, np.where(certain, at_least, 0), np.where(certain, oldest, np.nan))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
