@@ -219,5 +219,7 @@ def test_a_backfill_that_cannot_begin_for_one_cluster_goes_on_to_the_next(tmp_pa
     with Checkpoint(tmp_path, Spool(tmp_path, "other"), "c-0"):
         assert backfill(settings, None, out) == 2
     lines = out.getvalue().splitlines()
-    assert "a backfill of cluster c-0" in lines[0]
+    assert (
+        lines[0].startswith("Error: the history of cluster c-0 in ") and " is being backfilled by process " in lines[0]
+    )
     assert lines[1].startswith("Error: cluster c-1: cluster-unreachable")
