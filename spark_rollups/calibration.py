@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    ArrayType,
     BooleanType,
     DoubleType,
     IntegerType,
@@ -33,13 +32,11 @@ from exporter.domain.scoring.calibration import (
     Threshold,
     Unusual,
     calibrations,
-    evidence,
     judged_units,
 )
-from exporter.domain.scoring.thresholds import PastScores, fit
 from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.batches import KEY, Names, column, flags, floats, integers, numbers, seconds, table_of, texts
-from spark_rollups.frames import arrow_schema, by_shard, in_groups, no_rows, spread
+from spark_rollups.frames import arrow_schema, by_shard, in_groups, no_rows
 from spark_rollups.learning import monday, week_of, weeks_from
 
 UNITS = StructType(
@@ -76,15 +73,6 @@ FITTED = StructType(
         StructField("topics", LongType()),
     ]
 )
-
-PAST_SCORES = StructType(
-    [
-        StructField("kind", StringType()),
-        StructField("rate", DoubleType()),
-        StructField("posterior", ArrayType(ArrayType(DoubleType()))),
-    ]
-)
-"""PastScores of a kind of stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,28 +190,6 @@ def unusual_from(rows: pa.Table) -> Unusual:
         judged,
         flags(column(rows, "labelled"))[some],
     )
-
-
-def past_scores(found: DataFrame, as_of: datetime, outages: Sequence[Outage]) -> Mapping[str, PastScores]:
-    """Return the past scores of the silences that had ended by ``as_of``, by kind of stream; ``found`` is of MAXIMA."""
-    now = week_of(as_of.astimezone(UTC).date())
-    shards = spread(found.sparkSession, rows=found.count())
-    counted = units_of(found, now, Exclusions(outages, (), as_of.timestamp()), shards)
-    make = functools.partial(_past_scores, now=now, schema=arrow_schema(PAST_SCORES))
-    rows = in_groups(counted, None, make, PAST_SCORES).collect()
-    made = {row.kind: PastScores(row.rate, np.array(row.posterior)) for row in rows}
-    return made or dict.fromkeys((TOPIC, PARTITION), fit(np.empty(0), 0.0))
-
-
-def _past_scores(rows: pa.Table, *, now: int, schema: pa.Schema) -> pa.Table:
-    unusual = unusual_from(rows)
-    made = {kind: fit(*evidence(unusual, kind, now)) for kind in (TOPIC, PARTITION)}
-    columns = {
-        "kind": pa.array(list(made)),
-        "rate": np.array([one.rate for one in made.values()]),
-        "posterior": pa.array([one.posterior.tolist() for one in made.values()]),
-    }
-    return table_of(columns, schema)
 
 
 def _fit(rows: pa.Table, *, now: int, accepted: Accepted, schema: pa.Schema) -> pa.Table:

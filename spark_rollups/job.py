@@ -170,7 +170,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         tables = run_rollup(spark, history, request, progress)
         if and_report:
             write = partial(write_report, tables, as_of=as_of, output=None, zone=zone)
-            _report(progress, partial(write, links=links, outages=outages))
+            _report(progress, partial(write, links=links))
 
 
 @main.command(epilog=EXIT_CODES)
@@ -179,7 +179,6 @@ def rollup(  # noqa: PLR0913 - an option of the command each
 @_master
 @_conf
 @click.option("--output", type=Folder(), help="Folder for the report's files, or its URI.")
-@_outages
 @_zone
 @_links
 def report(
@@ -189,7 +188,6 @@ def report(
     master: str | None,
     conf: Sequence[tuple[str, str]],
     output: Location | None,
-    outages: Sequence[Outage],
     zone: ZoneInfo,
     links: Links,
 ) -> None:
@@ -202,7 +200,7 @@ def report(
         _session("report", history, files, master, conf, progress) as spark,
     ):
         write = partial(write_report, Tables(spark, history), as_of=as_of, output=output, zone=zone)
-        _report(progress, partial(write, asked_for=as_of or datetime.now(UTC), links=links, outages=outages))
+        _report(progress, partial(write, asked_for=as_of or datetime.now(UTC), links=links))
 
 
 def _report(progress: Progress, write: Callable[[], ReportPaths]) -> None:

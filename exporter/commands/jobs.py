@@ -107,7 +107,6 @@ def report(  # noqa: PLR0913 - an option of the command each
         delivering.require_shown_here(target)
     options = (
         *of_report(settings),
-        *outages(settings),
         *(() if output is None else ("--output", output)),
         *job_options,
     )

@@ -7,12 +7,10 @@ verdicts are of a clock that was ahead, and (by ``asked_for``) whether the rollu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain.links import Links
-from exporter.domain.verdicts import Outage
 from exporter.storage.files import Location
 from spark_rollups.publish import judged_nothing_at, latest
 from spark_rollups.report.build import build_report
@@ -49,13 +47,11 @@ def write_report(
     asked_for: datetime | None = None,
     zone: tzinfo = UTC,
     links: Links | None = None,
-    outages: Sequence[Outage] = (),
 ) -> ReportPaths:
     """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest), with moments in ``zone``.
 
-    The newest are those of no clock that was ahead: as of now, or of an hour later at most. The deaths of ``outages``
-    that a record ended are shown as outages. Where the verdicts are much older than ``asked_for`` (None: ``as_of``), a
-    warning says that the rollup may have stopped.
+    The newest are those of no clock that was ahead: as of now, or of an hour later at most. Where the verdicts are much
+    older than ``asked_for`` (None: ``as_of``), a warning says that the rollup may have stopped.
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
     or none. Raises NoVerdictsError, ReportError where the folder cannot be written, TablesError where
@@ -71,7 +67,6 @@ def write_report(
         requested_as_of=as_of,
         not_after=latest(datetime.now(UTC)),
         judged_nothing_at=judged_nothing_at(history / "published"),
-        outages=outages,
     )
     if facts is None:
         raise NoVerdictsError(

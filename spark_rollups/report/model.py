@@ -33,24 +33,18 @@ NO_LINKS = Links()
 ACTION = ("newly-dead", "suspect", "still-dead")
 """The sections of what needs action."""
 
-PAUSE, OUTAGE, LABELLED = "pause", "outage", "labelled"
-"""What an ended death is taken for: by its score, or an outage because the configuration names it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Revival:
     """A death that an advance has cleared.
 
     ``silent_since`` is the last advance before it, ``dead_since`` the moment it counted as dead,
-    ``advanced_at`` the first advance after it where the daily history has it. ``score`` is that of the last rollup that
-    found it dead; ``taken_for`` is PAUSE, OUTAGE or LABELLED, None where there is no score.
+    ``advanced_at`` the first advance after it where the daily history has it.
     """
 
     silent_since: datetime | None
     dead_since: datetime | None
     advanced_at: datetime | None
-    score: float | None = None
-    taken_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,7 +302,6 @@ _FILTERS = {
     "deaths": deaths,
     "share": wording.share,
     "scope": _scope,
-    "taken_for": wording.taken_for,
     "finding_groups": _finding_groups,
     "count_text": _count,
     "longest": _longest,

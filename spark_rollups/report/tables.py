@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.polls.readings import State
-from exporter.domain.verdicts import Outage, Verdict
+from exporter.domain.verdicts import Verdict
 from spark_rollups.batches import KEY as STREAM
 from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
@@ -26,7 +26,6 @@ from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.report.model import REVIVAL_SPAN, TREND_WEEKS, WEEK, Finding, Incident, Point, Revival, Tally
 from spark_rollups.report.moments import literal
 from spark_rollups.report.related import TOPIC, newest_relations, relations_of
-from spark_rollups.report.revivals import taken_for
 from spark_rollups.report.rules import Promise
 from spark_rollups.report.topic_facts import Storage
 from spark_rollups.report.wording import in_plain_words
@@ -74,7 +73,6 @@ def read_facts(
     requested_as_of: datetime | None,
     not_after: datetime | None = None,
     judged_nothing_at: datetime | None = None,
-    outages: Sequence[Outage] = (),
 ) -> Facts | None:
     """Read what the report needs from the Delta tables; nothing is written.
 
@@ -100,7 +98,6 @@ def read_facts(
     seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
     judged = with_history(judged, tables.read("daily"), tables.read("baselines"), seen.days_seen, as_of)
     topic_rows = _topic_rows(tables.read("inventory"), as_of)
-    judged = taken_for(judged, tables.read("maxima"), as_of, outages)
     return Facts(
         as_of=as_of,
         first_as_of=runs[0] if runs else None,
@@ -144,7 +141,7 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
         verdicts.where(F.col("verdict").isin(*_DEAD) & (recent | then))
         .groupBy(*(F.col(name).alias(f"was_{name}") for name in STREAM))
         .agg(
-            F.max(F.when(recent, F.struct("as_of", "last_advance", "expected_by", "silence_score"))).alias("was"),
+            F.max(F.when(recent, F.struct("as_of", "last_advance", "expected_by"))).alias("was"),
             F.max(then).alias("dead_then"),
         )
     )
@@ -173,14 +170,12 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
         F.coalesce("dead_then", F.lit(False)).alias("dead_then"),
         F.col("was.last_advance").alias("was_last_advance"),
         F.col("was.expected_by").alias("was_expected_by"),
-        F.col("was.silence_score").alias("was_score"),
     )
     return [_row(row) for row in _collected(reported)]
 
 
 def _row(row: _Row) -> JudgedStream:
-    was = (row["was_last_advance"], row["was_expected_by"], None, row["was_score"])
-    revival = Revival(*was) if row["revived"] else None
+    revival = Revival(row["was_last_advance"], row["was_expected_by"], None) if row["revived"] else None
     return JudgedStream(
         key=TopicKey(row["cluster"], row["topic"], row["topic_id"]),
         finding=_finding(row, revival),

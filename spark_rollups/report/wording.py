@@ -14,7 +14,7 @@ from exporter.domain.judging.readers_and_copies import SILENT, readers_line
 from exporter.domain.polls.readings import State
 from exporter.domain.scoring.calibration import of_weeks, rate
 from exporter.domain.verdicts import OVERRIDE, SCHEDULE, Verdict
-from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Finding, Revival
+from spark_rollups.report.model import Finding
 from spark_rollups.report.rules import Promise
 from spark_rollups.report.topic_facts import Relations, Storage
 
@@ -141,18 +141,6 @@ def _missed(finding: Finding) -> str:
     slots = "hours" if finding.slot_seconds == _HOUR else f"slots of {duration(finding.slot_seconds)}"
     usually = f"This time it missed {_number(missed)} {slots} in which it is usually written"
     return f"{usually}, before at most {_number(most)}."
-
-
-_TAKEN_FOR = {
-    PAUSE: "; by its score a pause, so a false alarm",
-    OUTAGE: "; by its score an outage",
-    LABELLED: "; an outage, as the configuration says",
-}
-
-
-def taken_for(revival: Revival) -> str:
-    """Return how an ended death is classified, as the end of a sentence; empty where that is not known."""
-    return "" if revival.taken_for is None else _TAKEN_FOR[revival.taken_for]
 
 
 def readers(relations: Relations) -> str:

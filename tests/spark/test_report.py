@@ -13,7 +13,6 @@ import pytest
 from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 
-from exporter.domain.verdicts import Outage
 from exporter.storage.files import Location, opened
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.report.coverage import read_coverage
@@ -265,23 +264,3 @@ def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) ->
     assert len(seen.days_seen["backfilled"]) == 28
     assert len(seen.days_seen["failing"]) == 7
     assert len(seen.days_seen["old"]) == 2
-
-
-def test_an_ended_death_is_reported_as_an_outage_where_the_configuration_says_so(
-    spark: SparkSession, history: Path, reported: ReportPaths, tmp_path: Path
-) -> None:
-    """Else by its score: here far above what pauses reach."""
-
-    def revival(*outages: Outage) -> str:
-        tables = Tables(spark, history)
-        paths = write_report(tables, as_of=None, output=tmp_path, outages=outages) if outages else reported
-        [entry] = next(one["entries"] for one in json.loads(text(paths.json))["sections"] if one["key"] == "revived")
-        assert entry["topic"] == "stock-levels"
-        return str(entry["findings"][0]["revival"]["taken_for"])
-
-    since = (AS_OF - 9 * DAY).timestamp()
-    assert revival() == "outage"
-    assert revival(Outage("stock-.*", since, since + 5 * 86_400.0)) == "labelled"
-    assert "an outage, as the configuration says" in text(tmp_path / "liveness.md")
-    assert revival(Outage("stock-.*", since - 9 * 86_400.0, since)) == "outage"
-    assert "stock-levels" in text(tmp_path / "liveness.md")
