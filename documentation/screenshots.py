@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r"status page +(http://\S+?)/?$")
 def main() -> None:
     """Run the demo up to its verdicts, take each picture, and end the demo. Raises RuntimeError where it fails."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-u", "-m", "exporter", "demo", "--folder", f"{folder}/demo"]
+        command = [sys.executable, "-u", "-m", "tests.demo", "--folder", f"{folder}/demo"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
             try:
                 assert demo.stdout is not None
