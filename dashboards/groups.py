@@ -145,7 +145,7 @@ def _not_known() -> dashboard.Row:
         .with_panel(
             curves(
                 "Groups not read, by reason",
-                "They are shown as they were for groups.missed_sweeps sweeps, then no more.",
+                "They are shown as they were for three sweeps, then no more.",
                 [
                     query(
                         f'max by ({CLUSTER_KEYS}, outcome) (topic_liveness_groups{{{CLUSTER}, outcome!="ok"}}) > 0',

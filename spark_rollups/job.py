@@ -23,7 +23,8 @@ import click
 from pyspark.sql import SparkSession
 
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.history.retention import KEPT_DAYS, LEAST_DAYS
+from exporter.domain.history.retention import retention_days as days_of_tables
 from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.links import Links
 from exporter.domain.scoring.calibration import FALSE_ALARMS, Accepted
@@ -39,10 +40,8 @@ from spark_rollups.options import (
     JsonOption,
     LinksOption,
     Moment,
-    RetentionOption,
     SparkSetting,
     Zone,
-    retention_text,
 )
 from spark_rollups.overrides import parse, parse_calendars, parse_outages
 from spark_rollups.progress import Progress
@@ -130,10 +129,11 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
 )
 @click.option("--rebuild", is_flag=True, help="Learn everything again, from all windows.")
 @click.option(
-    "--keep",
-    type=RetentionOption(),
-    multiple=True,
-    help=f"For how many days rows of a table are kept; repeatable. Default: {retention_text()}.",
+    "--retention-days",
+    type=click.IntRange(LEAST_DAYS, 36_500),
+    default=KEPT_DAYS,
+    show_default=True,
+    help="For how many days results are kept.",
 )
 @click.option("--report", "and_report", is_flag=True, help="Then write the weekly report, in the same session.")
 @_zone
@@ -150,7 +150,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     false_alarms: float,
     false_alarms_a_week: float | None,
     rebuild: bool,
-    keep: Sequence[tuple[str, float]],
+    retention_days: int,
     and_report: bool,
     zone: ZoneInfo,
     links: Links,
@@ -163,7 +163,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         only_one(history) as progress.guard,
         _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,
     ):
-        retention = Retention({**RETENTION_DAYS, **dict(keep)})
+        retention = Retention(days_of_tables(retention_days))
         accepted = Accepted(false_alarms, false_alarms_a_week)
         configured = overrides, outages, calendars
         request = RollupRequest(as_of, rebuild, *configured, accepted, retention)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,14 +11,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from exporter.domain.history.retention import LEAST_DAYS, RETENTION_DAYS
 from exporter.domain.links import Links
 from exporter.storage.files import Location, ObjectPath, located
 
 _T = TypeVar("_T")
-
-_MOST_DAYS = 36_500
-"""As in the settings; the day that far back must be one of the calendar."""
 
 
 class Folder(click.ParamType[Location]):
@@ -53,31 +48,6 @@ class Moment(click.ParamType[datetime]):
         if moment > datetime.now(UTC):
             self.fail(f"must not lie in the future, got {value!r}", param, ctx)
         return moment
-
-
-def retention_text() -> str:
-    """Return the retention of tables in the form of an option."""
-    return ", ".join(f"{name}={days:g}" for name, days in RETENTION_DAYS.items())
-
-
-class RetentionOption(click.ParamType[tuple[str, float]]):
-    """A table and the days for which its rows are kept."""
-
-    name = "TABLE=DAYS"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        """Return the pair."""
-        table, _, days = str(value).partition("=")
-        try:
-            number = float(days)
-        except ValueError:
-            number = math.nan
-        if table not in RETENTION_DAYS:
-            self.fail(f"must be TABLE=DAYS with a table of {', '.join(RETENTION_DAYS)}, got {value!r}", param, ctx)
-        if not LEAST_DAYS[table] <= number <= _MOST_DAYS:
-            allowed = f"{LEAST_DAYS[table]:g} to {_MOST_DAYS}"
-            self.fail(f"must be {table}=DAYS with {allowed} days, got {value!r}", param, ctx)
-        return table, number
 
 
 class Zone(click.ParamType[ZoneInfo]):

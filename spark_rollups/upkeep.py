@@ -14,7 +14,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.history.retention import retention_days
 from spark_rollups.batches import KEY
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import Where
@@ -35,7 +35,7 @@ _APPENDED = ("windows", "coverage", "inventory", "relations", *_BY_RUN)
 class Retention:
     """For how many days rows are kept, by table, and for how many hours files that no table needs any more."""
 
-    days: Mapping[str, float] = field(default_factory=lambda: dict(RETENTION_DAYS))
+    days: Mapping[str, float] = field(default_factory=retention_days)
     file_hours: float = 7 * 24.0
 
 

@@ -46,16 +46,15 @@ class AuditReader:
         cluster: str,
         clock: Clock,
         *,
-        slack: float,
         overrides: Sequence[TopicOverride],
         tick: Callable[[str, int, int], None],
     ) -> None:
-        """``tick`` is called with a step, and how much of it is done of all. ``slack``: see ``Request``."""
-        self._source, self._cluster, self._clock, self._slack, self._tick = source, cluster, clock, slack, tick
+        """``tick`` is called with a step, and how much of it is done of all."""
+        self._source, self._cluster, self._clock, self._tick = source, cluster, clock, tick
         self.metadata = metadata
         self._layout = metadata.membership.layout
         self._ends = PartitionEnds.unread(len(self._layout))
-        self._pasts = TopicPasts(source, metadata, cluster, clock, self._ends, slack=slack, overrides=overrides)
+        self._pasts = TopicPasts(source, metadata, cluster, clock, self._ends, overrides=overrides)
         self._advanced = np.zeros(len(self._layout), np.bool_)
 
     def read_ends(self) -> None:
@@ -63,7 +62,7 @@ class AuditReader:
         count = len(self._layout)
         for at in range(0, count, PARTITIONS_AT_ONCE):
             rows = np.arange(at, min(at + PARTITIONS_AT_ONCE, count))
-            self._ends.read(self._source, self.metadata, self._cluster, self._clock, rows, slack=self._slack)
+            self._ends.read(self._source, self.metadata, self._cluster, self._clock, rows)
             self._tick("partitions read", at + len(rows), count)
 
     def look_back(self) -> None:

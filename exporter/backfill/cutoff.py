@@ -16,7 +16,7 @@ from exporter.domain.polls.activity import Circumstances, states_of
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, are_uncompacted
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Reason
 from exporter.domain.polls.table import UNREADABLE
 from exporter.domain.ports import Clock, Extents
 from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
@@ -34,8 +34,6 @@ class Request:
     """How much history to write before the newest record of each partition."""
     slot: int = 3600
     """Length of a slot; an hour or an even part of it."""
-    slack: float = 60.0
-    """A record dated more than this after the cutoff is from the future."""
     again: bool = False
     """Rewrite slots that an earlier backfill already wrote."""
 
@@ -152,7 +150,7 @@ class CutoffReader:
         planned = first.found & last.found & (nameless == ANSWERED) & searchable
         supported = self._source.max_timestamp_supported()
         unable = [broker for broker, known in supported.items() if known is False]
-        given = Circumstances(batch.tiered, np.isin(batch.leader, unable), ends.now + self._request.slack)
+        given = Circumstances(batch.tiered, np.isin(batch.leader, unable), ends.now + FUTURE_SLACK_SECONDS)
         states, unread = states_of(first.offset, last.offset, newest, given)
         times = np.where(dated, newest.timestamp, np.nan)
         left = self._left(batch, first.offset, last.offset, times, ends.now)
@@ -216,7 +214,7 @@ class CutoffReader:
         polled, first = self._starts().about(batch.streams)
         offset, end = np.where(polled, first.end_offset, latest), np.where(polled, first.at, now)
         # What a silent partition was like lies before its newest record. One from the future says nothing of when.
-        present = newest <= now + self._request.slack
+        present = newest <= now + FUTURE_SLACK_SECONDS
         start = self._start(np.where(present, np.minimum(newest, end), end))
         scope = Scope(start, end, earliest, offset, polled)
         known, written = self._written.about(batch.streams)

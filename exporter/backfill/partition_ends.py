@@ -13,7 +13,7 @@ from exporter.domain.judging.audit import DOUBT_CODES, Doubt, find_doubts
 from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, rows_with
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import GONE, State
+from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, GONE, State
 from exporter.domain.polls.table import STATE_CODES, UNREADABLE
 from exporter.domain.ports import Clock
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
@@ -69,11 +69,9 @@ class PartitionEnds:
         gone = metadata.membership.leader[rows][rows_with(reason, list(GONE))]
         self.gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
 
-    def read(
-        self, source: OffsetsAndTimes, metadata: Metadata, cluster: str, clock: Clock, rows: Rows, *, slack: float
-    ) -> None:
-        """Read some partitions at one moment. ``slack``: see ``Request``."""
-        request = Request(cluster, "", 0.0, slack=slack)
+    def read(self, source: OffsetsAndTimes, metadata: Metadata, cluster: str, clock: Clock, rows: Rows) -> None:
+        """Read some partitions at one moment."""
+        request = Request(cluster, "", 0.0)
         reader = CutoffReader(source, clock, WrittenStreams.none(), Starts.none, request)
         found = reader.read(Batch.of(metadata, rows), self.gone)
         read, latest = found.planned, found.plan.written.end_offset
@@ -82,7 +80,7 @@ class PartitionEnds:
         self.state[rows], self.at[rows] = found.state, found.end
         self.by_time[rows] = np.isin(found.state, _BY_TIME) & ~np.isnan(found.newest)
         held = read & (latest > found.earliest)
-        doubt = find_doubts(found.newest, clock.now(), slack)
+        doubt = find_doubts(found.newest, clock.now(), FUTURE_SLACK_SECONDS)
         doubt[found.state == STATE_CODES[State.FUTURE]] = DOUBT_CODES[Doubt.AHEAD]
         self.doubt[rows] = np.where(held, doubt, 0)
         self.newest[rows] = np.where(held & (doubt == 0), found.newest, np.nan)

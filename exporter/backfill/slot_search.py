@@ -22,7 +22,7 @@ from exporter.domain.history.backfill_plan import UNKNOWN, Stretches
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Reason
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 
 
@@ -85,7 +85,6 @@ class SlotSearch:
 
     lookups: TimeLookups
     slot: int
-    slack: float
 
     def active(
         self, stretches: Stretches, earliest: Offsets, newest: Floats, end_hidden: Flags
@@ -165,7 +164,7 @@ class SlotSearch:
                 replace(whole, kind=np.full(len(whole), FROM_HIDDEN, dtype=np.int8))[unfound & ~end_hidden],
             ]
         )
-        ahead = answers.timestamp > stretches.start + self.slack
+        ahead = answers.timestamp > stretches.start + FUTURE_SLACK_SECONDS
         hides = usable & continued & ~late & answers.found & (answers.offset < stretches.start_offset) & ahead
         unknown = ActiveSlots(
             every, stretches.start, stretches.end, begin, stretches.end_offset, np.full(len(stretches), np.nan)

@@ -14,7 +14,7 @@ from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.history.backfill_plan import Stretches
 from exporter.domain.polls.answers import ANSWERED, Answers
-from exporter.domain.polls.readings import END_OF_TIME
+from exporter.domain.polls.readings import END_OF_TIME, FUTURE_SLACK_SECONDS
 from exporter.domain.ports import ByTime
 
 _NOTHING_HIDDEN = -1
@@ -91,7 +91,7 @@ class WindowBuilder:
         end_offset = np.where(cut, np.maximum(answers.offset, begin), stretches.end_offset)
         hidden_from = np.where(cut & ~stretches.before_written, end_offset, _NOTHING_HIDDEN)
         places = np.flatnonzero(end_offset > begin)
-        search, rows = SlotSearch(lookups, self.request.slot, self.request.slack), stretches.row[places]
+        search, rows = SlotSearch(lookups, self.request.slot), stretches.row[places]
         slots, unread = search.active(
             replace(stretches, end_offset=end_offset)[places],
             cutoffs.earliest[rows],
@@ -108,7 +108,7 @@ class WindowBuilder:
         It is from the future, unless the history after the stretch is already written. A record from the future is the
         answer at every boundary after the time of its write, so it hides all later slots.
         """
-        end = np.where(stretches.before_written, stretches.end, stretches.end + self.request.slack)
+        end = np.where(stretches.before_written, stretches.end, stretches.end + FUTURE_SLACK_SECONDS)
         answers, wanted = Answers.none(len(stretches)), np.flatnonzero(newest >= end)
         answers.reason[:] = ANSWERED
         answers.put(wanted, lookups.ask(stretches.row[wanted], end[wanted]))
@@ -174,7 +174,7 @@ class WindowBuilder:
     def _newest(self, cutoffs: Cutoffs, stretches: Stretches, slots: ActiveSlots) -> Floats:
         """Return the time of the newest record where it lies in the last slot of its stretch, NaN elsewhere."""
         end, newest = cutoffs.end[stretches.row], cutoffs.newest[stretches.row]
-        limit = np.where(slots.end < end, slots.end, slots.end + self.request.slack)
+        limit = np.where(slots.end < end, slots.end, slots.end + FUTURE_SLACK_SECONDS)
         at_end = cutoffs.at_end[stretches.row] & (stretches.end == end)
         there = at_end & (slots.first <= newest) & (newest < limit)
         return np.where(there, newest, np.nan)

@@ -65,12 +65,11 @@ class TopicPasts:
         clock: Clock,
         ends: PartitionEnds,
         *,
-        slack: float,
         overrides: Sequence[TopicOverride],
     ) -> None:
-        """``ends`` are those of all partitions of ``metadata``. ``slack``: see ``Request``."""
+        """``ends`` are those of all partitions of ``metadata``."""
         self._source, self._metadata, self._cluster, self._clock = source, metadata, cluster, clock
-        self._ends, self._slack, self._overrides = ends, slack, overrides
+        self._ends, self._overrides = ends, overrides
         self._layout = metadata.membership.layout
         count = len(self._layout.topics)
         self.looked_back = np.zeros(count, np.bool_)
@@ -167,7 +166,7 @@ class TopicPasts:
         failed = np.zeros(len(rows), np.int8)
         state, reason = ends.state[rows], failed.copy()
         cutoffs = Cutoffs(batch, earliest, known, known, latest, newest, state, reason, at, at, left)
-        request = Request(self._cluster, "", LONG_PAST_SECONDS, slack=self._slack)
+        request = Request(self._cluster, "", LONG_PAST_SECONDS)
         windows = WindowBuilder(self._source, request, lambda: None).build(cutoffs, failed)
         topic = self._layout.topic[rows]
         bad = np.flatnonzero(failed != ANSWERED)

@@ -27,7 +27,7 @@ from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, PollFailure, Reason
 from exporter.domain.polls.table import ClusterChange, Snapshot, Table
 from exporter.domain.ports import (
     Clock,
@@ -66,7 +66,6 @@ class Poller:
         sinks: Sequence[SnapshotSink],
         clock: Clock,
         *,
-        future_slack_seconds: float = 60.0,
         earliest_interval: float = 0.0,
         tier: TierKnowledge | None = None,
         inspections: InspectionKnowledge | None = None,
@@ -82,7 +81,6 @@ class Poller:
         self._source = source
         self._sinks = sinks
         self._clock = clock
-        self._future_slack = future_slack_seconds
         self._tier = tier
         self._inspections = inspections
         self._readers = readers
@@ -234,7 +232,7 @@ class Poller:
     ) -> Table:
         tiered = metadata.tiered[table.layout.topic]
         unable = [broker for broker, known in supported.items() if not known]
-        latest_allowed = taken_at + self._future_slack
+        latest_allowed = taken_at + FUTURE_SLACK_SECONDS
         given = Circumstances(tiered, np.isin(table.led_by, unable), latest_allowed, taken_at)
         table = conclude(table, wanted, newest, given)
         rows = np.flatnonzero(tiered & table.read)

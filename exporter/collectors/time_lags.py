@@ -18,7 +18,7 @@ from exporter.domain.groups.time_points import Points
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, are_uncompacted
-from exporter.domain.polls.readings import GONE, Reason, State
+from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, GONE, Reason, State
 from exporter.domain.polls.table import NEWEST_KNOWN, STATE_CODES, Snapshot, Table
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock, SourceError
 
@@ -89,12 +89,12 @@ class TimeLags:
     thread-safe.
     """
 
-    def __init__(self, clock: Clock, source: ByTime, *, tolerance: float, future_slack: float) -> None:
-        """``tolerance`` and ``future_slack`` are in seconds."""
+    def __init__(self, clock: Clock, source: ByTime, *, tolerance: float) -> None:
+        """``tolerance`` is in seconds."""
         self._clock = clock
         self._source = source
         self._tolerance = round(tolerance * 1000)
-        self._slack = round(future_slack * 1000)
+        self._slack = round(FUTURE_SLACK_SECONDS * 1000)
         self._layout = Layout.of({})
         """The layout of the last poll. All columns of partitions follow its rows."""
         self._membership = Membership.led(self._layout, np.zeros(0, dtype=np.int32))

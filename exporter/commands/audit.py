@@ -150,14 +150,12 @@ class _ClusterAudit:
             ending.callback(source.close)
             metadata = source.metadata()
             self._note_unmatched(metadata.unmatched)
-            slack = self._settings.poll_of(self._cluster).future_slack
             overrides = [one.as_override() for one in self._settings.overrides]
             reader = AuditReader(
                 source,
                 metadata,
                 self._cluster.name,
                 self._clock,
-                slack=slack,
                 overrides=overrides,
                 tick=self._tick,
             )

@@ -113,7 +113,6 @@ class _Cluster:
             exporter=self._settings.exporter,
             horizon=wanted.horizon,
             slot=int(wanted.slot),
-            slack=self._settings.poll_of(self._cluster).future_slack,
             again=again,
         )
 

@@ -48,7 +48,7 @@ def rollup(
     printed with its time. After an interruption run it again.
     JOB_OPTIONS, for the Spark job:
       --conf NAME=VALUE   any Spark setting; repeatable
-      --keep TABLE=DAYS   in place of rollup.retention; repeatable
+      --retention-days N  in place of rollup.retention
       --rebuild           learn everything again, from all windows
       --report            then write the weekly report, in the same session
     Exit codes: 0 done, 1 failed on the way, 2 could not start, 130 interrupted, 143

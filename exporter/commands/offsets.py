@@ -17,7 +17,7 @@ from exporter.collectors.offsets import TIERED, OffsetRow, Spec, Time, list_offs
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import Reason, State
+from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Reason, State
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory.sources import make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import KafkaPythonError
@@ -158,7 +158,7 @@ def list_to(
                         tier = None
                         print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
                         complete = False
-                future_after = clock.now() + settings.poll_of(cluster).future_slack
+                future_after = clock.now() + FUTURE_SLACK_SECONDS
                 with waiting(f"looking up offsets of {cluster.name}"):
                     rows = list_offsets(source, metadata, request.times, future_after=future_after, tier=tier)
         except (SourceError, KafkaPythonError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import signal
 import subprocess
@@ -47,9 +48,8 @@ def false_alarms(settings: Settings) -> list[str]:
 
 
 def retention(settings: Settings) -> list[str]:
-    """Return the options that pass how long tables keep their rows."""
-    periods = settings.rollup.retention
-    return [f"--keep={name}={getattr(periods, name) / 86400:g}" for name in type(periods).model_fields]
+    """Return the option that passes for how long results are kept."""
+    return [f"--retention-days={math.ceil(settings.rollup.retention / 86400)}"]
 
 
 def outages(settings: Settings) -> list[str]:

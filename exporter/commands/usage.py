@@ -75,7 +75,7 @@ REASON, where offset or timestamp is missing or unusual:
   nothing-tiered           no record is in the remote tier
   not-asked                earliest-local, latest-tiered: no client can look them up; see the error
   hidden-records           there are later records, and the broker does not find the first of them by time
-  future                   the timestamp lies ahead (poll.future_slack)
+  future                   the timestamp lies a minute ahead or more
   no-timestamp             the records have none (format before 0.10)
   pending                  the newest record is not yet visible, or not known for certain
   idle-in-tier             all records are in the remote tier, and none of them has a timestamp

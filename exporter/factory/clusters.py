@@ -83,7 +83,6 @@ def build_cluster(
         source,
         [*before, *collectors, *after],
         clock,
-        future_slack_seconds=poll.future_slack,
         earliest_interval=poll.earliest_interval,
         tier=tier,
         inspections=inspector,
@@ -132,7 +131,6 @@ def make_group_watch(
         at_once=False,
         process=process,
     )
-    slack = settings.poll_of(cluster).future_slack
     return GroupWatch(
         cluster.name,
         clock,
@@ -140,8 +138,7 @@ def make_group_watch(
         interval=groups.interval,
         include=groups.include,
         exclude=groups.exclude,
-        missed_sweeps=groups.missed_sweeps,
-        time_lags=TimeLags(clock, source, tolerance=groups.tolerance, future_slack=slack) if groups.time_lag else None,
+        time_lags=TimeLags(clock, source, tolerance=groups.tolerance) if groups.time_lag else None,
     )
 
 

@@ -59,4 +59,4 @@ def last_states(settings: Settings, clusters: Sequence[ClusterSettings]) -> Mapp
 def _rhythm(cluster: ClusterSettings, settings: Settings) -> Rhythm:
     poll, groups = settings.poll_of(cluster), settings.groups_of(cluster)
     sweep_interval = groups.interval if groups.enabled else None
-    return Rhythm(poll.interval, poll.missed_polls, sweep_interval, groups.missed_sweeps)
+    return Rhythm(poll.interval, poll.missed_polls, sweep_interval)

@@ -177,7 +177,7 @@ SWEEP_METRICS = (
         "topic_liveness_group_list_failures_total",
         "counter",
         "Brokers that could not list their groups, and partitions of __consumer_offsets without a leader "
-        "(no-coordinator), by reason. The last known values of their groups stay for groups.missed_sweeps sweeps.",
+        "(no-coordinator), by reason. The last known values of their groups stay for three sweeps.",
         (*CLUSTER, "reason"),
     ),
     Metric(

@@ -14,6 +14,9 @@ from exporter.state.monitor import Monitor
 
 log = logging.getLogger(__name__)
 
+SPOOL_SECONDS = 14 * 86400.0
+"""Files already rolled up are deleted after that, and state files that no exporter has written since."""
+
 
 class HistoryUpkeep:
     """The steps of upkeep, which the monitor shows with what fails in them."""
@@ -55,8 +58,7 @@ class HistoryUpkeep:
     def _keep_in_bounds(self) -> None:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
             return
-        history = self._settings.history
         self._monitor.take_unfinished(self._spool.remove_unfinished())
         self._spool.warn_of_strays()
-        self._spool.expire(older_than=self._clock.now() - history.spool_retention)
-        self._monitor.take_spool_loss(self._spool.shrink(history.max_bytes))
+        self._spool.expire(older_than=self._clock.now() - SPOOL_SECONDS)
+        self._monitor.take_spool_loss(self._spool.shrink(self._settings.history.max_bytes))

@@ -93,8 +93,6 @@ class PollSettings(Section):
     """1s to 1h. Without an answer in time a partition is unreadable in this poll."""
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
     """1 to 1000. One interval after so many, the series of a cluster are withdrawn."""
-    future_slack: Annotated[Seconds, at_least("0s")] = 60.0
-    """0s to 36500d. A newest timestamp that is further ahead of the clock gives the state `future`."""
     config_refresh: Annotated[Seconds, at_least("1s")] = 3600.0
     """1s to 36500d. How often topic settings are read."""
     earliest_interval: Annotated[Seconds, at_least("0s")] = 300.0
@@ -131,8 +129,6 @@ class GroupSettings(Section):
     """Regular expressions that match whole names; they win over `include`."""
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 60.0
     """5s to 1d. Also the time limit of one sweep."""
-    missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
-    """0 to 1000. Sweeps for which an unreadable group keeps its last values."""
     time_lag: bool = True
     """Lag in seconds as well."""
     tolerance: Annotated[Seconds, at_least("0s")] = 5.0
@@ -230,8 +226,6 @@ class HistorySettings(Section):
     """A folder of this host, or in object storage: `s3://BUCKET/FOLDER`."""
     window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
     """1s to 1h. The length of a history interval. Must divide an hour evenly."""
-    spool_retention: Annotated[Seconds, at_least("1h")] = 14 * 86400.0
-    """1h to 36500d. Files already rolled up are deleted after that."""
     max_bytes: Annotated[Bytes, at_least("1MiB", parse_size)] = 10 * 2**30
     """1MiB to 1048576TiB. Past that the oldest files are deleted and counted."""
 

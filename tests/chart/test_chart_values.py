@@ -37,7 +37,7 @@ from tests.programs import program
         ("config.poll.interval=often", "interval"),
         ("config.groups.enabled=maybe", "enabled"),
         ("config.metrics.granularity=topics", "granularity"),
-        ("config.rollup.retention.window=90d", "window"),
+        ("config.rollup.retention=ninety", "retention"),
         ("config.overrides[0].topics=a,config.overrides[0].max_silenc=1h", "max_silenc"),
         ("config.overrides[0].topics=a,config.overrides[0].max_silence=often", "max_silence"),
         ("config.clusters[0].name=prod,config.clusters[0].kafka.bootstrap=b", "bootstrap.servers"),

@@ -28,7 +28,7 @@ class Exporter:
     def __init__(self, bootstrap: str, names: str, *, tolerance: float = TOLERANCE, groups: str | None = None) -> None:
         self.ahead = 0.0
         self.source = KafkaSource({"bootstrap.servers": bootstrap}, clock=self)
-        lags = TimeLags(self, self.source, tolerance=tolerance, future_slack=60.0)
+        lags = TimeLags(self, self.source, tolerance=tolerance)
         self.groups = GroupWatch("test", self, self.source, interval=60.0, include=[groups or names], time_lags=lags)
         self._polls = Watch(bootstrap, [names], sinks=[self.groups])
 

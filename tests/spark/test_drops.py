@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.history.retention import retention_days
 from exporter.domain.learning.drops import among
 from exporter.domain.learning.rest_days import Rests
 from spark_rollups.drops import drops_before, low_before, update_drops
@@ -26,7 +26,7 @@ FIRST = date(2026, 1, 5)
 HOLIDAY = FIRST + timedelta(days=64)
 """A Tuesday in the tenth week."""
 TODAY = HOLIDAY + timedelta(days=2)
-KEPT_DAYS = RETENTION_DAYS["drops"]
+KEPT_DAYS = retention_days()["drops"]
 
 
 def covered(day: date, since: float, until: float, exporter: str = "a") -> tuple[object, ...]:

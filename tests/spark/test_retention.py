@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.history.retention import retention_days
 from exporter.domain.verdicts import Verdict
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
@@ -39,9 +39,9 @@ def write_world(history: Path) -> World:
     return world
 
 
-def roll_up(spark: SparkSession, history: Path, day: float, **retention_days: float) -> str:
+def roll_up(spark: SparkSession, history: Path, day: float, **kept: float) -> str:
     """Run the rollup as of a day, with tables kept for so many days; return what it printed."""
-    request = RollupRequest(moment(at(day)), retention=Retention({**RETENTION_DAYS, **retention_days}))
+    request = RollupRequest(moment(at(day)), retention=Retention({**retention_days(), **kept}))
     with redirect_stdout(io.StringIO()) as printed:
         run_rollup(spark, history, request, Progress())
     return printed.getvalue()

@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.history.retention import retention_days
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from spark_rollups.failures import in_a_line, next_step
@@ -222,7 +222,7 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     Whatever is committed, deletions and compactions too, names the run.
     """
     before, known = days(copied), commits(copied)
-    retention = Retention({**RETENTION_DAYS, "windows": 14.0})
+    retention = Retention({**retention_days(), "windows": 14.0})
     write_world(copied).poll(at(END), at(END + 7), every=HOUR, only=())
     week_later = moment(at(END + 7))
     run_rollup(spark, copied, RollupRequest(week_later, retention=retention), Progress())

@@ -15,7 +15,7 @@ import pytest
 from delta.tables import DeltaOptimizeBuilder, DeltaTable
 from pyspark.sql import SparkSession
 
-from exporter.domain.history.retention import RETENTION_DAYS
+from exporter.domain.history.retention import retention_days
 from spark_rollups import ingest, spool_files
 from spark_rollups.tables import SCHEMAS, Tables
 from spark_rollups.upkeep import Retention, run_upkeep
@@ -56,7 +56,7 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
 
     What nobody listed since the whole cluster was listed last stays.
     """
-    retention = Retention({**RETENTION_DAYS, "inventory": 10.0, "daily": 100.0})
+    retention = Retention({**retention_days(), "inventory": 10.0, "daily": 100.0})
     now, then, long_ago = moment(at(200)), moment(at(200 - 11)), moment(at(200 - 101))
     rows = [
         stream("temporary", None, None),
@@ -109,7 +109,7 @@ def test_small_files_are_put_together_and_those_of_killed_runs_removed(spark: Sp
     assert in_order(rows_of(history, "windows")) == before
 
 
-RETENTION = Retention({**RETENTION_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
+RETENTION = Retention({**retention_days(), "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
 
 
 @pytest.fixture(scope="module")

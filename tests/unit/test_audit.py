@@ -126,7 +126,6 @@ def test_a_topic_that_nobody_looked_at_yet_is_unknown() -> None:
         Metadata({1: "a:1"}, {"orders": info}),
         "prod",
         SystemClock(),
-        slack=60.0,
         overrides=(),
         tick=lambda *_: None,
     )

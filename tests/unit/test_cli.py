@@ -292,7 +292,6 @@ def test_the_longest_durations_overflow_nothing(start: Callable[..., Running]) -
         "POLL__INTERVAL": "1d",
         "POLL__REQUEST_TIMEOUT": "1s",  # the one that the test has to wait for
         "POLL__CONFIG_REFRESH": longest,
-        "POLL__FUTURE_SLACK": longest,
         "TIERED__INTERVAL": "1d",
         "GROUPS__INTERVAL": "1d",
         "GROUPS__TOLERANCE": longest,

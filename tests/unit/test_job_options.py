@@ -7,47 +7,37 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from click import BadParameter
+from click.testing import CliRunner
 from pydantic import ValidationError
 
-from exporter.commands.spark_job import calendars
-from exporter.domain.history.retention import LEAST_DAYS
-from exporter.settings.rollup import RetentionSettings
+from exporter.commands.spark_job import calendars, retention
+from exporter.domain.history.retention import LEAST_DAYS, retention_days
+from exporter.domain.learning.drops import FELL_WITHIN_DAYS, LONGEST_DAYS, REFERENCE_WEEKS
+from exporter.domain.learning.pauses import PAUSE_WEEKS
 from exporter.settings.schema import Settings
-from spark_rollups.options import JsonOption, Moment, RetentionOption
+from spark_rollups.job import main
+from spark_rollups.options import JsonOption, Moment
 from spark_rollups.overrides import parse_calendars
 
 
-@pytest.mark.parametrize("days", ["inf", "1e9", "36501", "0.9", "-1", "nan", ""])
-def test_days_to_keep_are_some_that_a_calendar_has(days: str) -> None:
+@pytest.mark.parametrize("days", ["inf", "1e9", "36501", "363.9", "-1", "nan", ""])
+def test_days_to_keep_are_some_that_a_calendar_has_and_thresholds_need(days: str) -> None:
     """What was more came to light in the weekly upkeep, after all else was done."""
-    with pytest.raises(BadParameter, match="must be verdicts=DAYS with 1 to 36500 days, got 'verdicts="):
-        RetentionOption().convert(f"verdicts={days}", None, None)
+    refused = CliRunner().invoke(main, ["rollup", "--history", "/nowhere", f"--retention-days={days}"])
+    assert refused.exit_code == 2 and "Invalid value for '--retention-days'" in refused.output
 
 
-@pytest.mark.parametrize("table", RetentionSettings.model_fields)
-def test_as_few_days_are_kept_as_the_settings_allow_and_no_fewer(table: str) -> None:
-    """With fewer of `coverage` no drop of the fleet would be found, and a holiday be a mass death."""
-    least = LEAST_DAYS[table]
-    assert RetentionSettings.model_validate({table: f"{least:g}d"}) is not None
-    assert RetentionOption().convert(f"{table}={least:g}", None, None) == (table, least)
-    with pytest.raises(ValidationError, match="must be at least"):
-        RetentionSettings.model_validate({table: f"{least * 24 - 1:g}h"})
-    with pytest.raises(BadParameter, match=f"must be {table}=DAYS with {least:g} to 36500 days, got"):
-        RetentionOption().convert(f"{table}={least - 0.01}", None, None)
-
-
-def test_a_table_that_is_not_kept_by_days_is_refused() -> None:
-    """The tables that are, are named."""
-    with pytest.raises(BadParameter, match=r"must be TABLE=DAYS with a table of windows, .*, got 'streams=5'"):
-        RetentionOption().convert("streams=5", None, None)
-
-
-@pytest.mark.parametrize("days", ["1", "1.5", "36500"])
-def test_the_days_that_settings_allow_are_allowed(days: str) -> None:
-    """A day that far back can be reckoned with."""
-    table, number = RetentionOption().convert(f"windows={days}", None, None)
-    assert table == "windows"
-    assert datetime.now(UTC) - timedelta(days=number) > datetime.min.replace(tzinfo=UTC)
+@pytest.mark.parametrize("days", [LEAST_DAYS, 36500])
+def test_the_days_that_settings_allow_are_allowed(days: int) -> None:
+    """A day that far back can be reckoned with, and no table keeps less than it needs."""
+    settings = Settings.model_validate({"clusters": [], "rollup": {"retention": f"{days:g}d"}})
+    assert retention(settings) == [f"--retention-days={days:g}"]
+    kept = retention_days(days)
+    assert datetime.now(UTC) - timedelta(days=max(kept.values())) > datetime.min.replace(tzinfo=UTC)
+    assert kept["daily"] >= 7 * (PAUSE_WEEKS + 1)
+    assert kept["coverage"] >= REFERENCE_WEEKS * 7 + 1 + LONGEST_DAYS + FELL_WITHIN_DAYS
+    with pytest.raises(ValidationError, match="must be at least 52w"):
+        Settings.model_validate({"clusters": [], "rollup": {"retention": "51w"}})
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+10:00", "10000-01-01", "yesterday"])

@@ -12,7 +12,6 @@ import yaml
 from pydantic import BaseModel
 
 from exporter.commands.spark_job import false_alarms, retention
-from exporter.domain.learning.drops import FELL_WITHIN_DAYS, LONGEST_DAYS, REFERENCE_WEEKS
 from exporter.domain.verdicts import Outage, TopicOverride, TopicOwner
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
 from exporter.settings.calendars import days_of
@@ -193,28 +192,22 @@ def test_every_setting_is_read() -> None:
     assert archive.topics.include == (".*",)
     assert settings.exporter == "exporter-1"
     poll, history = settings.poll, settings.history
-    assert (poll.interval, poll.request_timeout, poll.future_slack, poll.config_refresh) == (60.0, 5.0, 0.0, 1800.0)
+    assert (poll.interval, poll.request_timeout, poll.config_refresh) == (60.0, 5.0, 1800.0)
     assert poll.missed_polls == 5
     assert settings.poll_of(prod) == poll
     assert settings.poll_of(archive) == poll.model_copy(update={"interval": 300.0, "missed_polls": 2})
     groups = settings.groups_of(prod)
     assert (groups.enabled, groups.include, groups.exclude) == (True, ("orders-.*",), (".*-test",))
-    assert (groups.interval, groups.missed_sweeps) == (120.0, 0)
+    assert (groups.interval, groups.tolerance) == (120.0, 30.0)
     assert settings.groups_of(archive) == groups.model_copy(update={"enabled": False})
     assert (history.enabled, history.folder) == (True, Path("/var/lib/topic-liveness"))
-    assert (history.window, history.spool_retention, history.max_bytes) == (900.0, 604800.0, 500_000_000)
+    assert (history.window, history.max_bytes) == (900.0, 500_000_000)
     assert (settings.expectations.max_age, settings.backfill.horizon) == (129600.0, 129600.0)
     backfill = settings.backfill
     assert (backfill.slot, settings.lookups_per_second) == (900.0, 500)
     assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
     assert false_alarms(settings) == ["--false-alarms=2.5"]
-    options = retention(settings)
-    assert [options[0], options[4], *options[-2:]] == [
-        "--keep=windows=28",
-        "--keep=daily=3650",
-        "--keep=calibration=730",
-        "--keep=verdicts=730",
-    ]
+    assert retention(settings) == ["--retention-days=3650"]
     assert settings.metrics.granularity == "topic"
     assert settings.metrics.partition == ("staleness", "silence")
     assert [override.as_override() for override in settings.overrides] == [
@@ -235,15 +228,6 @@ def test_every_setting_is_read() -> None:
     ]
     assert settings.web.listen == "[::1]:9000"
     assert (settings.log.level, settings.log.format) == ("debug", "json")
-
-
-def test_coverage_stays_for_as_long_as_the_drops_of_a_fleet_are_judged_by_it(tmp_path: Path) -> None:
-    """With less than four weeks of it no holiday of the fleet is ever found, and each is a mass death."""
-    needed = REFERENCE_WEEKS * 7 + 1 + LONGEST_DAYS + FELL_WITHIN_DAYS
-    settings = load(tmp_path, SMALLEST + "rollup: {retention: {coverage: 12w}}")
-    assert settings.rollup.retention.coverage >= needed * 86400.0
-    with pytest.raises(SettingsError, match=r"rollup\.retention\.coverage must be at least 12w, got '11w'"):
-        load(tmp_path, SMALLEST + "rollup: {retention: {coverage: 11w}}")
 
 
 def test_a_cluster_takes_what_it_does_not_set_from_the_general_polls(tmp_path: Path) -> None:

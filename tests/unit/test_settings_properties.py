@@ -73,7 +73,6 @@ SETTINGS = st.fixed_dictionaries(
                 "interval": st.floats(min_value=5, max_value=60),
                 "request_timeout": st.floats(min_value=1, max_value=3600),
                 "missed_polls": st.integers(1, 1000),
-                "future_slack": at_least(0),
                 "config_refresh": at_least(1),
             }
         ),
@@ -82,7 +81,6 @@ SETTINGS = st.fixed_dictionaries(
                 "enabled": st.booleans(),
                 "folder": st.text("abc/ é.-", min_size=1).map(Path).filter(lambda folder: str(folder).strip()),
                 "window": WINDOWS,
-                "spool_retention": at_least(3600),
                 "max_bytes": st.integers(2**20, 2**50),
             }
         ),
@@ -96,7 +94,7 @@ SETTINGS = st.fixed_dictionaries(
         "rollup": st.fixed_dictionaries(
             {
                 "master": TEXT.filter(str.strip),
-                "retention": st.fixed_dictionaries({"windows": at_least(86_400), "daily": at_least(203 * 86_400)}),
+                "retention": at_least(364 * 86_400),
             }
         ).flatmap(
             lambda rest: st.one_of(

@@ -61,7 +61,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock, self.times = ManualClock(NOW), Times()
         self.table = TableSource({A: (0, 100, None), B: (0, 100, None)})
-        self.lags = TimeLags(self.clock, self.times, tolerance=1.0, future_slack=60.0)
+        self.lags = TimeLags(self.clock, self.times, tolerance=1.0)
         self.most_calls = math.inf
 
     def snapshot(self) -> Snapshot:
@@ -299,7 +299,7 @@ def test_a_contradiction_corrects_what_was_judged_before_it_in_the_same_sweep(
     bench: Bench, group_that_stands: Mapping[str, Mapping[TopicPartition, int]]
 ) -> None:
     """The log was cut and written again to the same end: earlier points answer for one group, a look-up for another."""
-    bench.lags = TimeLags(bench.clock, bench.times, tolerance=1.0, future_slack=60.0)
+    bench.lags = TimeLags(bench.clock, bench.times, tolerance=1.0)
     bench.measure(h={A: 60})
     ages = [(100 - offset) * (60 if offset < 40 else 1) for offset in range(100)]
     bench.times.logs[A] = Log([(offset, round((NOW - age) * 1000)) for offset, age in enumerate(ages)], 100)

@@ -1,35 +1,30 @@
-"""For how long the tables of history keep their rows, unless the configuration says otherwise."""
+"""For how long the tables of history keep their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exporter.domain.learning.pauses import PAUSE_WEEKS
+KEPT_DAYS = 730
+"""Days for which results are kept, unless the configuration says otherwise."""
 
-RETENTION_DAYS: Mapping[str, float] = {
-    "windows": 56.0,
-    "coverage": 730.0,
-    "inventory": 56.0,
-    "relations": 730.0,
-    "daily": 730.0,
-    "drops": 730.0,
-    "baselines": 364.0,
-    "maxima": 364.0,
-    "calibration": 730.0,
-    "verdicts": 730.0,
-}
-"""Days, by table; ``streams`` has one row for each stream that is not gone."""
+LEAST_DAYS = 364
+"""The fewest that may be configured: thresholds are fitted to the silences of a year."""
 
-LEAST_DAYS: Mapping[str, float] = {
-    "windows": 1.0,
-    "coverage": 84.0,
-    "inventory": 7.0,
-    "relations": 7.0,
-    "daily": 7.0 * (PAUSE_WEEKS + 1),
-    "drops": 84.0,
-    "baselines": 84.0,
-    "maxima": 364.0,
-    "calibration": 1.0,
-    "verdicts": 1.0,
+_TABLES: Mapping[str, int | None] = {
+    "windows": 56,
+    "coverage": None,
+    "inventory": 56,
+    "relations": None,
+    "daily": None,
+    "drops": None,
+    "baselines": LEAST_DAYS,
+    "maxima": LEAST_DAYS,
+    "calibration": None,
+    "verdicts": None,
 }
-"""The fewest days that may be configured, by table."""
+"""Days of those that need no more; None where results are kept. ``streams`` has one row for each that is not gone."""
+
+
+def retention_days(days_of_results: float = KEPT_DAYS) -> dict[str, float]:
+    """Return for how many days rows are kept, by table; ``days_of_results`` those of results."""
+    return {table: days_of_results if days is None else days for table, days in _TABLES.items()}

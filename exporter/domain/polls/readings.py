@@ -82,6 +82,9 @@ GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
 BROKER_FAILED = GONE | {Reason.AUTHENTICATION_FAILED, Reason.CLUSTER_UNREACHABLE, Reason.UNSUPPORTED_VERSION}
 """Reasons that hold for every request to a broker, once one of them has failed by it."""
 
+FUTURE_SLACK_SECONDS = 60.0
+"""A newest timestamp that is further ahead of the clock lies in the future."""
+
 END_OF_TIME = 253_402_300_799.0
 """The last second of the year 9999.
 
