@@ -130,10 +130,9 @@ def _polls(made: dashboard.Dashboard) -> None:
         ),
         curves(
             "Look-ups",
-            "ListOffsets look-ups per second, and those that an unmoved partition saved.",
+            "ListOffsets look-ups per second.",
             [
                 query(_rate("topic_liveness_lookups_total", "spec"), "{{spec}}"),
-                query(f"sum(rate(topic_liveness_lookups_saved_total{{{CLUSTER}}}[$__rate_interval]))", "saved"),
             ],
             "ops",
         ),

@@ -152,7 +152,7 @@ class GroupWatch:
         Groups with the oldest reading come first, so that the next sweep completes one that was cut short.
         """
         started, described_topics = self._clock.monotonic(), self._described_topics()
-        requests, lookups = dict(self._source.groups.counts()), dict(self._source.lookups())
+        lookups = dict(self._source.lookups())
         tally = _Tally()
         problem, reason = "", None
         listing = GroupList(frozenset(), {}, None, None)
@@ -205,7 +205,6 @@ class GroupWatch:
             failures=tally.failures,
             partitions=outcomes(positions.reason[positions.fresh]),
             time_lags=time_lags,
-            requests=_new(self._source.groups.counts(), requests),
             lookups=_new(self._source.lookups(), lookups),
             unlisted=listing.unlisted,
             all_visible=listing.all_visible,

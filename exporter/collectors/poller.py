@@ -201,7 +201,6 @@ class Poller:
             table=self._table,
             max_timestamp_supported=dict(supported),
             lookups=self._new_lookups(),
-            lookups_saved=int(np.count_nonzero(table.read & (table.latest > table.earliest))) - len(wanted),
             clock_set=set_by,
             inspected=NO_INSPECTIONS if self._inspections is None else self._inspections.results(metadata),
             cluster_change=self._cluster_change,

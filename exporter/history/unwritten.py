@@ -27,7 +27,6 @@ class HistoryCounts:
     """What was written and lost since the process started; ``dropped`` and ``failed_writes`` are by reason."""
 
     windows_written: int = 0
-    bytes_written: int = 0
     last_write: float | None = None
     dropped: Counter[str] = field(default_factory=Counter)
     failed_writes: Counter[str] = field(default_factory=Counter)
@@ -110,9 +109,9 @@ class Unwritten:
         while (file := self._oldest()) is not None:
             try:
                 if isinstance(file, UnwrittenState):
-                    size = self._spool.write_state(self._cluster, file.state, file.progress)
+                    self._spool.write_state(self._cluster, file.state, file.progress)
                 else:
-                    [size] = self._spool.write_files(self._cluster, [(file.at, file.batches)])
+                    self._spool.write_files(self._cluster, [(file.at, file.batches)])
             except OSError as error:
                 self._failed(error)
                 return
@@ -121,7 +120,7 @@ class Unwritten:
                 log.exception("history of cluster %s: internal error; lost: %s", self._cluster, what)
                 self._drop([file], Loss.ERROR)
             else:
-                self._written(file, size, at)
+                self._written(file, at)
 
     def count_lost(self, windows: int) -> None:
         """Count windows that an internal error lost before they were a file."""
@@ -132,13 +131,12 @@ class Unwritten:
         with self._lock:
             return self._files[0] if self._files else None
 
-    def _written(self, file: UnwrittenFile | UnwrittenState, size: int, at: float) -> None:
+    def _written(self, file: UnwrittenFile | UnwrittenState, at: float) -> None:
         with self._lock:
             # By what it is: past the bound it may have been lost while it was written.
             self._files = [other for other in self._files if other is not file]
             if isinstance(file, UnwrittenState):
                 return
-            self._counts.bytes_written += size
             self._counts.last_write = at
             if file.row is Window:
                 self._counts.windows_written += file.rows

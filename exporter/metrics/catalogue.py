@@ -162,20 +162,6 @@ TOPIC_METRICS = (
         TOPIC,
     ),
     Metric(
-        "kafka_topic_timestamp_before_max_seconds",
-        "gauge",
-        "How far a producer's timestamp may lie before the broker's clock (KIP-937; to Kafka 3.5 one bound for both "
-        "sides); +Inf where unlimited, absent with LogAppendTime." + CONFIGURED,
-        TOPIC,
-    ),
-    Metric(
-        "kafka_topic_timestamp_after_max_seconds",
-        "gauge",
-        "How far a producer's timestamp may lie after the broker's clock; +Inf where unlimited, absent with "
-        "LogAppendTime." + CONFIGURED,
-        TOPIC,
-    ),
-    Metric(
         "kafka_topic_records_total",
         "counter",
         "Offsets by which the partitions advanced since this process started, transaction markers included." + POLLED,

@@ -74,12 +74,6 @@ EXPORTER_METRICS = (
     ),
     Metric("topic_liveness_lookups_total", "counter", "Partition look-ups, by spec.", (*CLUSTER, "spec")),
     Metric(
-        "topic_liveness_lookups_saved_total",
-        "counter",
-        "MAX_TIMESTAMP look-ups not needed because the partition did not move.",
-        CLUSTER,
-    ),
-    Metric(
         "topic_liveness_tier_last_sweep_timestamp_seconds",
         "gauge",
         "When partitions with remote storage were last looked up, Unix seconds; absent where there are none.",
@@ -105,7 +99,6 @@ EXPORTER_METRICS = (
         (*CLUSTER, "spec", "reason"),
     ),
     Metric("topic_liveness_history_windows_written_total", "counter", "History windows written to the spool.", CLUSTER),
-    Metric("topic_liveness_history_bytes_written_total", "counter", "Bytes written to the spool.", CLUSTER),
     Metric(
         "topic_liveness_history_windows_dropped_total",
         "counter",
@@ -156,7 +149,6 @@ EXPORTER_METRICS = (
         "then no topic is judged by its own past. Also 1 where newer ones cannot be read; the last good ones then stay "
         "in force until they are that old.",
     ),
-    Metric("topic_liveness_expectations_partitions", "gauge", "Partitions with an expectation in force.", CLUSTER),
     Metric(
         "topic_liveness_expectations_refused",
         "gauge",
@@ -189,61 +181,6 @@ EXPORTER_METRICS = (
         "False alarms per 1,000 topic-weeks: accepted (promised) and counted (realised), by stream; promised is absent "
         "while the shipped prior applies.",
         ("stream", "kind"),
-    ),
-    Metric(
-        "topic_liveness_false_alarms_a_week",
-        "gauge",
-        "False alarms a week in a fleet of topic_liveness_fleet_topics: accepted (promised) and counted (realised), by "
-        "stream.",
-        ("stream", "kind"),
-    ),
-    Metric(
-        "topic_liveness_fleet_topics",
-        "gauge",
-        "Topics that count in a week (of partitions: those with several), by stream; absent: none yet.",
-        ("stream",),
-    ),
-    Metric(
-        "topic_liveness_calibrated",
-        "gauge",
-        "1 where the thresholds come from the fleet's own weeks, 0 while they come from the shipped prior, by stream.",
-        ("stream",),
-    ),
-    Metric(
-        "topic_liveness_counted_false_alarms",
-        "gauge",
-        "False alarms counted in the 26 weeks before the last rollup, by stream.",
-        ("stream",),
-    ),
-    Metric(
-        "topic_liveness_counted_topic_weeks",
-        "gauge",
-        "Topic-weeks in which topic_liveness_counted_false_alarms were counted, by stream; 0: none judged yet.",
-        ("stream",),
-    ),
-    Metric(
-        "topic_liveness_counted_outages",
-        "gauge",
-        "Repaired outages in the 26 weeks before the last rollup, by their scores and the configuration, by stream.",
-        ("stream",),
-    ),
-    Metric(
-        "topic_liveness_counted_outages_alarmed",
-        "gauge",
-        "Repaired outages (topic_liveness_counted_outages) that had the verdict dead, by stream.",
-        ("stream",),
-    ),
-    Metric(
-        "topic_liveness_alarms_a_week",
-        "gauge",
-        "Dead verdicts a week to expect, false or in outages, as past weeks show, by stream; absent: none judged yet.",
-        ("stream",),
-    ),
-    Metric(
-        "topic_liveness_outages_seen_ratio",
-        "gauge",
-        "Share of topic_liveness_counted_outages that the present threshold calls dead, by stream; absent without any.",
-        ("stream",),
     ),
     *SWEEP_METRICS,
     *COMPARISON_METRICS,

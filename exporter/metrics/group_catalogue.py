@@ -143,21 +143,9 @@ SWEEP_METRICS = (
         "topic_liveness_group_sweep_duration_seconds", "gauge", "How long the last sweep over groups took.", CLUSTER
     ),
     Metric(
-        "topic_liveness_group_last_sweep_timestamp_seconds",
-        "gauge",
-        "When a sweep last read every selected consumer group, Unix seconds.",
-        CLUSTER,
-    ),
-    Metric(
         "topic_liveness_groups",
         "gauge",
         "Consumer groups of the last sweep by outcome: ok, or the reason why they could not be read.",
-        (*CLUSTER, "outcome"),
-    ),
-    Metric(
-        "topic_liveness_group_partitions",
-        "gauge",
-        "Committed offsets of the last sweep by outcome: ok, past-end, or why the end of the log is unknown.",
         (*CLUSTER, "outcome"),
     ),
     Metric(
@@ -179,11 +167,5 @@ SWEEP_METRICS = (
         "Brokers that could not list their groups, and partitions of __consumer_offsets without a leader "
         "(no-coordinator), by reason. The last known values of their groups stay for three sweeps.",
         (*CLUSTER, "reason"),
-    ),
-    Metric(
-        "topic_liveness_group_requests_total",
-        "counter",
-        "Requests for consumer groups, by kind: list, describe, offsets.",
-        (*CLUSTER, "request"),
     ),
 )

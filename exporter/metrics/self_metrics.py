@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields
 
 import numpy as np
 from prometheus_client import (
@@ -27,14 +26,11 @@ from exporter.domain.polls.answers import reason_of_code
 from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaState
-from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 _OUTCOMES = ("ok", *Reason)
-_ALARM_METRICS = {"alarms_a_week": "alarms_a_week", "outages_seen": "outages_seen_ratio", "topics": "fleet_topics"}
-"""Fields of PastAlarms that are not counted over weeks, and their metrics."""
 
 Moving = Counter | Gauge | Histogram
 
@@ -85,28 +81,13 @@ class SelfMetrics:
         """Take away every series of a gauge; what is still true is set again by the caller."""
         self._metrics[f"topic_liveness_{name}"].clear()
 
-    def calibrated(
-        self,
-        thresholds: Mapping[str, float],
-        rates: Mapping[tuple[str, str], float],
-        past_alarms: Mapping[str, PastAlarms],
-    ) -> None:
-        """Show thresholds by stream, rates of false alarms by (stream, kind), and the counts of past alarms."""
+    def calibrated(self, thresholds: Mapping[str, float], rates: Mapping[tuple[str, str], float]) -> None:
+        """Show thresholds by stream, and rates of false alarms by (stream, kind)."""
         for stream, score in thresholds.items():
             self.set("threshold", score, stream=stream)
-            self.set("calibrated", int((stream, "promised") in rates), stream=stream)
-        metrics = {field.name: _ALARM_METRICS.get(field.name, f"counted_{field.name}") for field in fields(PastAlarms)}
-        del metrics["promised"]  # is among the rates
-        for name in ("false_alarms_per_1000_topic_weeks", "false_alarms_a_week", *metrics.values()):
-            self.forget(name)
+        self.forget("false_alarms_per_1000_topic_weeks")
         for (stream, kind), rate in rates.items():
             self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
-            if stream in past_alarms and (topics := past_alarms[stream].topics) is not None:
-                self.set("false_alarms_a_week", rate * topics / 1000, stream=stream, kind=kind)
-        for stream, alarms in past_alarms.items():
-            for name, metric in metrics.items():
-                if (value := getattr(alarms, name)) is not None:
-                    self.set(metric, value, stream=stream)
 
     def polled(self, snapshot: Snapshot) -> None:
         """Take note of a poll that gave readings."""
@@ -134,7 +115,6 @@ class SelfMetrics:
         self._ended(cluster, "ok", snapshot.duration_seconds)
         for spec, count in snapshot.lookups.items():
             self.add("lookups_total", count, kafka_cluster=cluster, spec=spec)
-        self.add("lookups_saved_total", snapshot.lookups_saved, kafka_cluster=cluster)
 
     def missed(self, failure: PollFailure) -> None:
         """Take note of a poll that gave nothing."""
@@ -170,10 +150,6 @@ class SelfMetrics:
         cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}
         self.add("group_sweeps_total", 1, **labels, outcome=sweep.reason or ("ok" if sweep.complete else "partial"))
         self.set("group_sweep_duration_seconds", sweep.duration_seconds, **labels)
-        if sweep.complete:
-            self.set("group_last_sweep_timestamp_seconds", sweep.taken_at, **labels)
-        for kind, count in sweep.requests.items():
-            self.add("group_requests_total", count, **labels, request=kind)
         for spec, count in sweep.lookups.items():
             self.add("lookups_total", count, **labels, spec=spec)
         for reason, count in sweep.unlisted.items():
@@ -185,8 +161,6 @@ class SelfMetrics:
             self.set("groups", sweep.read, **labels, outcome="ok")
             for reason, count in sweep.failures.items():
                 self.set("groups", count, **labels, outcome=reason)
-            for outcome, count in sweep.partitions.items():
-                self.set("group_partitions", count, **labels, outcome=outcome)
             for outcome, count in sweep.time_lags.items():
                 self.set("group_time_lags", count, **labels, outcome=outcome)
 
@@ -195,7 +169,6 @@ class SelfMetrics:
         self._remove("groups_all_visible", cluster)
         for outcome in _OUTCOMES:
             self._remove("groups", cluster, outcome)
-            self._remove("group_partitions", cluster, outcome)
         for outcome in (*_OUTCOMES, *NoTimeLag):
             self._remove("group_time_lags", cluster, outcome)
 

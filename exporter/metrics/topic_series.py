@@ -152,8 +152,6 @@ class _Settings:
         self.columns = {
             _INFO: (np.array(codes, dtype=np.int32), np.array(described, dtype=np.bool_)),
             "kafka_topic_retention_seconds": _seconds(configs, "retention_seconds"),
-            "kafka_topic_timestamp_before_max_seconds": _seconds(configs, "timestamp_before_max_seconds"),
-            "kafka_topic_timestamp_after_max_seconds": _seconds(configs, "timestamp_after_max_seconds"),
         }
 
     def _coded(self, tails: Sequence[str]) -> list[int]:

@@ -81,7 +81,6 @@ class Monitor(Upkeep):
         )
 
     def _show_expectations(self, name: str, expectations: ExpectationSet) -> None:
-        self._self_metrics.set("expectations_partitions", expectations.partitions, kafka_cluster=name)
         self._self_metrics.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
 
     def _expectations_of(self, name: str, change: ClusterChange | None) -> ExpectationSet:
@@ -157,7 +156,7 @@ class Monitor(Upkeep):
                 )
         self._self_metrics.set("expectations_timestamp_seconds", published.as_of)
         self._self_metrics.set("rollup_last_success_timestamp_seconds", published.published_at)
-        self._self_metrics.calibrated(published.thresholds, published.false_alarms, published.past_alarms)
+        self._self_metrics.calibrated(published.thresholds, published.false_alarms)
 
     def take_tier_sweep(self, sweep: TierSweep) -> None:
         """Take cost and failures of look-ups of partitions with remote storage."""

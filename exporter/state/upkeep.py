@@ -57,7 +57,6 @@ class Upkeep:
         self._self_metrics.add(
             "history_windows_written_total", counts.windows_written - before.windows_written, **labels
         )
-        self._self_metrics.add("history_bytes_written_total", counts.bytes_written - before.bytes_written, **labels)
         for reason, lost in (counts.dropped - before.dropped).items():
             self._self_metrics.add("history_windows_dropped_total", lost, **labels, reason=reason)
         for reason, failed in (counts.failed_writes - before.failed_writes).items():

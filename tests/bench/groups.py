@@ -189,7 +189,6 @@ def main() -> None:
         ("seconds", figures.wall),
         ("client CPU, seconds", figures.cpu),
         ("rendered once a sweep, seconds", figures.render),
-        *((f"requests: {kind}", float(count)) for kind, count in sorted(sweep.requests.items())),
         *((f"look-ups: {spec}", float(count)) for spec, count in sorted(sweep.lookups.items())),
     ):
         print(f"{what:<34}{value:>12,.3f}{value * per:>12,.3f}")

@@ -29,8 +29,6 @@ class GroupSweep:
     """Committed partitions of this sweep by outcome: ``ok``, or the reason why their lag is unknown."""
     time_lags: Mapping[str, int] = field(default_factory=dict)
     """Committed offsets by outcome: ``ok``, or the reason why there is no time lag; empty where none is measured."""
-    requests: Mapping[str, int] = field(default_factory=dict)
-    """Requests for groups, by kind."""
     lookups: Mapping[str, int] = field(default_factory=dict)
     """Partition look-ups, by spec."""
     unlisted: Mapping[Reason, int] = field(default_factory=dict)

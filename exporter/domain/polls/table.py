@@ -273,8 +273,6 @@ class Snapshot:
     """Broker id -> supports MAX_TIMESTAMP; a broker without a conclusive answer is absent."""
     lookups: Mapping[str, int]
     """Look-ups of this poll, by spec (``latest``, ``earliest``, ``max-timestamp``, ``by-time``)."""
-    lookups_saved: int = 0
-    """MAX_TIMESTAMP look-ups that were not needed because the partition did not move."""
     clock_set: float = 0.0
     """By how many seconds the wall clock was set (back: negative) since the snapshot before."""
     inspected: Inspections = field(default_factory=lambda: NO_INSPECTIONS)
