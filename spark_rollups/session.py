@@ -20,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from exporter import domain
+from exporter.domain.job_variables import DROPPED
 from exporter.storage.files import Location, ObjectPath, s3_endpoint, spark_uri
 from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, in_a_line, is_lost_connection
 from spark_rollups.frames import KEEPS_TABLES
@@ -44,10 +45,6 @@ _RAW_FILES = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-
-_DROPPED = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
-"""Variables that a job leaves out: it brings its own Spark, and options of the command set it up. Not under
-``spark-submit``."""
 
 
 class SessionError(Exception):
@@ -97,7 +94,7 @@ def require_user() -> None:
 
 def _settle_environment(*, local: bool) -> None:
     """Leave out variables that lead Spark elsewhere, and pin what it would ask this host for."""
-    for name in _DROPPED:
+    for name in DROPPED:
         os.environ.pop(name, None)
     if local:  # its name may not resolve
         os.environ |= {"SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
+import ssl
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.util import find_spec
 from pathlib import Path
 
 from exporter.commands.spark_job import SPARK
 from exporter.doctor.delivery import delivery
 from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain.formatting import ago, plural, setting_duration, setting_size, size
+from exporter.domain.formatting import ago, duration, plural, setting_duration, setting_size, size
 from exporter.domain.history.rows import AHEAD_SECONDS
+from exporter.domain.job_variables import DROPPED, READ
 from exporter.domain.ports import Clock
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
 from exporter.history.published import Expectations
@@ -21,13 +28,19 @@ from exporter.history.spool import finished_files
 from exporter.java import JavaError, java
 from exporter.settings.schema import Settings
 from exporter.storage.files import Location, ObjectPath, Stored
-from exporter.web.config_file import WebConfigError, WebConfigFile
-from exporter.web.server import WebError, bind
+from exporter.web.config_file import WebConfig, WebConfigError, WebConfigFile
+from exporter.web.pages import SCRAPED_EVERY
+from exporter.web.server import WebError, bind, host_and_port
+from exporter.web.users import REALM
 
 BEHIND_SECONDS = 2 * 86400.0
 """Where rollups run daily and one was missed, no waiting file is older than this."""
 
 _NEARLY_FULL = 0.8
+LONGEST_SCRAPE_INTERVAL = 120.0
+"""Seconds. Prometheus looks back five minutes for a value: two scrapes may fail before alerts lose theirs."""
+
+_ANSWER_SECONDS = 3.0
 
 
 def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
@@ -137,10 +150,10 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
 
 
 def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
-    """Check that web.listen can be bound, and that web.config_file can be used."""
+    """Check that web.listen can be bound, or that an exporter listens there; and that web.config_file can be used."""
     check, listen, costs = "web port", settings.web.listen, "`serve` does not start (exit code 2)"
     try:
-        WebConfigFile(settings.web.config_file).current()
+        config = WebConfigFile(settings.web.config_file).current()
     except WebConfigError as error:
         fix = "correct it: docs/security.md shows what such a file holds"
         yield Finding(check, Severity.ERROR, f"web.config_file: {error}", costs, fix)
@@ -148,13 +161,33 @@ def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 
     try:
         bind(listen).close()
     except WebError as error:
+        ours, scraped_every = _exporter_at(listen, config)
+        if ours:
+            yield Finding(check, Severity.OK, f"an exporter is serving on {listen}")
+            yield from scrapes(scraped_every)
+            return
         what, _, fix = str(error).partition(". ")
-        severity = Severity.ERROR
-        if error.in_use:  # as while the exporter itself serves there
-            severity, costs = Severity.NOTE, f"none where it is this exporter; else {costs}"
-        yield Finding(check, severity, what.rstrip("."), costs, fix or None)
+        what = what.rstrip(".")
+        if ours is None:
+            what += ", and whether by an exporter is not known: clients need a certificate (client_auth_type)"
+            costs = "none where it is an exporter; else `serve` does not start (exit code 2)"
+            yield Finding(check, Severity.NOTE, what, costs, fix or None)
+        else:
+            yield Finding(check, Severity.ERROR, what, costs, fix or None)
     else:
         yield Finding(check, Severity.OK, f"{listen} is free")
+
+
+def scrapes(every: float | None) -> Iterator[Finding]:
+    """Warn of a Prometheus that scrapes each ``every`` seconds, if that is too long for its alerts."""
+    if every is not None and every > LONGEST_SCRAPE_INTERVAL:
+        yield Finding(
+            "scrapes",
+            Severity.WARNING,
+            f"Prometheus scrapes it every {duration(every)}",
+            "alerts do not fire: Prometheus looks back five minutes for a value",
+            f"set scrape_interval of its job to {duration(LONGEST_SCRAPE_INTERVAL)} or less",
+        )
 
 
 def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
@@ -177,6 +210,15 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
     except KeyError:
         what = f"user id {os.getuid()} has no name (/etc/passwd), which jobs of Spark need"
         yield Finding(check, Severity.NOTE, what, costs, "add a line for it, such as a file that is mounted there")
+    for names, what, changes in (
+        (DROPPED, "jobs leave it out", "none, unless a job should follow it"),
+        (READ, "the JVM of jobs reads it", "none, unless it changes what jobs do"),
+    ):
+        for name in filter(os.environ.get, names):
+            yield Finding(check, Severity.NOTE, f"{name} is set: {what}", changes, "set up jobs by options (--conf)")
+    if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
+        what = f"{tempfile.gettempdir()} is mounted noexec: jobs use a folder beside their jars or in the history"
+        yield Finding(check, Severity.NOTE, what, "none, unless that is noexec too", "name another folder with TMPDIR")
 
 
 CHECKS = (history, expectations, web, rollup, delivery)
@@ -221,3 +263,41 @@ def _is_there(place: Path) -> bool:
 
 def _usable(place: Path) -> bool:
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+
+
+def _exporter_at(listen: str, config: WebConfig) -> tuple[bool | None, float | None]:
+    """Return whether an exporter answers there, and each how many seconds Prometheus scrapes it.
+
+    None where the first cannot be told without a client's certificate, and where the second is not known.
+    """
+    try:
+        host, port = host_and_port(listen)
+        socket.create_connection((host, port), _ANSWER_SECONDS).close()
+    except (OSError, ValueError, OverflowError):
+        return False, None  # nobody listens there: the port cannot be bound for another reason
+    # http.client goes through no proxy, whatever the environment says: this asks about a port of this host.
+    if config.tls is None:
+        connection = HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
+    else:
+        connection = HTTPSConnection(host, port, timeout=_ANSWER_SECONDS, context=_any_tls())
+    try:
+        with closing(connection):
+            connection.request("GET", "/-/healthy")
+            answer = connection.getresponse()
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", ""), None
+            healthy = answer.status == HTTPStatus.OK and answer.read(100) == b"healthy\n"
+            every = answer.headers.get(SCRAPED_EVERY, "")
+            return healthy, float(every) if healthy and every.isdecimal() else None
+    except (OSError, HTTPException, ValueError):
+        needs_certificate = config.tls is not None and config.tls.verify_mode is ssl.CERT_REQUIRED
+        return (None if needs_certificate else False), None
+
+
+def _any_tls() -> ssl.SSLContext:
+    """Return a context for whatever the exporter may be set to. It sends no secret, so it verifies nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    return context

@@ -32,9 +32,6 @@ _WORKERS = 2
 class WebError(Exception):
     """The address cannot be listened on; the text names it, the cause and the next step."""
 
-    in_use = False
-    """Whether another program listens there, or this exporter."""
-
 
 class WebServer:
     """Serves ``pages`` on ``listen`` (``host:port``, ``[::]:port``; port 0 takes a free one)."""
@@ -142,9 +139,7 @@ def bind(listen: str) -> socket.socket:
     try:
         listening = _bound(host.strip("[]"), int(port))
     except (OSError, OverflowError) as error:
-        failed = WebError(f"cannot listen on {listen}: {_cause(error, port)}")
-        failed.in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        raise failed from None
+        raise WebError(f"cannot listen on {listen}: {_cause(error, port)}") from None
     # An answer is written in two pieces: the second would wait 40 ms for the client to acknowledge the first.
     # asyncio sees to that for sockets that it opens itself.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -9,26 +9,37 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
+import trustme
 
 from exporter.cli import run
+from exporter.clock import SystemClock
 from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, write
 from exporter.doctor.delivery import delivery
 from exporter.doctor.examination import connection
 from exporter.doctor.findings import all_within
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Activity, Reading, Reason, State, TopicPartition
+from exporter.factory.monitor import make_monitor
+from exporter.history.published import Expectations
 from exporter.kafka.connect_result import ConnectResult
 from exporter.settings.load import Override, load_settings
 from exporter.settings.schema import Settings
+from exporter.web.config_file import WebConfigFile
+from exporter.web.pages import SCRAPED_EVERY, ScrapeIntervals
+from exporter.web.server import WebServer
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import DAY, by_wall, publish
 
 NOW = 1_772_539_200.0
+BCRYPT = "$2b$04$" + 53 * "a"
+"""The hash of a password that nobody knows."""
 
 
 class At:
@@ -179,19 +190,114 @@ def test_expectations_from_the_future_are_a_warning(tmp_path: Path) -> None:
     assert found.fix.startswith("correct the clock")
 
 
-def test_a_web_port_in_use_is_a_note_and_one_that_cannot_be_bound_an_error(tmp_path: Path) -> None:
-    """While the exporter serves the port is in use; the finding has the advice of `serve`; a free port is ok."""
+def test_a_web_port_in_use_is_an_error(tmp_path: Path) -> None:
+    """The finding has the message and the advice of `serve`; a free port is ok."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         [found] = host.web(settings(tmp_path, web__listen=f"127.0.0.1:{port}"), At())
-    assert (found.severity, found.what) == (Severity.NOTE, f"cannot listen on 127.0.0.1:{port}: the port is in use")
-    assert found.costs is not None and found.costs.startswith("none where it is this exporter; else")
+    assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on 127.0.0.1:{port}: the port is in use")
     assert found.fix is not None
     assert f"`ss -ltnp 'sport = :{port}'` shows by whom" in found.fix
-    [found] = host.web(settings(tmp_path, web__listen="192.0.2.1:9797"), At())
-    assert found.severity is Severity.ERROR
     [found] = host.web(settings(tmp_path, web__listen="127.0.0.1:0"), At())
     assert found.severity is Severity.OK
+
+
+TLS = "tls_server_config: {cert_file: server.pem, key_file: server.pem"
+"""The begin of a web configuration with TLS."""
+
+
+@contextmanager
+def serving(folder: Path, web: str = "") -> Iterator[Settings]:
+    """An exporter with this web configuration; yields the settings that it has."""
+    trustme.CA().issue_cert("exporter.example.org").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    trustme.CA().cert_pem.write_to_path(folder / "ca.pem")
+    (folder / "web.yml").write_text(web)
+    given = settings(folder)
+    monitor = make_monitor(given, SystemClock(), Expectations(folder))
+    server = WebServer("127.0.0.1:0", monitor, WebConfigFile(folder / "web.yml"))
+    server.start()
+    try:
+        yield settings(folder, web__listen=server.address, web__config_file=str(folder / "web.yml"))
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    "web",
+    [
+        "http_server_config: {}",
+        f"{TLS}}}",
+        f"basic_auth_users: {{alice: {BCRYPT}}}",
+        f"{TLS}}}\nbasic_auth_users: {{alice: {BCRYPT}}}",
+    ],
+    ids=["plain", "TLS", "users", "TLS and users"],
+)
+def test_a_web_port_in_use_by_the_exporter_is_ok(tmp_path: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It usually is when somebody calls `doctor`, whatever it asks of clients, with a proxy or without."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    with serving(tmp_path, web) as given:
+        [found] = host.web(given, At())
+    assert (found.severity, found.what) == (Severity.OK, f"an exporter is serving on {given.web.listen}")
+
+
+def test_where_clients_need_a_certificate_doctor_cannot_tell_who_uses_the_web_port(tmp_path: Path) -> None:
+    """It has none, so it is a note."""
+    web = f"{TLS}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem}}"
+    with serving(tmp_path, web) as given:
+        [found] = host.web(given, At())
+    assert found.severity is Severity.NOTE
+    assert "the port is in use, and whether by an exporter is not known: clients need a certificate" in found.what
+    assert found.fix is not None and found.fix.startswith("`ss -ltnp")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"SSH-2.0-OpenSSH_9.2p1\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n",
+        b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=router\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",
+    ],
+    ids=["no HTTP", "another page", "another realm", "a redirect"],
+)
+@pytest.mark.parametrize("web", ["http_server_config: {}", f"{TLS}}}"], ids=["plain", "TLS"])
+def test_a_web_port_in_use_by_another_server_is_an_error(tmp_path: Path, said: bytes, web: str) -> None:
+    """Whatever it answers."""
+    with serving(tmp_path, web), socket.create_server(("127.0.0.1", 0)) as foreign:
+
+        def answer() -> None:
+            taken, _ = foreign.accept()
+            with taken, suppress(ConnectionError):
+                taken.sendall(said)
+                taken.settimeout(20)
+                while taken.recv(4096):
+                    pass
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        listen = f"127.0.0.1:{foreign.getsockname()[1]}"
+        [found] = host.web(settings(tmp_path, web__listen=listen, web__config_file=str(tmp_path / "web.yml")), At())
+        answering.join()
+    assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on {listen}: the port is in use")
+
+
+@pytest.mark.parametrize(("every", "seen"), [(15, None), (300, "Prometheus scrapes it every 5 min")])
+def test_a_scrape_interval_that_silences_alerts_is_a_warning(tmp_path: Path, every: int, seen: str | None) -> None:
+    """The exporter tells how often Prometheus scrapes it."""
+    with serving(tmp_path, "http_server_config: {}") as given:
+        address = f"http://{given.web.listen}"
+        assert SCRAPED_EVERY not in httpx.get(f"{address}/-/healthy").headers
+        for _ in range(2):
+            httpx.get(f"{address}/metrics", headers={"X-Prometheus-Scrape-Timeout-Seconds": "10"})
+        assert int(httpx.get(f"{address}/-/healthy").headers[SCRAPED_EVERY]) < 60
+        assert [found.what for found in host.web(given, At())] == [f"an exporter is serving on {given.web.listen}"]
+    intervals = ScrapeIntervals()
+    for number in range(3):
+        intervals.add("10.0.0.1", number * float(every))
+    found = list(host.scrapes(intervals.shortest()))
+    assert [finding.what for finding in found] == ([] if seen is None else [seen])
 
 
 def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
@@ -216,6 +322,17 @@ def test_a_host_without_java_gets_a_note_about_rollups(tmp_path: Path, monkeypat
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     [found] = host.rollup(settings(tmp_path), At())
     assert (found.severity, found.what) == (Severity.NOTE, f"no java in JAVA_HOME={tmp_path}")
+
+
+def test_what_may_lead_jobs_elsewhere_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that jobs leave out, and those that their JVM reads."""
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    _, *found = host.rollup(settings(tmp_path), At())
+    assert [(one.severity, one.what) for one in found] == [
+        (Severity.NOTE, "SPARK_HOME is set: jobs leave it out"),
+        (Severity.NOTE, "HADOOP_CONF_DIR is set: the JVM of jobs reads it"),
+    ]
 
 
 def test_a_user_whom_spark_cannot_name_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
