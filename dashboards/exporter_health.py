@@ -278,7 +278,7 @@ def _process() -> dashboard.Row:
         .with_panel(
             curves(
                 "Series scraped",
-                "What Prometheus keeps: docs/metrics.md says what each setting costs.",
+                "What Prometheus keeps: docs/operate.md says what each setting costs.",
                 [query(f"max by ({_INSTANCE_KEYS}) (scrape_samples_scraped{{{OWN}}})", "{{instance}}")],
                 "none",
                 NO_SCRAPE,

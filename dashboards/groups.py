@@ -130,7 +130,7 @@ def _not_known() -> dashboard.Row:
         .with_panel(
             curves(
                 "No time lag, by reason",
-                "Committed offsets whose time lag is not known: docs/time-lag.md.",
+                "Committed offsets whose time lag is not known: docs/consumer-lag.md.",
                 [
                     query(
                         f"max by ({CLUSTER_KEYS}, outcome)"

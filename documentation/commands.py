@@ -10,7 +10,7 @@ from exporter.domain.exit_codes import ExitCode
 
 def reference() -> str:
     """The help of each command."""
-    return "\n\n".join(f"## `{name}`\n\n```text\n{_help(name)}```" for name in topic_liveness.commands)
+    return "\n\n".join(f"### `{name}`\n\n```text\n{_help(name)}```" for name in topic_liveness.commands)
 
 
 def exit_codes() -> str:

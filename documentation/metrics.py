@@ -22,7 +22,7 @@ PARTS: Sequence[tuple[str, str, tuple[Metric, ...]]] = (
         "As of the last sweep, every `groups.interval`. With `metrics.granularity: topic` none has a `partition`.",
         GROUP_METRICS,
     ),
-    ("Each partition of a replica", "Only with the setting [`replicas`](replicas.md).", REPLICA_METRICS),
+    ("Each partition of a replica", "Only with the setting [`replicas`](mirrors-and-tiers.md).", REPLICA_METRICS),
     ("The exporter itself", "Beside these the usual `process_*` and `python_*`.", EXPORTER_METRICS),
 )
 

@@ -12,8 +12,7 @@ MORE_MEMORY = (
 )
 
 _RIGHTS = (
-    "Give this job the rights to list, read, write and delete there (docs/history-folder.md#object-storage) and run it "
-    "again"
+    "Give this job the rights to list, read, write and delete there (docs/history.md#object-storage) and run it again"
 )
 _NEWER = "A newer release wrote that table: run this with the release that did, or move tables/ away and run it again"
 _DAMAGED = (

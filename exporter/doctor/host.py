@@ -110,7 +110,7 @@ def _object_storage(settings: Settings, folder: ObjectPath, now: float) -> Itera
             Severity.ERROR,
             f"{folder} cannot be listed: {error.strerror}",
             "`serve` does not start (exit code 2)",
-            "check the bucket, the credentials and the rights to list, read, write and delete (docs/history-folder.md)",
+            "check the bucket, the credentials and the rights to list, read, write and delete (docs/history.md)",
         )
         return
     spool, limit = sum(file.size for file in files), settings.history.max_bytes

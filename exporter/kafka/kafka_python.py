@@ -66,7 +66,7 @@ class KafkaPythonClient:
         if admin is None:
             raise KafkaPythonError(
                 f"kafka-python got no answer from {', '.join(servers)} within {request_timeout:g} s each; next step: "
-                "if ordinary polls are answered, compare the security properties with docs/tiered-storage.md"
+                "if ordinary polls are answered, compare the security properties with docs/mirrors-and-tiers.md"
             )
         self._admin = admin
 

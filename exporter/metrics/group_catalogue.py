@@ -34,7 +34,7 @@ GROUP_METRICS = (
     Metric(
         "kafka_consumergroup_lag_seconds",
         "gauge",
-        "Age of the first record that the group has not read yet, by record timestamps (docs/time-lag.md); 0 "
+        "Age of the first record that the group has not read yet, by record timestamps (docs/consumer-lag.md); 0 "
         "where there is none. Grows between sweeps while the group commits nothing; absent where it is unknown."
         + SWEPT,
         GROUP_PARTITION,
@@ -52,7 +52,7 @@ GROUP_METRICS = (
         "gauge",
         "The largest known time lag of a topic's partitions; partitions without one are counted in "
         "topic_liveness_group_time_lags. Up to ten offsets at the end of a quiet log do not count: they may be "
-        "transaction markers (docs/time-lag.md)." + SWEPT,
+        "transaction markers (docs/consumer-lag.md)." + SWEPT,
         GROUP_TOPIC,
     ),
     Metric(

@@ -20,7 +20,7 @@ class RollupSettings(Section):
     false_alarms_a_week: Annotated[float | None, Field(ge=0.01, le=1000.0)] = None
     """0.01 to 1000. The same in the whole fleet, whatever its size; in place of `false_alarms_per_1000_topic_weeks`."""
     retention: Annotated[Seconds, at_least("52w")] = KEPT_DAYS * 86400.0
-    """52w to 36500d. For how long days, verdicts and other results are kept: [Tables](tables.md)."""
+    """52w to 36500d. For how long days, verdicts and other results are kept: [Tables](history.md)."""
 
     @model_validator(mode="after")
     def _either(self) -> Self:

@@ -266,7 +266,7 @@ class MetricsSettings(Section):
         "last_advance_timestamp",
         "expected_by",
     )
-    """The series of each partition; see [Metrics](metrics.md)."""
+    """The series of each partition; see [Sizing](operate.md#sizing)."""
 
 
 class WebSettings(Section):
@@ -300,21 +300,21 @@ class Settings(Section):
     poll: PollSettings = PollSettings()
     """Polls of all clusters."""
     tiered: TieredSettings = TieredSettings()
-    """Topics with remote storage: [Tiered storage](tiered-storage.md)."""
+    """Topics with remote storage: [Remote storage](mirrors-and-tiers.md)."""
     inspection: InspectionSettings = InspectionSettings()
-    """Sizes of topics: [Inspection](inspection.md)."""
+    """Sizes of topics: [Sizes of topics](operate.md#sizes-of-topics)."""
     groups: GroupSettings = GroupSettings()
-    """Consumer groups, read independently of polls: [Consumer groups](groups.md)."""
+    """Consumer groups, read independently of polls: [Consumer lag](consumer-lag.md)."""
     replicas: tuple[ReplicaSettings, ...] = ()
-    """Mirrored clusters: [Replicas](replicas.md)."""
+    """Mirrored clusters: [Mirrors](mirrors-and-tiers.md)."""
     history: HistorySettings = HistorySettings()
-    """The history: [The history folder](history-folder.md)."""
+    """The history: [History](history.md)."""
     expectations: ExpectationSettings = ExpectationSettings()
     """What the rollup published."""
     backfill: BackfillSettings = BackfillSettings()
     """History from before the exporter ran."""
     audit: AuditSettings = AuditSettings()
-    """The first look at a cluster: [Audit](audit.md)."""
+    """The first look at a cluster: [Audit](get-started.md)."""
     rollup: RollupSettings = RollupSettings()
     """The daily job."""
     metrics: MetricsSettings = MetricsSettings()
@@ -332,7 +332,7 @@ class Settings(Section):
     links: LinkSettings = LinkSettings()
     """Addresses that the report and the pages lead to."""
     delivery: DeliverySettings = DeliverySettings()
-    """Who is sent the report: [Delivery of the report](report-delivery.md)."""
+    """Who is sent the report: [Delivery](report.md#delivery)."""
     web: WebSettings = WebSettings()
     """The pages, the API and `/metrics`."""
     log: LogSettings = LogSettings()

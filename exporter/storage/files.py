@@ -107,7 +107,7 @@ def located(text: str) -> Location:
     if uri.query or uri.fragment or ":" in user or (at and not scheme.startswith("abfs")):
         raise ValueError(
             "must hold no credentials, and nothing after ?: they come from the environment, from the files of the "
-            "cloud's own tools, or from the machine (docs/history-folder.md)"
+            "cloud's own tools, or from the machine (docs/history.md)"
         )
     if not host:
         raise ValueError(f"must name a bucket: {scheme}://BUCKET/FOLDER")

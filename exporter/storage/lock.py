@@ -65,7 +65,7 @@ def alone(path: Location, error: type[Exception], doing: str) -> Iterator[Callab
     except OSError as failed:
         advice = f"make {path.parent} writable for this user, on a file system that knows locks"
         if isinstance(path, ObjectPath):
-            advice = "give this process the rights to list, read, write and delete there (docs/history-folder.md)"
+            advice = "give this process the rights to list, read, write and delete there (docs/history.md)"
         raise error(f"{path} cannot be written: {failed.strerror}; {advice}") from failed
 
     def require() -> None:

@@ -259,7 +259,7 @@ def test_a_first_run_on_the_operator_is_started_by_hand(tmp_path: Path) -> None:
     text = notes("spark-operator", tmp_path)
     assert "from a CronJob: the Spark operator runs the rollup alone" in text
     commands = "".join(line[2:] for line in text.splitlines(keepends=True) if line.startswith("  "))
-    [page] = [block for block in blocks(TEXTS["docs/spark.md"], "") if block.startswith("printf")]
+    [page] = [block for block in blocks(TEXTS["docs/history.md"], "") if block.startswith("printf")]
     assert page in commands + "\n"
     template = one("spark-operator", SPARK)["spec"]["template"]
     (tmp_path / "template.json").write_text(json.dumps(template), encoding="utf-8")

@@ -204,8 +204,8 @@ def test_a_table_that_a_newer_delta_lake_wrote_is_reported_in_one_line_with_what
 
 
 def test_the_documented_sql_of_hours_gives_what_the_view_gives(spark: SparkSession, history: Path) -> None:
-    """The SQL on the page of the tables has a row for each row of the view, with the same values."""
-    page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    """The SQL on the page of the history has a row for each row of the view, with the same values."""
+    page = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
     (documented,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     tables = Tables(spark, history)
     rows = spark.sql(documented.replace("/var/lib/topic-liveness/tables/daily", tables.path("daily")))

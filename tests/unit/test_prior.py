@@ -32,7 +32,7 @@ def text(page: str) -> str:
 
 def test_the_documentation_gives_the_parameters_of_the_shipped_prior() -> None:
     """Each as the code has it."""
-    page = text("detection.md")
+    page = text("how-it-works.md")
     assert f"{1000 * SHIPPED.rate:.0f} unusual silences in 1,000 topic-weeks" in page
     assert f"Beta(1, {SHIPPED.pauses:g})" in page
     assert f"ln scale ~ N(ln {SHIPPED.scale:g}, {SHIPPED.scale_spread:g})" in page

@@ -13,7 +13,7 @@ MONDAY = 1_704_067_200.0
 """2024-01-01 00:00 UTC."""
 
 SEED = 4
-"""Of the figures in docs/detection.md."""
+"""Of the tables that the bench prints by itself."""
 
 Made = tuple[Floats, Truth]
 Random = np.random.Generator
