@@ -2,6 +2,6 @@
 
 from exporter.doctor.examination import examine, exit_code, unusable
 from exporter.doctor.findings import Finding, Severity
-from exporter.doctor.rendering import STYLES, write
+from exporter.doctor.rendering import write
 
-__all__ = ["STYLES", "Finding", "Severity", "examine", "exit_code", "unusable", "write"]
+__all__ = ["Finding", "Severity", "examine", "exit_code", "unusable", "write"]

@@ -11,7 +11,6 @@ from exporter.clock import SystemClock
 from exporter.doctor import brokers, host, topics
 from exporter.doctor.findings import Finding, Severity, all_within, from_error
 from exporter.doctor.groups import groups
-from exporter.doctor.inspection import inspection
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural
 from exporter.domain.polls.metadata import Metadata
@@ -128,13 +127,9 @@ def _cluster(
     for check in checks:
         found += check(seen)
     collectors.source.close()
-    slow = {
-        "groups": partial(groups, collectors.groups),
-        "inspection": partial(inspection, collectors.inspector),
-    }
-    # Inspections and sweeps end within their interval, except for calls that begin at its end.
-    longest = max(settings.inspection.interval, settings.groups_of(cluster).interval)
-    for name, result in all_within(limit + longest, slow).items():
+    # A sweep ends within its interval, except for calls that begin at its end.
+    sweeping = {"groups": partial(groups, collectors.groups)}
+    for name, result in all_within(limit + settings.groups_of(cluster).interval, sweeping).items():
         found += _or_failure(name, result)
     return found
 

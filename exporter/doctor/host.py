@@ -8,15 +8,13 @@ import shutil
 import socket
 import ssl
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import httpx
+
 from exporter.commands.spark_job import SPARK
-from exporter.doctor.delivery import delivery
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain.formatting import ago, duration, plural, setting_duration, setting_size, size
 from exporter.domain.history.rows import AHEAD_SECONDS
@@ -27,23 +25,19 @@ from exporter.history.published import Expectations
 from exporter.history.spool import finished_files
 from exporter.java import JavaError, java
 from exporter.settings.schema import Settings
-from exporter.storage.files import Location, ObjectPath, Stored
+from exporter.storage.files import ObjectPath
 from exporter.web.config_file import WebConfig, WebConfigError, WebConfigFile
 from exporter.web.pages import SCRAPED_EVERY
 from exporter.web.server import WebError, bind, host_and_port
 from exporter.web.users import REALM
 
-BEHIND_SECONDS = 2 * 86400.0
-"""Where rollups run daily and one was missed, no waiting file is older than this."""
-
-_NEARLY_FULL = 0.8
 LONGEST_SCRAPE_INTERVAL = 120.0
 """Seconds. Prometheus looks back five minutes for a value: two scrapes may fail before alerts lose theirs."""
 
 _ANSWER_SECONDS = 3.0
 
 
-def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
+def history(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
     """Check that the history folder is writable and has room for ``history.max_bytes``. Creates and writes nothing."""
     check = "history folder"
     if not settings.history.enabled:
@@ -56,7 +50,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
         )
         return
     if isinstance(settings.history.folder, ObjectPath):
-        yield from _object_storage(settings, settings.history.folder, clock.now())
+        yield _object_storage(settings.history.folder)
         return
     folder = settings.history.folder.absolute()
     there = next(place for place in (folder, *folder.parents) if _is_there(place))
@@ -73,8 +67,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
         )
         return
     free = shutil.disk_usage(there).free
-    files = finished_files(folder / "spool")
-    spool = sum(file.size for file in files)
+    spool = sum(file.size for file in finished_files(folder / "spool"))
     limit = settings.history.max_bytes
     room = f"{size(free)} free, spool {size(spool)} of at most {setting_size(limit)}"
     state = "" if there == folder else " does not exist yet, `serve` creates it"
@@ -86,36 +79,23 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
             "history that cannot be written is lost when memory has to be freed; older files are not deleted in time",
             f"free some space, or set history.max_bytes below {size(free + spool)}",
         )
-    elif spool > _NEARLY_FULL * limit:
-        yield Finding(
-            check,
-            Severity.WARNING,
-            f"{folder}: {room}",
-            "past history.max_bytes the oldest files are deleted, even those that no rollup has ingested",
-            "run `topic-liveness rollup` more often, or raise history.max_bytes",
-        )
     else:
         yield Finding(check, Severity.OK, f"{folder}{state or ' can be written'}: {room}")
-    if there == folder:
-        yield _ingest(folder, files, clock.now())
 
 
-def _object_storage(settings: Settings, folder: ObjectPath, now: float) -> Iterator[Finding]:
+def _object_storage(folder: ObjectPath) -> Finding:
     check = "history folder"
     try:
         files = finished_files(folder / "spool")
     except OSError as error:
-        yield Finding(
+        return Finding(
             check,
             Severity.ERROR,
             f"{folder} cannot be listed: {error.strerror}",
             "`serve` does not start (exit code 2)",
             "check the bucket, the credentials and the rights to list, read, write and delete (docs/history.md)",
         )
-        return
-    spool, limit = sum(file.size for file in files), settings.history.max_bytes
-    yield Finding(check, Severity.OK, f"{folder} can be listed: spool {size(spool)} of at most {setting_size(limit)}")
-    yield _ingest(folder, files, now)
+    return Finding(check, Severity.OK, f"{folder} can be listed: {plural(len(files), 'file')} in the spool")
 
 
 def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
@@ -221,30 +201,7 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
         yield Finding(check, Severity.NOTE, what, "none, unless that is noexec too", "name another folder with TMPDIR")
 
 
-CHECKS = (history, expectations, web, rollup, delivery)
-
-
-def _ingest(folder: Location, files: Sequence[Stored], now: float) -> Finding:
-    """Check how far rollups are behind the exporter."""
-    check = "ingest"
-    until = Expectations(folder).ingested_until()
-    waiting = [file for file in files if until is None or file.written > until]
-    done = (
-        "no rollup has ingested any yet" if until is None else f"the last rollup ingested all up to {ago(now - until)}"
-    )
-    if not waiting:
-        return Finding(check, Severity.OK, "no spool file is waiting for a rollup")
-    oldest = now - waiting[0].written
-    what = f"{plural(len(waiting), 'spool file')} ({size(sum(file.size for file in waiting))}) waiting, {done}"
-    if oldest > BEHIND_SECONDS:
-        return Finding(
-            check,
-            Severity.WARNING,
-            f"{what}; the oldest was written {ago(oldest)}",
-            "verdicts ignore what is waiting; past history.max_bytes the oldest of it is lost",
-            "run `topic-liveness rollup` with this configuration, daily",
-        )
-    return Finding(check, Severity.OK, what)
+CHECKS = (history, expectations, web, rollup)
 
 
 def _places(folder: Path, there: Path) -> Iterator[Path]:
@@ -270,34 +227,25 @@ def _exporter_at(listen: str, config: WebConfig) -> tuple[bool | None, float | N
 
     None where the first cannot be told without a client's certificate, and where the second is not known.
     """
+    host, port = host_and_port(listen)
+    shown = f"[{host}]" if ":" in host else host
+    url = f"{'http' if config.tls is None else 'https'}://{shown}:{port}/-/healthy"
     try:
-        host, port = host_and_port(listen)
-        socket.create_connection((host, port), _ANSWER_SECONDS).close()
-    except (OSError, ValueError, OverflowError):
-        return False, None  # nobody listens there: the port cannot be bound for another reason
-    # http.client goes through no proxy, whatever the environment says: this asks about a port of this host.
-    if config.tls is None:
-        connection = HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
-    else:
-        connection = HTTPSConnection(host, port, timeout=_ANSWER_SECONDS, context=_any_tls())
-    try:
-        with closing(connection):
-            connection.request("GET", "/-/healthy")
-            answer = connection.getresponse()
-            if answer.status == HTTPStatus.UNAUTHORIZED:
-                return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", ""), None
-            healthy = answer.status == HTTPStatus.OK and answer.read(100) == b"healthy\n"
-            every = answer.headers.get(SCRAPED_EVERY, "")
-            return healthy, float(every) if healthy and every.isdecimal() else None
-    except (OSError, HTTPException, ValueError):
+        # It sends no secret, so it verifies nothing; a proxy of the environment has another port.
+        answer = httpx.get(url, timeout=_ANSWER_SECONDS, verify=False, trust_env=False)  # noqa: S501
+    except (httpx.HTTPError, httpx.InvalidURL):
         needs_certificate = config.tls is not None and config.tls.verify_mode is ssl.CERT_REQUIRED
-        return (None if needs_certificate else False), None
+        return (None if needs_certificate and _listens(host, port) else False), None
+    if answer.status_code == httpx.codes.UNAUTHORIZED:
+        return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", ""), None
+    healthy = answer.status_code == httpx.codes.OK and answer.text == "healthy\n"
+    every = answer.headers.get(SCRAPED_EVERY, "")
+    return healthy, float(every) if healthy and every.isdecimal() else None
 
 
-def _any_tls() -> ssl.SSLContext:
-    """Return a context for whatever the exporter may be set to. It sends no secret, so it verifies nothing."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    return context
+def _listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), _ANSWER_SECONDS).close()
+    except OSError:
+        return False
+    return True

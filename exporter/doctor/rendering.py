@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import TextIO
@@ -19,11 +19,12 @@ _COLOURS = {Severity.OK: "green", Severity.NOTE: "cyan", Severity.WARNING: "yell
 
 
 def write(out: TextIO, findings: Sequence[Finding], style: str) -> None:
-    """Write the findings in a ``style`` of ``STYLES``: in colour on a terminal, unless NO_COLOR is set."""
-    _WRITERS[style](out, findings)
-
-
-def _write_text(out: TextIO, findings: Sequence[Finding]) -> None:
+    """Write the findings as ``text``, in colour on a terminal unless NO_COLOR is set, or as ``json``."""
+    if style == "json":
+        # One object a line.
+        lines = ",\n".join(json.dumps(asdict(finding)) for finding in findings)
+        out.write(f"[\n{lines}\n]\n" if findings else "[]\n")
+        return
     colours = out.isatty() and "NO_COLOR" not in os.environ
     wide = max((len(finding.check) for finding in findings), default=0)
     for cluster, group in groupby(findings, key=lambda finding: finding.cluster):
@@ -36,20 +37,6 @@ def _write_text(out: TextIO, findings: Sequence[Finding]) -> None:
                 if text is not None:
                     out.write(f"{'':{wide + 13}}{name + ':':<7}{text}\n")
         out.write("\n")
-    out.write(_summary(findings) + "\n")
-
-
-def _summary(findings: Sequence[Finding]) -> str:
     numbers = Counter(finding.severity for finding in findings)
     counts = [plural(numbers[each], each) for each in reversed(Severity) if numbers[each] and each is not Severity.OK]
-    return ", ".join([*counts, f"{numbers[Severity.OK]} ok"])
-
-
-def _write_json(out: TextIO, findings: Sequence[Finding]) -> None:
-    """Write an array with one object a line; null where there is nothing to report."""
-    lines = ",\n".join(json.dumps(asdict(finding)) for finding in findings)
-    out.write(f"[\n{lines}\n]\n" if findings else "[]\n")
-
-
-_WRITERS: Mapping[str, Callable[[TextIO, Sequence[Finding]], None]] = {"text": _write_text, "json": _write_json}
-STYLES = tuple(_WRITERS)
+    out.write(", ".join([*counts, f"{numbers[Severity.OK]} ok"]) + "\n")

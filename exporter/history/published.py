@@ -136,14 +136,6 @@ class Expectations:
         dated = (one for one in found if _DATE.fullmatch(one.path.parent.name))
         return sorted(dated, key=lambda one: one.path.parent.name)
 
-    def ingested_until(self) -> float | None:
-        """Return the Unix time up to which spool files are ingested, None where unknown."""
-        try:
-            ingest = _Ingest.model_validate_json(_content(self.folder / "ingest.json"))
-        except (FileNotFoundError, ExpectationsError, ValidationError):
-            return None
-        return ingest.watermark.timestamp()
-
     def _complain(self, problem: str) -> None:
         if problem != self.problem:
             log.error("%s; the earlier expectations stay in force. The next `rollup` writes it anew.", problem)
@@ -240,12 +232,6 @@ class _Pointer(BaseModel):
     counted: Mapping[_Stream, _Counted] = {}
     checksum: str
     """Of all other fields."""
-
-
-class _Ingest(BaseModel):
-    """``ingest.json``: up to when the spool is ingested."""
-
-    watermark: AwareDatetime
 
 
 def _content(pointer: Location) -> bytes:

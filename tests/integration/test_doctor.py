@@ -37,8 +37,6 @@ class Doctor:
         self._capsys = capsys
         self.mode = 0o600
         """Who may read the configuration."""
-        self.further: dict[str, Any] = {}
-        """Settings beyond the cluster, the folder and the port."""
 
     def examine(
         self, properties: Properties, *include: str, style: str = "json", timeout: str = "20s"
@@ -54,7 +52,6 @@ class Doctor:
             "history": {"folder": str(self._folder / "history")},
             "web": {"listen": "127.0.0.1:0"},
             "poll": {"request_timeout": timeout},
-            **self.further,
         }
         path = self._folder / "test.yaml"
         path.write_text(yaml.safe_dump(tree))
@@ -194,31 +191,6 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     assert "--operation Describe --group '*' (docs/security.md)" in fix
     secured.grant("entitled", documented_group_rights(), ResourceType.GROUP)
     await_that(lambda: len(findings_of(doctor.findings(properties, "orders"), "groups")) == 1)
-
-
-def test_what_inspections_need_is_checked_where_they_are_wanted(
-    secured: Secured, doctor: Doctor, workbench: Workbench
-) -> None:
-    """Without the right the command that grants it is named; where all is answered, how much it was."""
-    secured.add_user("entitled")
-    secured.grant("entitled", documented_rights())
-    properties = secured.by_password(user="entitled")
-    await_that(
-        lambda: bool(AddressCheck(properties, request_timeout=30).check(secured.address("PASSWORD")).visible_topics)
-    )
-    doctor.further = {"inspection": {"log_sizes": True}}
-    found = doctor.findings(properties, "orders")
-    assert findings_of(found, "inspection") == [("warning", "log-dirs unauthorized: no answer for 1 of 1, at broker 1")]
-    [fix] = [each["fix"] for each in found if each["check"] == "inspection"]
-    assert "--operation Describe --cluster, or" in fix
-    topic = "doctored-inspected"
-    workbench.create(topic, 3)
-    found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, topic)
-    workbench.delete(topic)
-    message = "brokers list the sizes of 3 replicas"
-    assert findings_of(found, "inspection") == [("ok", message)]
-    doctor.further = {}
-    assert findings_of(doctor.findings({"bootstrap.servers": workbench.bootstrap}, ".*"), "inspection") == []
 
 
 def test_an_address_whose_certificate_has_expired_is_reported_in_the_same_words_as_by_a_poll(secured: Secured) -> None:

@@ -21,7 +21,6 @@ import trustme
 from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, write
-from exporter.doctor.delivery import delivery
 from exporter.doctor.examination import connection
 from exporter.doctor.findings import all_within
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
@@ -67,12 +66,6 @@ def spooled(folder: Path, days_ago: float, size: int = 1024) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(b"x" * size)
     os.utime(place, (NOW - days_ago * DAY,) * 2)
-
-
-def ingested(folder: Path, watermark: str) -> None:
-    """Write the watermark of the last rollup."""
-    (folder / "published").mkdir(parents=True, exist_ok=True)
-    (folder / "published" / "ingest.json").write_text(json.dumps({"watermark": watermark}))
 
 
 def test_a_missing_folder_is_ok_and_is_not_created(tmp_path: Path) -> None:
@@ -130,41 +123,14 @@ def test_a_disk_that_is_full_before_the_limit_is_a_warning(tmp_path: Path, monke
         free: int
 
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(2**40, 2**40 - 2**30, 2**30))
-    [found, _] = host.history(settings(tmp_path), At())
+    [found] = host.history(settings(tmp_path), At())
     assert found.severity is Severity.WARNING
     assert found.what.endswith(
         "1.0 GiB free, spool 0 B of at most 10GiB: the disk is full before history.max_bytes is reached"
     )
     assert found.fix == "free some space, or set history.max_bytes below 1.0 GiB"
-    assert [each.severity for each in host.history(settings(tmp_path, history__max_bytes="100MiB"), At())] == [
-        Severity.OK,
-        Severity.OK,
-    ]
-
-
-def test_a_spool_that_nears_its_limit_is_a_warning(tmp_path: Path) -> None:
-    """Past the limit the oldest files are lost."""
-    spooled(tmp_path, 0.1, 900 * 1024)
-    [found, _] = host.history(settings(tmp_path, history__max_bytes="1MiB"), At())
-    assert found.severity is Severity.WARNING
-    assert found.costs == "past history.max_bytes the oldest files are deleted, even those that no rollup has ingested"
-
-
-def test_rollups_that_do_not_run_are_a_warning(tmp_path: Path) -> None:
-    """Files that wait for more than two days are a warning; files before the watermark do not wait."""
-    spooled(tmp_path, 5)
-    spooled(tmp_path, 1)
-    _, found = host.history(settings(tmp_path), At())
-    assert (found.severity, found.what) == (
-        Severity.WARNING,
-        "2 spool files (2.0 KiB) waiting, no rollup has ingested any yet; the oldest was written 5 d ago",
-    )
-    ingested(tmp_path, "2026-03-01T12:00:00+00:00")
-    _, found = host.history(settings(tmp_path), At())
-    assert (found.severity, found.what) == (
-        Severity.OK,
-        "1 spool file (1.0 KiB) waiting, the last rollup ingested all up to 2 d ago",
-    )
+    [found] = host.history(settings(tmp_path, history__max_bytes="100MiB"), At())
+    assert found.severity is Severity.OK
 
 
 def test_expectations_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
@@ -262,10 +228,9 @@ def test_where_clients_need_a_certificate_doctor_cannot_tell_who_uses_the_web_po
     ],
     ids=["no HTTP", "another page", "another realm", "a redirect"],
 )
-@pytest.mark.parametrize("web", ["http_server_config: {}", f"{TLS}}}"], ids=["plain", "TLS"])
-def test_a_web_port_in_use_by_another_server_is_an_error(tmp_path: Path, said: bytes, web: str) -> None:
+def test_a_web_port_in_use_by_another_server_is_an_error(tmp_path: Path, said: bytes) -> None:
     """Whatever it answers."""
-    with serving(tmp_path, web), socket.create_server(("127.0.0.1", 0)) as foreign:
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
 
         def answer() -> None:
             taken, _ = foreign.accept()
@@ -278,7 +243,7 @@ def test_a_web_port_in_use_by_another_server_is_an_error(tmp_path: Path, said: b
         answering = threading.Thread(target=answer)
         answering.start()
         listen = f"127.0.0.1:{foreign.getsockname()[1]}"
-        [found] = host.web(settings(tmp_path, web__listen=listen, web__config_file=str(tmp_path / "web.yml")), At())
+        [found] = host.web(settings(tmp_path, web__listen=listen), At())
         answering.join()
     assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on {listen}: the port is in use")
 
@@ -340,38 +305,6 @@ def test_a_user_whom_spark_cannot_name_is_found(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(os, "getuid", lambda: 54321)
     named = [one.what for one in host.rollup(settings(tmp_path), At()) if "no name" in one.what]
     assert named == ["user id 54321 has no name (/etc/passwd), which jobs of Spark need"]
-
-
-def test_urls_of_delivery_are_checked_and_not_shown(tmp_path: Path) -> None:
-    """Each file that is missing, no URL or open to all is a finding; without recipients nothing is said."""
-    secret, url, mail = "hunter2-of-this-test", tmp_path / "url", tmp_path / "mail"
-    assert list(delivery(settings(tmp_path), At())) == []
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        f"""
-clusters: [{{name: c, kafka: {{bootstrap.servers: "127.0.0.1:1"}}}}]
-delivery:
-  recipients: [{{url: {{file: {url}}}}}, {{url: {{file: {mail}}}, to: b@example.org}}]
-"""
-    )
-
-    def findings() -> list[tuple[str, str]]:
-        found = list(delivery(load_settings(config, None, {}), At()))
-        assert secret not in repr(found)
-        return [(finding.severity, finding.what) for finding in found]
-
-    url.write_text(secret)
-    assert findings() == [
-        ("warning", f"the file {mail} does not exist"),
-        ("warning", f"{url} holds no URL of a service that apprise knows"),
-    ]
-    url.write_text(f"jsons://hooks.example.org/{secret}")
-    mail.write_text(f"mailtos://a:{secret}@localhost?from=a@example.org")
-    url.chmod(0o644)
-    mail.chmod(0o600)
-    assert findings() == [("note", f"{url} can be read by every user of this host (mode 0644)")]
-    url.chmod(0o600)
-    assert findings() == [("ok", "2 recipients, each with a URL that can be used")]
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:

@@ -135,10 +135,8 @@ def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
     expectations.refresh()
     good = expectations.published
     damage(tmp_path / "published" / "current.json", how)
-    damage(tmp_path / "published" / "ingest.json", how)
     assert [expectations.refresh(), expectations.refresh()] == [False, False]
     assert expectations.published is good is not None
-    assert expectations.ingested_until() is None
     assert expectations.problem is not None
     [message] = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert expectations.problem in message
@@ -172,15 +170,6 @@ def test_a_set_with_foreign_columns_is_refused(tmp_path: Path, column: str, valu
     assert not expectations.refresh()
     assert expectations.problem is not None
     assert "expectations-1 cannot be read as expectations: " in expectations.problem
-
-
-def test_the_ingest_watermark_is_unknown_until_published(tmp_path: Path) -> None:
-    """Without the watermark nothing may be deleted from the spool."""
-    expectations = Expectations(tmp_path)
-    assert expectations.ingested_until() is None
-    (tmp_path / "published").mkdir()
-    (tmp_path / "published" / "ingest.json").write_text('{"schema_version": 1, "watermark": "2026-03-01T12:00:00Z"}')
-    assert expectations.ingested_until() == MOMENT.timestamp()
 
 
 def test_a_passing_problem_ends_with_the_next_good_read(tmp_path: Path) -> None:
