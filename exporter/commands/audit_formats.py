@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from exporter.commands.audit_page import render
+from exporter.commands.text_table import align
 from exporter.domain.arrays import Codes, Rows, or_none
 from exporter.domain.formatting import duration, iso, moment, plural, size, some
 from exporter.domain.judging.audit import LIVENESS, AuditTopics, Liveness, roles_of, verdict_name
@@ -159,15 +160,15 @@ def _table(audit: Audit, *, verbose: bool) -> str:
     several = len(set(audit.topics.cluster)) > 1
     names = [name for name in (rows[0] if rows else {}) if name != "cluster" or several]
     names = [name for name in names if any(row[name] for row in rows)]
-    widths = [max(len(name), *(len(row[name]) for row in rows)) for name in names]
-    lines = []
-    if rows:
-        lines.append("  ".join(name.upper().ljust(width) for name, width in zip(names, widths, strict=True)).rstrip())
-    for place, row in zip(audit.shown.tolist(), rows, strict=True):
-        lines.append("  ".join(row[name].ljust(width) for name, width in zip(names, widths, strict=True)).rstrip())
+    if not rows:
+        return "\n".join([audit.summary, *audit.problems]) + "\n"
+    head, *table = align([[name.upper() for name in names], *([row[name] for name in names] for row in rows)])
+    lines = [head]
+    for place, line in zip(audit.shown.tolist(), table, strict=True):
+        lines.append(line)
         if verbose:
             lines.append(f"    {explain_topic(audit.topics, audit.liveness, place, audit.as_of)}")
-    lines += ["", audit.summary] if rows else [audit.summary]
+    lines += ["", audit.summary]
     return "\n".join([*lines, *audit.problems]) + "\n"
 
 

@@ -1,8 +1,7 @@
-"""The command ``offsets``: offsets by time of many partitions, as a table, JSON or CSV."""
+"""The command ``offsets``: offsets by time of many partitions, as a table or JSON."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import TIERED, OffsetRow, Spec, Time, list_offsets
+from exporter.commands.text_table import align
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
 from exporter.domain.polls.metadata import Metadata
@@ -23,22 +23,20 @@ from exporter.factory.sources import make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 from exporter.settings.quantities import parse_duration
+from exporter.settings.rules import check_regex
 from exporter.settings.schema import ClusterSettings, Settings, TopicFilter
 from exporter.waiting import waiting
 
 _RULE = (
-    "must be latest, earliest, max-timestamp, earliest-local, latest-tiered, a time such as 2026-03-03T12:00:00Z "
-    "or 2026-03-03 (UTC where no zone is given), milliseconds since 1970, or a time ago such as -2h"
+    "must be latest, earliest, max-timestamp, earliest-local, latest-tiered, a time from 1970 to 9999 such as "
+    "2026-03-03T12:00:00Z or 2026-03-03 (UTC where no zone is given), milliseconds since 1970, or a time ago such as "
+    "-2h"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999."""
 
-_CODES = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp", "-4": "earliest-local", "-5": "latest-tiered"}
-
-_COLUMNS = ("cluster", "topic", "partition", "time", "offset", "timestamp", "timestamp_ms", "reason")
-_IN_TABLE = tuple(name for name in _COLUMNS if name != "timestamp_ms")
-_NUMBERS = {"partition", "offset"}
+_IN_TABLE = ("cluster", "topic", "partition", "time", "offset", "timestamp", "reason")
 
 
 class RequestError(ValueError):
@@ -56,61 +54,30 @@ class Request:
     times: Sequence[Time]
     topics: Sequence[str] = ()
     internal: bool = False
-    style: str | None = None
-    """``table``, ``json`` or ``csv``; None: a table on a terminal, else CSV."""
 
     @classmethod
-    def parse(
-        cls,
-        times: Sequence[str],
-        topics: Sequence[str],
-        now: float,
-        *,
-        internal: bool = False,
-        style: str | None = None,
-    ) -> Request:
+    def parse(cls, times: Sequence[str], topics: Sequence[str], now: float, *, internal: bool = False) -> Request:
         """Check the values of ``--time`` and ``--topic``; ``now`` is Unix seconds. Raises RequestError."""
-        for place, pattern in enumerate(topics):
-            if pattern in topics[:place]:
-                raise RequestError("--topic", f"must name each pattern once, got {pattern!r} twice")
+        for pattern in topics:
             try:
-                re.compile(pattern)
-            except re.error as error:
-                raise RequestError("--topic", f"must be a regular expression, got {pattern!r}: {error}") from None
-        try:
-            request = parse_times(times, now)
-        except ValueError as error:
-            raise RequestError("--time", str(error)) from None
-        return cls(request, topics, internal, style)
+                check_regex(pattern)
+            except ValueError as error:
+                raise RequestError("--topic", f"{error}, got {pattern!r}") from None
+        # Each once: two spellings of a time are one.
+        parsed = dict.fromkeys(parse_time(text.strip(), now) for text in times)
+        return cls(list(parsed), list(dict.fromkeys(topics)), internal)
 
 
-def parse_times(texts: Sequence[str], now: float) -> list[Time]:
-    """Read the values of ``--time``; ``now`` is Unix seconds. Raises ValueError with rule and value."""
-    named: dict[Time, str] = {}
-    for text in texts:
-        time = _time(text.strip(), now)
-        if time in named:
-            same = "twice" if named[time] == text else f"and {named[time]!r}, which is the same"
-            raise ValueError(f"must name each time once, got {text!r} {same}")
-        named[time] = text
-    return list(named)
-
-
-def _time(text: str, now: float) -> Time:
+def parse_time(text: str, now: float) -> Time:
+    """Read a value of ``--time``; ``now`` is Unix seconds. Raises RequestError."""
     if text in set(Spec):
         return Spec(text)
-    if re.fullmatch(r"-\d+", text, re.ASCII):
-        known = _CODES.get(text)
-        meaning = f"in Kafka's protocol that is {known}" if known else "a time ago has a unit, such as -2h"
-        raise ValueError(f"must not be negative, got {text!r}; {meaning}")
     try:
         ms = _milliseconds(text, now)
     except (ValueError, OverflowError):
-        raise ValueError(f"{_RULE}; got {text!r}") from None
-    if ms < 0:
-        raise ValueError(f"must not be before 1970, got {text!r}; Kafka has no negative times")
-    if ms > _LAST_MS:
-        raise ValueError(f"must not be after the year 9999, got {text!r}; plain numbers are milliseconds")
+        ms = -1
+    if not 0 <= ms <= _LAST_MS:
+        raise RequestError("--time", f"{_RULE}; got {text!r}")
     return ms / 1000
 
 
@@ -131,9 +98,10 @@ def list_to(
     clusters: Iterable[ClusterSettings],
     settings: Settings,
     request: Request,
+    style: str,
     connect: Callable[[ClusterSettings, Settings, Clock], OffsetsAndTimes] = make_source,
 ) -> int:
-    """Write the offsets of ``clusters`` to ``out``; return the exit code.
+    """Write the offsets of ``clusters`` to ``out``, as ``table`` or ``json``; return the exit code.
 
     ``errors`` gets a line for each cluster that fails, also where only its tiers fail, and for each pattern that
     matches no topic.
@@ -173,8 +141,8 @@ def list_to(
     for problem in _unmatched(request, answered):
         print(f"Error: {problem}", file=errors)
         complete = False
-    style = request.style or ("table" if out.isatty() else "csv")
-    _WRITERS[style](out, [_fields(name, row) for name, row in lines])
+    write = _write_json if style == "json" else _write_table
+    write(out, [_fields(name, row) for name, row in lines])
     return ExitCode.DONE if complete else ExitCode.FOUND
 
 
@@ -221,33 +189,14 @@ def _write_json(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
     out.write(f"[\n{lines}\n]\n" if rows else "[]\n")
 
 
-def _write_csv(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
-    writer = csv.DictWriter(out, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-
-
 def _write_table(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write aligned columns, with the cluster only where there are several."""
     names = [name for name in _IN_TABLE if name != "cluster" or len({row["cluster"] for row in rows}) > 1]
     cells = [names, *([_cell(name, row[name]) for name in names] for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(names))]
-    for line in cells:
-        padded = (
-            cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
-            for name, cell, width in zip(names, line, widths, strict=True)
-        )
-        out.write("  ".join(padded).rstrip() + "\n")
+    out.writelines(f"{line}\n" for line in align(cells, [names.index("partition"), names.index("offset")]))
 
 
 def _cell(name: str, value: object) -> str:
     if value is None:
         return "" if name == "reason" else "-"
     return str(value)
-
-
-_WRITERS: Mapping[str, Callable[[TextIO, Sequence[Mapping[str, Any]]], None]] = {
-    "table": _write_table,
-    "json": _write_json,
-    "csv": _write_csv,
-}

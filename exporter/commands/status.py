@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any, TextIO
 
 from exporter.commands.api_client import Access, ApiError, Client
+from exporter.commands.text_table import align
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.judging.assessment import Judgement
@@ -210,7 +211,7 @@ def write(out: TextIO, status: Status, style: str, now: float) -> None:
     elif style == "nagios":
         out.write(nagios(status) + "\n")
     else:
-        out.writelines(line.rstrip() + "\n" for line in _table(status, now))
+        out.writelines(f"{line}\n" for line in _table(status, now))
 
 
 def nagios(status: Status) -> str:
@@ -234,10 +235,7 @@ def _table(status: Status, now: float) -> Iterator[str]:
         if not status.not_judged:
             yield "nothing is dead, suspect, held by an incident or unreadable"
         return
-    rows = [_HEADS, *(_row(item) for item in status.items)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+    yield from align([_HEADS, *(_row(item) for item in status.items)])
 
 
 def _row(item: Mapping[str, Any]) -> tuple[str, ...]:

@@ -72,8 +72,8 @@ def ours(broker: Broker | Kafka, topics: str, *times: str, code: int = 0) -> lis
     kafka = {"bootstrap.servers": broker.bootstrap}
     settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
     out, errors = io.StringIO(), io.StringIO()
-    wanted = Request.parse(times, [topics], time.time(), style="json")
-    assert list_to(out, errors, settings.clusters, settings, wanted) == code, errors.getvalue()
+    wanted = Request.parse(times, [topics], time.time())
+    assert list_to(out, errors, settings.clusters, settings, wanted, "json") == code, errors.getvalue()
     rows: list[dict[str, object]] = json.loads(out.getvalue())
     return rows
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
-from exporter.commands.offsets import Request, list_to
 from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
@@ -293,21 +292,6 @@ def test_the_command_finds_the_largest_time_in_the_tier(tiered: TieredBroker, be
     assert [(row["offset"], row["timestamp_ms"], row["reason"]) for row in rows] == [
         (IDLE - 1, round(idle[-1] * 1000), None),
         (9, round(times[-1] * 1000), None),
-    ]
-
-
-@pytest.mark.usefixtures("idle", "without_kafka_python")
-def test_without_the_extra_the_command_says_so(tiered: TieredBroker) -> None:
-    """It says how to get the extra, that tiers were not asked, and all else; it ends with 1."""
-    kafka = {"bootstrap.servers": tiered.bootstrap}
-    settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
-    out, errors = io.StringIO(), io.StringIO()
-    wanted = Request.parse(["latest", LATEST_TIERED], ["idle"], time.time(), style="csv")
-    assert list_to(out, errors, settings.clusters, settings, wanted) == 1
-    assert "Error: cluster test: kafka-python is not installed" in errors.getvalue()
-    assert out.getvalue().splitlines()[1:] == [
-        f"test,idle,0,latest,{IDLE},,,",
-        "test,idle,0,latest-tiered,,,,not-asked",
     ]
 
 
