@@ -130,7 +130,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--horizon", metavar="DURATION", help="How far to look back; else backfill.horizon (56d).")
 @click.option("--slot", metavar="DURATION", help="Length of a slot; else backfill.slot (1h). Must divide an hour.")
-@click.option("--again", is_flag=True, help="Rewrite slots that an earlier backfill already wrote.")
+@click.option("--again", is_flag=True, help="Also of partitions whose history an earlier backfill wrote.")
 def backfill(
     config: Path | None,
     bootstrap_server: str | None,
@@ -150,8 +150,8 @@ def backfill(
     as retention and the horizon reach. No record is read. Run it once, before the first
     rollup. The exporter may be running and is not slowed down: each broker gets at most
     lookups_per_second (2000) look-ups a second.
-    It can be interrupted. The next run continues: it writes what is missing, up to the
-    first poll of each partition, retries what failed, and writes nothing twice.
+    It can be interrupted. The next run writes what is missing: partitions that were not
+    reached, that failed, or that are new; each up to its first poll.
     Exit codes: 0 done, 1 something could not be filled, 2 could not start, 130
     interrupted.
     """
@@ -276,9 +276,7 @@ def status(
 @source_options
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets.")
-@click.option(
-    "--format", "style", type=click.Choice(["table", "json", "csv"]), help="Default: a table on a terminal, else CSV."
-)
+@click.option("--format", "style", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def offsets(
     topics: tuple[str, ...],
     times: tuple[str, ...],
@@ -286,7 +284,7 @@ def offsets(
     bootstrap_server: str | None,
     cluster: str | None,
     internal: bool,
-    style: str | None,
+    style: str,
 ) -> int:
     """Print offsets at a time, or why there are none.
 
@@ -303,11 +301,11 @@ def offsets(
     from exporter.commands import offsets as listing
 
     try:
-        wanted = listing.Request.parse(times, topics, time.time(), internal=internal, style=style)
+        wanted = listing.Request.parse(times, topics, time.time(), internal=internal)
     except listing.RequestError as error:
         raise click.BadParameter(str(error), param_hint=error.option) from None
     settings = client_settings(config, bootstrap_server)
-    return listing.list_to(sys.stdout, sys.stderr, clusters_named(settings, cluster), settings, wanted)
+    return listing.list_to(sys.stdout, sys.stderr, clusters_named(settings, cluster), settings, wanted, style)
 
 
 @topic_liveness.command(epilog=DOCTOR)

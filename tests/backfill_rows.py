@@ -6,16 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from exporter.backfill.cutoff import Request
-from exporter.backfill.run import BackfillResult, Found
-from exporter.backfill.spool_rows import inventory_rows, window_rows
-from exporter.domain.history.backfill_plan import FirstPoll, Spans, Starts, WrittenStreams
-from exporter.domain.history.rows import Inventory, Window
-from exporter.domain.history.stream_rows import StreamRows
-from exporter.domain.polls.readings import TopicPartition
-from exporter.history.columns import Columns, table_of
+import numpy as np
 
-T = TypeVar("T", Window, Inventory)
+from exporter.backfill.cutoff import Cutoffs, Request
+from exporter.backfill.run import BackfillResult, backfill
+from exporter.backfill.spool_rows import coverage_rows, inventory_rows, window_rows
+from exporter.backfill.to_windows import Windows
+from exporter.domain.arrays import Rows
+from exporter.domain.history.rows import Coverage, Inventory, Window
+from exporter.domain.history.stream_rows import FirstPolls, StreamRows
+from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.ports import Clock
+from exporter.history.columns import Columns, table_of
+from exporter.kafka.newest_timestamps import OffsetsAndTimes
+
+T = TypeVar("T", Window, Inventory, Coverage)
 
 
 class Stream(NamedTuple):
@@ -25,43 +30,25 @@ class Stream(NamedTuple):
     topic_id: str | None
 
 
-class Written(NamedTuple):
-    """A row of Spans."""
-
-    start: float
-    end: float
-    end_offset: int
-    polled: bool = False
+def first_polls_of(polls: Mapping[Stream, tuple[int, float]]) -> FirstPolls:
+    """First polls, as end offset and time, in columns."""
+    offsets, times = zip(*polls.values(), strict=True) if polls else ([], [])
+    return FirstPolls(streams_of(polls), np.array(offsets, dtype=np.int64), np.array(times, dtype=np.float64))
 
 
-def written_streams(written: Mapping[Stream, Written]) -> WrittenStreams:
-    """What was written, in columns."""
-    return WrittenStreams(_streams(written), Spans.of(*(zip(*written.values(), strict=True) if written else [()] * 4)))
-
-
-def written_by_stream(written: WrittenStreams) -> dict[Stream, Written]:
-    """What was written, in objects."""
-    rows = zip(*(column.tolist() for column in written.spans.columns()), strict=True)
-    return dict(zip(_each(written.streams), (Written(*row) for row in rows), strict=True))
-
-
-def starts_of(starts: Mapping[Stream, tuple[int, float]]) -> Starts:
-    """First polls in columns."""
-    return Starts(_streams(starts), FirstPoll.of(*(zip(*starts.values(), strict=True) if starts else [()] * 2)))
-
-
-def starts_by_stream(starts: Starts) -> dict[Stream, tuple[int, float]]:
+def first_polls_by_stream(polls: FirstPolls) -> dict[Stream, tuple[int, float]]:
     """First polls in objects."""
-    first = zip(starts.first.end_offset.tolist(), starts.first.at.tolist(), strict=True)
-    return dict(zip(_each(starts.streams), first, strict=True))
+    return dict(zip(each(polls.streams), zip(polls.end_offset.tolist(), polls.at.tolist(), strict=True), strict=True))
 
 
-def _streams(streams: Mapping[Stream, object]) -> StreamRows:
+def streams_of(streams: Mapping[Stream, object]) -> StreamRows:
+    """Streams in columns."""
     lives = [(stream.partition.topic, stream.topic_id) for stream in streams]
     return StreamRows.of(lives, [stream.partition.partition for stream in streams])
 
 
-def _each(streams: StreamRows) -> Iterator[Stream]:
+def each(streams: StreamRows) -> Iterator[Stream]:
+    """Streams as objects."""
     for life, partition in zip(streams.life.tolist(), streams.partition.tolist(), strict=True):
         topic, topic_id = streams.lives[life]
         yield Stream(TopicPartition(topic, partition), topic_id)
@@ -73,20 +60,25 @@ class Run(NamedTuple):
     windows: list[Window]
     inventory: list[Inventory]
     result: BackfillResult
+    coverage: list[Coverage]
 
 
-def windows_of(request: Request, found: Sequence[Found]) -> list[Window]:
-    """Windows as they are written."""
-    return _objects(Window, window_rows(request, found))
+def run_backfill(source: OffsetsAndTimes, request: Request, clock: Clock, **given: Any) -> Run:
+    """Backfill, and return what was written."""
+    windows: list[Window] = []
+    inventory: list[Inventory] = []
+    coverage: list[Coverage] = []
 
+    def emit(cutoffs: Cutoffs, found: Windows, rows: Rows) -> None:
+        windows.extend(_objects(Window, [window_rows(request, cutoffs, found)]))
+        inventory.extend(_objects(Inventory, [inventory_rows(request, cutoffs, rows)]))
+        coverage.extend(_objects(Coverage, [coverage_rows(request, cutoffs, found, rows)]))
 
-def inventory_of(request: Request, result: BackfillResult) -> list[Inventory]:
-    """Partitions as they are written."""
-    return _objects(Inventory, inventory_rows(request, result.inventory))
+    return Run(windows, inventory, backfill(source, request, clock=clock, emit=emit, **given), coverage)
 
 
 def _objects(kind: type[T], columns: Sequence[Columns]) -> list[T]:
-    rows = table_of(columns).drop_columns(["schema_version"]).to_pylist() if columns else []
+    rows = table_of(columns).drop_columns(["schema_version"]).to_pylist()
     return [kind(**{name: _seconds(value) for name, value in row.items()}) for row in rows]
 
 

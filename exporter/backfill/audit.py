@@ -62,7 +62,7 @@ class AuditReader:
         count = len(self._layout)
         for at in range(0, count, PARTITIONS_AT_ONCE):
             rows = np.arange(at, min(at + PARTITIONS_AT_ONCE, count))
-            self._ends.read(self._source, self.metadata, self._cluster, self._clock, rows)
+            self._ends.read(self._source, self.metadata, self._clock, rows)
             self._tick("partitions read", at + len(rows), count)
 
     def look_back(self) -> None:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exporter.backfill.cutoff import Batch, CutoffReader, Request
+from exporter.backfill.cutoff import Batch, read_cutoffs
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.history.backfill_plan import Starts, WrittenStreams
 from exporter.domain.judging.audit import DOUBT_CODES, Doubt, find_doubts
 from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, rows_with
 from exporter.domain.polls.layout import NO_LEADER
@@ -69,12 +68,10 @@ class PartitionEnds:
         gone = metadata.membership.leader[rows][rows_with(reason, list(GONE))]
         self.gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
 
-    def read(self, source: OffsetsAndTimes, metadata: Metadata, cluster: str, clock: Clock, rows: Rows) -> None:
+    def read(self, source: OffsetsAndTimes, metadata: Metadata, clock: Clock, rows: Rows) -> None:
         """Read some partitions at one moment."""
-        request = Request(cluster, "", 0.0)
-        reader = CutoffReader(source, clock, WrittenStreams.none(), Starts.none, request)
-        found = reader.read(Batch.of(metadata, rows), self.gone)
-        read, latest = found.planned, found.plan.written.end_offset
+        found = read_cutoffs(source, Batch.of(metadata, rows), clock, gone=self.gone)
+        read, latest = found.planned, found.latest
         self.reason[rows] = np.where(read, found.reason, np.maximum(found.reason, 1))
         self.earliest[rows[read]], self.latest[rows[read]] = found.earliest[read], latest[read]
         self.state[rows], self.at[rows] = found.state, found.end

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
-from exporter.backfill.cutoff import Batch, CutoffReader, Cutoffs, Request
+from exporter.backfill.cutoff import Batch, Cutoffs, Request, read_cutoffs
 from exporter.backfill.to_windows import WindowBuilder, Windows
 from exporter.domain.arrays import Codes, Rows
-from exporter.domain.history.backfill_plan import Starts, WrittenStreams
-from exporter.domain.history.rows import Coverage, Source
+from exporter.domain.history.stream_rows import FirstPolls, StreamRows
 from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import GONE, Reason, TopicPartition
+from exporter.domain.polls.table import UNREADABLE
 from exporter.domain.ports import METADATA_SECONDS, Clock
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 
@@ -33,11 +33,8 @@ WINDOWS_PER_BATCH = 200_000
 PARTITIONS_PER_BATCH = 1_000
 """Largest number of partitions that share one cutoff. An interruption loses the look-ups of these."""
 
-
-Found: TypeAlias = tuple[Cutoffs, Windows]
-"""The windows of a batch."""
-
-Emit = Callable[[Sequence[Found], WrittenStreams], object]
+Emit: TypeAlias = Callable[[Cutoffs, Windows, Rows], object]
+"""Takes the cutoffs of a batch, and windows and rows of the partitions of it that are finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +48,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
-    """The rows that a backfill wrote besides its windows, and its counts."""
+    """What a backfill did."""
 
-    coverage: Coverage | None
-    """None where nothing was left to write."""
-    inventory: tuple[tuple[Cutoffs, Rows], ...]
-    """All partitions that were read: rows of batches."""
     partitions: int
     """All partitions in scope."""
     already_written: int
-    """Partitions whose history was already complete: polls cover the rest."""
+    """Partitions whose history was there."""
     windows: int
     """Windows with records."""
     failed: Mapping[TopicPartition, Reason]
@@ -76,29 +69,25 @@ def backfill(
     *,
     clock: Clock,
     emit: Emit,
-    written: WrittenStreams | None = None,
-    starts: Callable[[], Starts] = Starts.none,
+    backfilled: StreamRows | None = None,
+    first_polls: Callable[[], FirstPolls] = FirstPolls.none,
     progress: Callable[[Step], None] | None = None,
 ) -> BackfillResult:
-    """Write the missing history of every partition in scope: all that is not ``written`` yet.
+    """Write the history of every partition in scope that is not ``backfilled`` yet.
 
-    Partitions are processed in batches, by topic and number. A batch shares one cutoff. Its windows go to ``emit``
-    together with the spans that they complete: both must be kept or neither. Windows are in order of topic,
-    partition and time, one for each slot in which records were written (the first and the last of a stretch may be
-    shorter). ``first_advance`` is exact. ``last_advance`` equals it, except where the newest record is known. The
-    caller writes coverage and inventory last, so that an interrupted backfill proves no silence.
+    Partitions are processed in batches, by topic and number. A batch shares one cutoff. Its windows are in order of
+    topic, partition and time, one for each slot in which records were written (the first and the last may be shorter).
+    ``first_advance`` is exact. ``last_advance`` equals it, except where the newest record is known.
 
-    ``starts`` returns the first poll of partitions that an exporter polls already. Their backfill ends there, without
-    overlap or gap. It is called after each cutoff, so that an exporter that has just started counts too. A record
-    dated more than the slack after the cutoff hides every slot that follows the record before it. These slots become
-    one window with ``future_timestamps`` 1 and no times.
+    ``first_polls`` returns the first poll of partitions that an exporter polls already. Their backfill ends there,
+    without overlap or gap. A record dated more than the slack after the cutoff hides every slot that follows the record
+    before it. These slots become one window with ``future_timestamps`` 1 and no times.
 
     ``progress`` is called after every few thousand look-ups. Raises SourceError when the cluster cannot be queried. A
     partition or broker that fails costs only itself, and is tried once more at the end.
     """
-    before = WrittenStreams.none() if written is None else written
-    run = _Run(source, request, clock, emit, before, starts, progress)
-    return run.whole()
+    run = _Run(source, request, clock, emit, first_polls, progress)
+    return run.whole(StreamRows.of([], []) if backfilled is None else backfilled)
 
 
 class _Run:
@@ -110,17 +99,15 @@ class _Run:
         request: Request,
         clock: Clock,
         emit: Emit,
-        written: WrittenStreams,
-        starts: Callable[[], Starts],
+        first_polls: Callable[[], FirstPolls],
         progress: Callable[[Step], None] | None,
     ) -> None:
         self._source = source
         self._request = request
         self._clock = clock
         self._emit = emit
-        self._written = written
+        self._first_polls = first_polls
         self._progress = progress
-        self._cutoffs = CutoffReader(source, clock, written, starts, request)
         self._builder = WindowBuilder(source, request, self._tick)
         self._before = dict(source.lookups())
         self._metadata = Metadata({}, {})
@@ -128,7 +115,6 @@ class _Run:
         self._gone: set[int] = set()
         self._every = Layout.of({})
         """All partitions in scope."""
-        self._read: list[Cutoffs] = []
         self._failed: list[tuple[Cutoffs, Rows, Codes]] = []
         """Rows of batches that failed, and why."""
         self._windows = 0
@@ -136,14 +122,12 @@ class _Run:
         self._done = 0
         self._of = 0
 
-    def whole(self) -> BackfillResult:
+    def whole(self, backfilled: StreamRows) -> BackfillResult:
         """Write the missing history of every partition, and try failed ones once more."""
         self._read_metadata()
-        membership = self._metadata.membership
-        self._every = membership.layout
-        left = np.arange(len(self._every))
-        if not self._request.again:
-            left = np.flatnonzero(~self._cutoffs.complete(Batch.of(self._metadata, left)))
+        self._every = self._metadata.membership.layout
+        everything = Batch.of(self._metadata, np.arange(len(self._every)))
+        left = np.flatnonzero(backfilled.find(everything.streams) < 0)
         self._of = len(left)
         self._write(left)
         if self._failed:
@@ -154,12 +138,9 @@ class _Run:
             self._read_at = -math.inf
             self._done -= len(again)
             self._write(again)
-        failures = [(cutoffs, self._builder.failures(cutoffs, rows, why)) for cutoffs, rows, why in self._failed]
-        self._keep(failures, WrittenStreams.none())
-        inventory = self._last_read()
+        for cutoffs, rows, why in self._failed:
+            self._emit(cutoffs, self._builder.failures(cutoffs, rows, why), rows)
         return BackfillResult(
-            coverage=self._coverage(sum(len(rows) for _, rows in inventory)) if self._read else None,
-            inventory=inventory,
             partitions=len(self._every),
             already_written=len(self._every) - len(left),
             windows=self._windows,
@@ -183,41 +164,38 @@ class _Run:
             self._tick()
 
     def _batch(self, batch: Batch) -> None:
-        cutoffs = self._cutoffs.read(batch, self._gone)
+        cutoffs = read_cutoffs(
+            self._source,
+            batch,
+            self._clock,
+            gone=self._gone,
+            horizon=self._request.horizon,
+            first_polls=self._first_polls,
+        )
         failed = np.where(cutoffs.planned, ANSWERED, cutoffs.reason).astype(np.int8)
         windows = self._builder.build(cutoffs, failed)
         good = failed == ANSWERED
-        found = [(cutoffs, windows)] if len(windows) else []
-        self._keep(found, WrittenStreams(batch.streams[good], cutoffs.plan.written[good]))
-        for stretches in cutoffs.plan.rounds:
-            searched = good[stretches.row]
-            self._weeks += float(np.sum((stretches.end - stretches.start)[searched])) / 604_800
-        self._read.append(cutoffs)
+        searched = good & cutoffs.searched
+        self._weeks += float(np.sum((cutoffs.end - cutoffs.start)[searched])) / 604_800
+        self._windows += len(windows)
+        if good.any():
+            self._emit(cutoffs, windows, np.flatnonzero(good))
         if len(rows := np.flatnonzero(~good)):
-            self._failed.append((cutoffs, rows, failed[rows]))
+            unread = replace(
+                cutoffs,
+                planned=good,
+                state=np.where(good, cutoffs.state, UNREADABLE).astype(np.int8),
+                reason=np.where(good, cutoffs.reason, failed).astype(np.int8),
+            )
+            self._failed.append((unread, rows, failed[rows]))
             gone = batch.leader[rows_with(failed, list(GONE))]
             self._gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
             self._read_at = -math.inf
-
-    def _keep(self, found: Sequence[Found], written: WrittenStreams) -> None:
-        changed = written.changed_since(self._written)
-        if found or changed:
-            self._emit(found, changed)
-        self._windows += sum(int(np.sum(windows.reason == ANSWERED)) for _, windows in found)
 
     def _places(self, cutoffs: Cutoffs) -> Rows:
         """Return the index of each partition of a batch among all partitions."""
         layout = cutoffs.batch.layout
         return self._every.find(layout.topics, layout.topic, layout.partition)
-
-    def _last_read(self) -> tuple[tuple[Cutoffs, Rows], ...]:
-        """Return the last reading of each partition that was read."""
-        last = np.full(len(self._every), -1)
-        places = [self._places(cutoffs) for cutoffs in self._read]
-        for number, place in enumerate(places):
-            last[place] = number
-        rows = [np.flatnonzero(last[place] == number) for number, place in enumerate(places)]
-        return tuple((cutoffs, some) for cutoffs, some in zip(self._read, rows, strict=True) if len(some))
 
     def _reasons(self) -> dict[TopicPartition, Reason]:
         return {
@@ -225,24 +203,6 @@ class _Run:
             for cutoffs, rows, reasons in self._failed
             for row, code in zip(rows.tolist(), reasons.tolist(), strict=True)
         }
-
-    def _coverage(self, partitions: int) -> Coverage:
-        end = min(float(cutoffs.end.min()) for cutoffs in self._read)
-        failed = sum(len(rows) for _, rows, _ in self._failed)
-        return Coverage(
-            cluster=self._request.cluster,
-            exporter=self._request.exporter,
-            source=Source.BACKFILL,
-            # Not rounded to a slot: two runs within an hour are two rows.
-            window_start=max(0.0, end - self._request.horizon),
-            window_end=end,
-            polls_total=1,
-            polls_ok=1,
-            partitions_ok=partitions - failed,
-            partitions_failed=failed,
-            last_good_poll=end,
-            interval_seconds=self._request.horizon,
-        )
 
     def _read_metadata(self) -> None:
         self._metadata = self._source.metadata()

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.history.backfill_plan import UNKNOWN, Stretches
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Reason
+from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 
 
@@ -45,6 +44,20 @@ class TimeLookups:
             found.put(np.arange(at, at + len(answers)), answers)
             self._tick()
         return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretches(ColumnSet):
+    """The history to search of some partitions: the records from [``start``, ``end``), in Unix seconds."""
+
+    row: Rows
+    """The partition, as a row of a batch."""
+    start: Floats
+    end: Floats
+    start_offset: Offsets
+    """The first record that the windows may cover."""
+    end_offset: Offsets
+    """One past the last one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,13 +99,11 @@ class SlotSearch:
     lookups: TimeLookups
     slot: int
 
-    def active(
-        self, stretches: Stretches, earliest: Offsets, newest: Floats, end_hidden: Flags
-    ) -> tuple[ActiveSlots, Codes]:
+    def active(self, stretches: Stretches, newest: Floats, end_hidden: Flags) -> tuple[ActiveSlots, Codes]:
         """Return the active slots by stretch and time, and by stretch the reason code of a failure, if any.
 
-        ``earliest`` and ``newest`` are each partition's log start and newest timestamp. Where ``end_hidden``, it is
-        unknown which records lie before the end of the stretch. Look-ups of all partitions go out together, in about
+        ``newest`` is each partition's newest timestamp. Where ``end_hidden``, it is unknown which records lie before
+        the end of the stretch. Look-ups of all partitions go out together, in about
         log2(slots) rounds. The slot that holds the end of a stretch extends to its ``end_offset``. The result is exact
         where timestamps never decrease from record to record. A late record counts in the slot of the records around
         it.
@@ -101,10 +112,10 @@ class SlotSearch:
         # Also past the end of the stretch, where a record is newer than that.
         last = np.floor(newest / self.slot).astype(np.int64)
         top = np.minimum(last + 1, np.ceil(stretches.end / self.slot).astype(np.int64))
-        begin = np.where(stretches.start_offset == UNKNOWN, earliest, stretches.start_offset)
-        segments, unknown, hidden_until = self._begin(stretches, begin, newest, top, end_hidden, failed)
+        segments = self._begin(stretches, newest, top, end_hidden, failed)
         every = np.arange(len(stretches))
-        found, hidden = [unknown], [_gaps(every, stretches.end, stretches.end_offset)[end_hidden]]
+        gaps = _gaps(every, stretches.end, stretches.end_offset)
+        found, hidden = [gaps[:0]], [gaps[end_hidden]]
         while len(segments):
             slots, gaps, segments = self._closed(stretches, segments, newest, top)
             found.append(slots)
@@ -114,62 +125,38 @@ class SlotSearch:
             usable = _usable(answers, segments.stretch, failed)
             segments = _split(segments[usable], middle[usable], answers[usable])
             segments = segments[failed[segments.stretch] == ANSWERED]
-        slots = _with_hidden(ActiveSlots.joined(found), ActiveSlots.joined(hidden), stretches.start, begin)
-        slots = slots[failed[slots.stretch] == ANSWERED]
-        first = np.flatnonzero(np.diff(slots.stretch, prepend=-1))
-        hides = first[slots.start[first] <= hidden_until[slots.stretch[first]]]
-        slots.start[hides], slots.first[hides] = stretches.start[slots.stretch[hides]], np.nan
-        return slots, failed
+        slots = _with_hidden(ActiveSlots.joined(found), ActiveSlots.joined(hidden), stretches)
+        return slots[failed[slots.stretch] == ANSWERED], failed
 
     def _begin(
-        self,
-        stretches: Stretches,
-        begin: Offsets,
-        newest: Floats,
-        top: NDArray[np.int64],
-        end_hidden: Flags,
-        failed: Codes,
-    ) -> tuple[_Segments, ActiveSlots, Floats]:
-        """Look up the start of each stretch. Return segments with records, known slots, and the end of hidden time.
-
-        A record that an earlier stretch covers may be dated after that start. It is then the answer to every look-up up
-        to its time, and hides all other records.
-        """
+        self, stretches: Stretches, newest: Floats, top: NDArray[np.int64], end_hidden: Flags, failed: Codes
+    ) -> _Segments:
+        """Look up the start of each stretch, and return those with records as segments."""
         every, since = np.arange(len(stretches)), newest >= stretches.start
         wanted = np.flatnonzero(since)
         answers = Answers.none(len(stretches))
         answers.put(wanted, self.lookups.ask(stretches.row[wanted], stretches.start[wanted]))
         usable = ~since
         usable[wanted] = _usable(answers[wanted], wanted, failed)
-        continued = stretches.start_offset != UNKNOWN
         low = np.floor(stretches.start / self.slot).astype(np.int64)
         whole = _Segments(
             every,
             low,
-            begin,
+            stretches.start_offset,
             np.where(answers.found, answers.timestamp, 0.0),
             np.maximum(top, low + 1),
             stretches.end_offset,
             np.where(end_hidden, TO_HIDDEN, PLAIN).astype(np.int8),
         )
-        # All records written since are dated earlier.
-        late = continued & (~since | (answers.found & (answers.offset >= stretches.end_offset)))
         unfound = usable & since & ~answers.found
-        anew = usable & answers.found & ~continued
-        offset = np.maximum(answers.offset, begin)
-        segments = _Segments.joined(
+        offset = np.maximum(answers.offset, stretches.start_offset)
+        hidden = replace(whole, kind=np.full(len(whole), FROM_HIDDEN, dtype=np.int8))
+        return _Segments.joined(
             [
-                replace(whole, offset=offset)[anew & (offset < stretches.end_offset)],
-                whole[usable & answers.found & continued & ~late],
-                replace(whole, kind=np.full(len(whole), FROM_HIDDEN, dtype=np.int8))[unfound & ~end_hidden],
+                replace(whole, offset=offset)[usable & answers.found & (offset < stretches.end_offset)],
+                hidden[unfound & ~end_hidden],
             ]
         )
-        ahead = answers.timestamp > stretches.start + FUTURE_SLACK_SECONDS
-        hides = usable & continued & ~late & answers.found & (answers.offset < stretches.start_offset) & ahead
-        unknown = ActiveSlots(
-            every, stretches.start, stretches.end, begin, stretches.end_offset, np.full(len(stretches), np.nan)
-        )
-        return segments, unknown[usable & late], np.where(hides, answers.timestamp, -np.inf)
 
     def _closed(
         self, stretches: Stretches, segments: _Segments, newest: Floats, top: NDArray[np.int64]
@@ -180,7 +167,7 @@ class SlotSearch:
         slot = np.where(from_hidden, segments.low, np.maximum(segments.low, slot))
         # Of a segment with one record, all is known: the answer at its begin has found that.
         alone = (segments.kind == PLAIN) & (segments.high_offset == segments.offset + 1)
-        single = (slot == segments.high - 1) | (alone & (stretches.start_offset[segments.stretch] == UNKNOWN))
+        single = (slot == segments.high - 1) | alone
         rest = replace(segments, low=slot)[~single]
         one, at, to_hidden = segments[single], slot[single], (segments.kind == TO_HIDDEN)[single]
         from_hidden = from_hidden[single]
@@ -234,10 +221,10 @@ def _gaps(stretch: Rows, end: Floats, end_offset: Offsets) -> ActiveSlots:
     return ActiveSlots(stretch, end, end, end_offset, end_offset, np.full(len(stretch), np.nan))
 
 
-def _with_hidden(slots: ActiveSlots, gaps: ActiveSlots, start: Floats, begin: Offsets) -> ActiveSlots:
+def _with_hidden(slots: ActiveSlots, gaps: ActiveSlots, stretches: Stretches) -> ActiveSlots:
     """Return all slots in order, with the hidden ones begun where the slot before them ends.
 
-    ``start`` and ``begin`` are those of stretches. Records between two slots belong to the hidden one between these,
+    Records between two slots belong to the hidden one between these,
     or to one of them where they meet.
     """
     hidden = np.arange(len(slots) + len(gaps)) >= len(slots)
@@ -247,8 +234,8 @@ def _with_hidden(slots: ActiveSlots, gaps: ActiveSlots, start: Floats, begin: Of
     for row in np.flatnonzero(hidden).tolist():
         stretch = slots.stretch[row]
         follows = row > 0 and slots.stretch[row - 1] == stretch
-        slots.start[row] = slots.end[row - 1] if follows else start[stretch]
-        slots.start_offset[row] = slots.end_offset[row - 1] if follows else begin[stretch]
+        slots.start[row] = slots.end[row - 1] if follows else stretches.start[stretch]
+        slots.start_offset[row] = slots.end_offset[row - 1] if follows else stretches.start_offset[stretch]
         if slots.start[row] < slots.end[row]:
             continue
         slots.end[row] = slots.start[row]

@@ -1,35 +1,24 @@
-"""Windows and inventory of a backfill as rows of the spool, from columns."""
+"""What a backfill found as rows of the spool."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from exporter.backfill.cutoff import Batch, Cutoffs, Request
 from exporter.backfill.to_windows import Windows
 from exporter.domain.arrays import Codes, Rows
-from exporter.domain.history.rows import Inventory, Source, Window
+from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.answers import ANSWERED, REASONS
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.table import STATES
-from exporter.history.columns import Column, Columns, Masked, Named
+from exporter.history.columns import Column, Columns, Masked, Named, columns_of
 
 _NO_CONFIG = TopicConfig(None, None, None, remote_storage=False)
 
 
-def window_rows(request: Request, found: Sequence[tuple[Cutoffs, Windows]]) -> list[Columns]:
+def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns:
     """Return windows as rows of the spool."""
-    return [_windows(request, cutoffs, windows) for cutoffs, windows in found]
-
-
-def inventory_rows(request: Request, read: Sequence[tuple[Cutoffs, Rows]]) -> list[Columns]:
-    """Return partitions as rows of the spool."""
-    return [_inventory(request, cutoffs, rows) for cutoffs, rows in read]
-
-
-def _windows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns:
     batch, rows = cutoffs.batch, windows.row
     failed = windows.reason != ANSWERED
     seconds = windows.end - windows.start
@@ -48,13 +37,14 @@ def _windows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns:
         "log_start_offset": Masked(cutoffs.earliest[rows], ~cutoffs.known[rows]),
         "max_timestamp": windows.max_timestamp,
         "future_timestamps": windows.future.astype(np.int64),
-        "offset_regressions": windows.restarted.astype(np.int64),
+        "offset_regressions": np.zeros(len(windows), dtype=np.int64),
         "reason": _reasons(windows.reason),
     }
     return Columns(Window, len(windows), columns)
 
 
-def _inventory(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
+def inventory_rows(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
+    """Return partitions as rows of the spool."""
     batch, topic = cutoffs.batch, cutoffs.batch.layout.topic[rows]
     configs = [info.config or _NO_CONFIG for info in batch.infos]
     unread = np.array([info.config is None for info in batch.infos], dtype=np.bool_)
@@ -75,6 +65,30 @@ def _inventory(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
         "remote_storage": Masked(tiered, unread[topic]),
     }
     return Columns(Inventory, len(rows), columns)
+
+
+def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows, rows: Rows) -> Columns:
+    """Return what proves the silences of these partitions, as a row of the spool."""
+    end = float(cutoffs.end[rows].min())
+    failed = int(np.sum(windows.reason != ANSWERED))
+    return columns_of(
+        [
+            Coverage(
+                cluster=request.cluster,
+                exporter=request.exporter,
+                source=Source.BACKFILL,
+                # Not rounded to a slot: two runs within an hour are two rows.
+                window_start=max(0.0, end - request.horizon),
+                window_end=end,
+                polls_total=1,
+                polls_ok=1,
+                partitions_ok=len(rows) - failed,
+                partitions_failed=failed,
+                last_good_poll=end,
+                interval_seconds=request.horizon,
+            )
+        ]
+    )
 
 
 def _named(request: Request, batch: Batch, rows: Rows) -> dict[str, Column]:

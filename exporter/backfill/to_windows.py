@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.backfill.cutoff import Cutoffs, Request
-from exporter.backfill.slot_search import ActiveSlots, SlotSearch, TimeLookups
+from exporter.backfill.slot_search import ActiveSlots, SlotSearch, Stretches, TimeLookups
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.history.backfill_plan import Stretches
 from exporter.domain.polls.answers import ANSWERED, Answers
 from exporter.domain.polls.readings import END_OF_TIME, FUTURE_SLACK_SECONDS
 from exporter.domain.ports import ByTime
@@ -35,7 +34,6 @@ class Windows(ColumnSet):
     resolution: Floats
     max_timestamp: Floats
     future: Flags
-    restarted: Flags
     reason: Codes
     """The reason code of unknown history. With a reason only ``start`` and ``end`` have a meaning."""
 
@@ -44,9 +42,7 @@ class Windows(ColumnSet):
         """Return a window for each of these rows, with the reason why its history is unknown."""
         numbers, unknown = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), np.nan)
         no = np.zeros(len(rows), dtype=np.bool_)
-        return cls(
-            rows, start, end, numbers, numbers, unknown, unknown, unknown, unknown, no, no, reason.astype(np.int8)
-        )
+        return cls(rows, start, end, numbers, numbers, unknown, unknown, unknown, unknown, no, reason.astype(np.int8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +54,17 @@ class WindowBuilder:
     tick: Callable[[], None]
 
     def build(self, cutoffs: Cutoffs, failed: Codes) -> Windows:
-        """Return the windows of all stretches, in order of partition and time.
+        """Return the windows of all partitions, in order of partition and time.
 
         ``failed`` is by row of the batch. It gets the reasons of further partitions that failed: they have no windows.
         """
         batch = cutoffs.batch
         lookups = TimeLookups(self.source, batch.layout, batch.leader, self.tick)
-        found = [Windows.failures(*(np.zeros(0, dtype=kind) for kind in (np.intp, float, float, np.int8)))]
-        for stretches in cutoffs.plan.rounds:
-            wanted = stretches[failed[stretches.row] == ANSWERED]
-            found.append(self._round(lookups, cutoffs, wanted, failed))
-        windows = Windows.joined(found)
+        rows = np.flatnonzero((failed == ANSWERED) & cutoffs.searched)
+        stretches = Stretches(
+            rows, cutoffs.start[rows], cutoffs.end[rows], cutoffs.earliest[rows], cutoffs.end_offset[rows]
+        )
+        windows = self._search(lookups, cutoffs, stretches, failed)
         windows = windows[failed[windows.row] == ANSWERED]
         return windows[np.lexsort((windows.start, windows.row))]
 
@@ -78,7 +74,7 @@ class WindowBuilder:
         end = cutoffs.end[rows]
         return Windows.failures(rows, np.maximum(0.0, end - self.request.horizon), end, reason)
 
-    def _round(self, lookups: TimeLookups, cutoffs: Cutoffs, stretches: Stretches, failed: Codes) -> Windows:
+    def _search(self, lookups: TimeLookups, cutoffs: Cutoffs, stretches: Stretches, failed: Codes) -> Windows:
         # A newest record that is not known may be later than all that is found.
         newest = np.nan_to_num(cutoffs.newest, nan=END_OF_TIME)
         answers, after_newest = self._after(lookups, stretches, newest[stretches.row])
@@ -87,14 +83,12 @@ class WindowBuilder:
         stretches, answers, after_newest = stretches[good], answers[good], after_newest[good]
         # End each stretch at the first record that is dated after it.
         cut = answers.found & (answers.offset < stretches.end_offset)
-        begin = np.maximum(stretches.start_offset, 0)
-        end_offset = np.where(cut, np.maximum(answers.offset, begin), stretches.end_offset)
-        hidden_from = np.where(cut & ~stretches.before_written, end_offset, _NOTHING_HIDDEN)
-        places = np.flatnonzero(end_offset > begin)
+        end_offset = np.where(cut, np.maximum(answers.offset, stretches.start_offset), stretches.end_offset)
+        hidden_from = np.where(cut, end_offset, _NOTHING_HIDDEN)
+        places = np.flatnonzero(end_offset > stretches.start_offset)
         search, rows = SlotSearch(lookups, self.request.slot), stretches.row[places]
         slots, unread = search.active(
             replace(stretches, end_offset=end_offset)[places],
-            cutoffs.earliest[rows],
             newest[rows],
             (~answers.found & ~after_newest)[places],
         )
@@ -105,10 +99,9 @@ class WindowBuilder:
     def _after(self, lookups: TimeLookups, stretches: Stretches, newest: Floats) -> tuple[Answers, Flags]:
         """Look up the first record that is dated after each stretch; return also where there is none for certain.
 
-        It is from the future, unless the history after the stretch is already written. A record from the future is the
-        answer at every boundary after the time of its write, so it hides all later slots.
+        It is from the future, and the answer at every boundary after the time of its write: it hides all later slots.
         """
-        end = np.where(stretches.before_written, stretches.end, stretches.end + FUTURE_SLACK_SECONDS)
+        end = stretches.end + FUTURE_SLACK_SECONDS
         answers, wanted = Answers.none(len(stretches)), np.flatnonzero(newest >= end)
         answers.reason[:] = ANSWERED
         answers.put(wanted, lookups.ask(stretches.row[wanted], end[wanted]))
@@ -132,9 +125,7 @@ class WindowBuilder:
         keep = np.ones(len(slots), dtype=np.bool_)
         keep[last[shared]] = False
         rest = np.flatnonzero(hidden)
-        begun, found = slots.stretch[keep], found[keep]
-        alone = ~np.isin(rest, begun)
-        return Windows.joined([found, self._of_hidden(stretches[rest], hidden_from[rest], hidden_at[rest], alone)])
+        return Windows.joined([found[keep], self._of_hidden(stretches[rest], hidden_from[rest], hidden_at[rest])])
 
     def _of_slots(self, stretches: Stretches, slots: ActiveSlots, newest: Floats) -> Windows:
         no = np.zeros(len(slots), dtype=np.bool_)
@@ -149,12 +140,11 @@ class WindowBuilder:
             resolution=np.where(np.isnan(slots.first), slots.end - slots.start, float(self.request.slot)),
             max_timestamp=newest,
             future=no,
-            restarted=stretches.restarted[slots.stretch] & (np.diff(slots.stretch, prepend=-1) > 0),
             reason=no.astype(np.int8),
         )
 
-    def _of_hidden(self, stretches: Stretches, start_offset: Offsets, start: Floats, alone: Flags) -> Windows:
-        """Return the windows of slots that a record from the future hides; ``alone`` where no other window is found."""
+    def _of_hidden(self, stretches: Stretches, start_offset: Offsets, start: Floats) -> Windows:
+        """Return the windows of slots that a record from the future hides."""
         unknown = np.full(len(stretches), np.nan)
         return Windows(
             row=stretches.row,
@@ -167,7 +157,6 @@ class WindowBuilder:
             resolution=stretches.end - start,
             max_timestamp=unknown,
             future=np.ones(len(stretches), dtype=np.bool_),
-            restarted=stretches.restarted & alone,
             reason=np.zeros(len(stretches), dtype=np.int8),
         )
 

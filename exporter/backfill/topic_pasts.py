@@ -15,7 +15,6 @@ from exporter.backfill.partition_ends import PartitionEnds
 from exporter.backfill.slot_search import TimeLookups
 from exporter.backfill.to_windows import WindowBuilder, Windows
 from exporter.domain.arrays import Floats, Offsets, Rows, runs
-from exporter.domain.history.backfill_plan import Scope, WrittenStreams, plan
 from exporter.domain.history.hourly_activity import BACKFILLED, Moments, fold
 from exporter.domain.history.streams import Streams, objects
 from exporter.domain.judging.audit import NOT_JUDGED, spare_earlier_silences
@@ -162,10 +161,9 @@ class TopicPasts:
         batch, newest, at = Batch.of(self._metadata, rows), ends.newest[rows], ends.at[rows]
         begin = np.maximum(0.0, np.floor((np.minimum(newest, at) - seconds) / HOUR)) * HOUR
         earliest, latest = ends.earliest[rows], ends.latest[rows]
-        left = plan(Scope(begin, at, earliest, latest, ~known), *WrittenStreams.none().about(batch.streams))
         failed = np.zeros(len(rows), np.int8)
         state, reason = ends.state[rows], failed.copy()
-        cutoffs = Cutoffs(batch, earliest, known, known, latest, newest, state, reason, at, at, left)
+        cutoffs = Cutoffs(batch, earliest, known, known, latest, newest, state, reason, at, begin, at, latest)
         request = Request(self._cluster, "", LONG_PAST_SECONDS)
         windows = WindowBuilder(self._source, request, lambda: None).build(cutoffs, failed)
         topic = self._layout.topic[rows]

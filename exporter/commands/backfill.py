@@ -1,38 +1,39 @@
-"""Runs ``topic-liveness backfill``: builds source, checkpoint and spool from settings, and prints the result."""
+"""Runs ``topic-liveness backfill``: builds source and spool from settings, and prints the result."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TextIO
 
-from exporter.backfill.checkpoint import Checkpoint
-from exporter.backfill.cutoff import Request
-from exporter.backfill.first_polls import FirstPolls
+from exporter.backfill.cutoff import Cutoffs, Request
 from exporter.backfill.run import BackfillResult, Step
 from exporter.backfill.run import backfill as fill_back
-from exporter.backfill.spool_rows import inventory_rows, window_rows
+from exporter.backfill.spool_rows import coverage_rows, inventory_rows, window_rows
+from exporter.backfill.spool_streams import SpoolStreams
+from exporter.backfill.to_windows import Windows
 from exporter.clock import SystemClock
 from exporter.commands.screen import Screen
+from exporter.domain.arrays import Rows
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, plural, some
-from exporter.domain.history.rows import Source
+from exporter.domain.history.rows import Inventory, Source, Window
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.factory.sources import make_backfill_source
-from exporter.history.spool import HistoryError, Spool
+from exporter.history.spool import TABLES, HistoryError, Spool, file_stem, finished_files
+from exporter.history.tables import safe
 from exporter.settings.schema import ClusterSettings, Settings
+from exporter.storage.files import Location, delete, file_info
+from exporter.storage.lock import alone
 
 NAMED = 5
 """How many failed partitions are named for each reason."""
-
-_LOST = "windows of {} were deleted before a rollup took them in, because the spool was over history.max_bytes"
 
 
 def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: bool = False) -> int:
     """Write the missing history of ``cluster`` (None: of all clusters) to the spool; with ``again`` all of it.
 
-    Returns the exit code. A cluster that fails costs only itself. An interrupted backfill keeps its checkpoint, and the
-    next run continues from there.
+    Returns the exit code. A cluster that fails costs only itself. The next run writes what an interrupted one did not.
     """
     clock = SystemClock()
     screen = Screen(out, clock)
@@ -45,8 +46,11 @@ def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: boo
     for known in settings.clusters:
         if cluster not in (None, known.name):
             continue
+        folder = settings.history.folder / "backfill"
+        doing = f"the history of cluster {known.name} in {settings.history.folder} is being backfilled"
         try:
-            filled = _Cluster(known, settings, spool, clock, screen).fill(again=again)
+            with alone(folder / f"{safe(known.name)}.lock", HistoryError, doing) as spool.guard:
+                filled = _Cluster(known, settings, spool, clock, screen).fill(again=again)
             codes.add(ExitCode.DONE if filled else ExitCode.FOUND)
         except HistoryError as error:
             screen.say(f"Error: {error}")
@@ -55,7 +59,11 @@ def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: boo
 
 
 class _Cluster:
-    """The backfill of one cluster."""
+    """The backfill of one cluster.
+
+    Each batch of partitions becomes files of one name: windows, coverage, and last the inventory, by which the next run
+    knows that their history is written.
+    """
 
     def __init__(
         self, cluster: ClusterSettings, settings: Settings, spool: Spool, clock: SystemClock, screen: Screen
@@ -67,70 +75,74 @@ class _Cluster:
         self._clock = clock
         self._screen = screen
         self._started = clock.monotonic()
+        self._written: list[Location] = []
+        """Files of windows."""
+        wanted = settings.backfill
+        self._request = Request(self._name, settings.exporter, wanted.horizon, int(wanted.slot))
 
     def fill(self, *, again: bool) -> bool:
-        """Backfill the cluster, and return whether it has partitions and nothing failed. Raises HistoryError."""
-        began = self._clock.now()
-        with Checkpoint(self._settings.history.folder, self._spool, self._name) as checkpoint:
-            source = make_backfill_source(self._cluster, self._settings, self._clock)
-            try:
-                request = self._request(again=again)
-                result = fill_back(
-                    source,
-                    request,
-                    clock=self._clock,
-                    emit=lambda found, written: checkpoint.keep(
-                        self._clock.now(), window_rows(request, found), written
-                    ),
-                    written=checkpoint.written,
-                    starts=FirstPolls(self._spool, self._name),
-                    progress=self._show,
-                )
-                whole = self._cover(request, result, began)
-            except SourceError as error:
-                self._say_resumable(f"Error: cluster {self._name}: {error}")
-                return False
-            except OSError as error:
-                self._say_resumable(
-                    f"Error: {str(self._spool.folder)!r} cannot be written: {error.strerror}; free space there"
-                )
-                return False
-            except KeyboardInterrupt:
-                self._say_resumable(f"{self._name}: interrupted")
-                raise
-            finally:
-                source.close()
+        """Backfill the cluster, and return whether it has partitions and nothing failed."""
+        source = make_backfill_source(self._cluster, self._settings, self._clock)
+        try:
+            self._delete_unfinished()
+            streams = SpoolStreams(self._spool, self._name)
+            result = fill_back(
+                source,
+                self._request,
+                clock=self._clock,
+                emit=self._write,
+                backfilled=None if again else streams.backfilled(),
+                first_polls=streams.first_polls,
+                progress=self._show,
+            )
+            whole = not self._delete_lost()
+        except SourceError as error:
+            self._say_resumable(f"Error: cluster {self._name}: {error}")
+            return False
+        except OSError as error:
+            self._say_resumable(
+                f"Error: {str(self._spool.folder)!r} cannot be written: {error.strerror}; free space there"
+            )
+            return False
+        except KeyboardInterrupt:
+            self._say_resumable(f"{self._name}: interrupted")
+            raise
+        finally:
+            source.close()
         self._conclude(result, whole=whole)
         return result.partitions > 0 and not result.failed and whole
 
-    def _request(self, *, again: bool) -> Request:
-        if not again and self._spool.lost_backfill(self._name):
-            self._screen.say(f"{self._name}: {_LOST.format('an earlier backfill')}: all windows are written again")
-            again = True
-        wanted = self._settings.backfill
-        return Request(
-            cluster=self._name,
-            exporter=self._settings.exporter,
-            horizon=wanted.horizon,
-            slot=int(wanted.slot),
-            again=again,
-        )
+    def _write(self, cutoffs: Cutoffs, windows: Windows, rows: Rows) -> None:
+        at = self._clock.now()
+        while file_info(self._spool.target(self._name, at, Inventory)) is not None:
+            at += 1e-6
+        found = [window_rows(self._request, cutoffs, windows)] if len(windows) else []
+        self._written += [self._spool.target(self._name, at, Window)] * len(found)
+        coverage = coverage_rows(self._request, cutoffs, windows, rows)
+        inventory = inventory_rows(self._request, cutoffs, rows)
+        self._spool.write_files(self._name, [(at, [each]) for each in (*found, coverage, inventory)])
 
-    def _cover(self, request: Request, result: BackfillResult, began: float) -> bool:
-        """Write what proves silences, last; return whether all windows that it needs are still there."""
-        if result.coverage is None:
-            return True
-        inventory = inventory_rows(request, result.inventory)
-        self._spool.write_files(self._name, [(self._clock.now(), inventory)])
-        # Windows of earlier backfills are needed too, unless this one wrote them again.
-        if self._spool.lost_backfill(self._name, since=began if request.again else 0.0):
-            return False
-        self._spool.write(self._name, self._clock.now(), [result.coverage])
-        self._spool.forget_lost_backfill(self._name)
-        return True
+    def _delete_unfinished(self) -> None:
+        """Delete files of a batch that was cut off: this run writes it again."""
+        begin = file_stem(Inventory, self._settings.exporter, self._name, Source.BACKFILL)
+        mine = [file.path for file in finished_files(self._spool.folder) if _as_inventory(file.path).startswith(begin)]
+        finished = {path.name for path in mine if path.parent.name == TABLES[Inventory]}
+        for path in mine:
+            if _as_inventory(path) not in finished:
+                delete(path)
+
+    def _delete_lost(self) -> bool:
+        """Return whether windows of this run are gone, and were not ingested; delete what says that they are there."""
+        gone = [path for path in self._written if file_info(path) is None]
+        ingested = (self._spool.ingested() or frozenset()) if gone else frozenset()
+        lost = [path for path in gone if f"{path.parent.name}/{path.name}" not in ingested]
+        for path in lost:
+            delete(self._spool.folder / TABLES[Inventory] / _as_inventory(path))
+        self._delete_unfinished()
+        return bool(lost)
 
     def _say_resumable(self, what: str) -> None:
-        self._screen.say(f"{what}; the next backfill continues from the checkpoint")
+        self._screen.say(f"{what}; the next backfill writes what is missing")
 
     def _show(self, step: Step) -> None:
         seconds = self._clock.monotonic() - self._started
@@ -154,8 +166,8 @@ class _Cluster:
             )
         if not whole:
             self._screen.say(
-                f"Error: cluster {self._name}: {_LOST.format('this backfill')}: what is left proves no silence. "
-                "Raise history.max_bytes; the next backfill writes all windows again"
+                f"Error: cluster {self._name}: windows of this backfill were deleted before a rollup took them in, "
+                "because the spool was over history.max_bytes. Raise it; the next backfill writes them again"
             )
         if not result.partitions:
             self._screen.say(
@@ -165,8 +177,8 @@ class _Cluster:
             return
         if result.already_written == result.partitions:
             self._screen.say(
-                f"{self._name}: finished, nothing was missing: {plural(result.partitions, 'partition')} backfilled "
-                "up to the first poll; --again rewrites the history, a longer --horizon adds what lies before"
+                f"{self._name}: finished, nothing was missing: the history of {plural(result.partitions, 'partition')} "
+                "is there; --again writes it again, up to now or the first poll"
             )
             return
         seconds, lookups = self._clock.monotonic() - self._started, sum(result.lookups.values())
@@ -184,3 +196,8 @@ class _Cluster:
             f"{plural(result.partitions - result.already_written, 'partition')}{before} written; "
             f"{lookups:,} look-ups, {seconds:.1f} s; {cost}"
         )
+
+
+def _as_inventory(path: Location) -> str:
+    """Return the name of the inventory of the batch to which a file of the spool belongs."""
+    return TABLES[Inventory] + path.name.removeprefix(path.parent.name)

@@ -82,16 +82,16 @@ REASON, where offset or timestamp is missing or unusual:
   unsupported              the broker does not support max-timestamp (before 3.0)
   no-leader, unauthorized, leader-unreachable, timed-out, ...: it could not be read
 
-JSON and CSV: cluster, topic, partition, time, offset, timestamp (ISO 8601, UTC),
-timestamp_ms, reason; null or empty where there is none.
+JSON: cluster, topic, partition, time, offset, timestamp (ISO 8601, UTC), timestamp_ms,
+reason; null where there is none.
 """
 
 
 DOCTOR = """\
-Checks of this host: configuration, history folder and free space, delay of rollups,
-expectations, web port, Java, secret files of delivery. Of each cluster: secret files,
-connection, each advertised address, versions, rights, records from the future, consumer
-groups, log sizes. Takes seconds, or about a minute where a broker does not answer.
+Checks of this host: configuration, history folder and free space, expectations, web
+port, scrape interval, and what Spark needs. Of each cluster: secret files, connection,
+each advertised address, versions, rights, records from the future, consumer groups.
+Takes seconds, or about a minute where a broker does not answer.
 
 Each finding says what it costs and how to fix it:
   ok        all is well

@@ -11,7 +11,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate
@@ -38,7 +37,6 @@ TABLES: Mapping[type, str] = {
 }
 STAMP = "%Y%m%dT%H%M%S%f"
 """The time at the end of a file name, UTC."""
-_STAMP_BYTES = 21
 _OF_BACKFILLS = f"~{Source.BACKFILL.value}"
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -169,7 +167,7 @@ class Spool:
         State files that nobody has written since go too.
         """
         old = [file for file in finished_files(self.folder) if file.written < older_than]
-        ingested = self._ingested() if old else None
+        ingested = self.ingested() if old else None
         expired = [file for file in old if file.name in (ingested or ())]
         for file in [*expired, *state_files(self.folder.parent, older_than)]:
             storage.delete(file.path)
@@ -178,23 +176,23 @@ class Spool:
     def shrink(self, max_bytes: int) -> Counter[str]:
         """Delete the oldest files until the spool fits in ``max_bytes``, and log what is lost with them.
 
-        The coverage of windows goes with them, or it would prove silences that nobody saw. Return the windows that
-        Spark had not ingested yet, by cluster: they are lost. None count where its ledger cannot be read.
+        The coverage of windows goes with them, or it would prove silences that nobody saw, and so does the inventory of
+        a backfill, which says that they are written. Return the windows that Spark had not ingested yet, by cluster:
+        they are lost. None count where its ledger cannot be read.
         """
         files = finished_files(self.folder)
         total = sum(file.size for file in files)
         left = accumulate((file.size for file in files), operator.sub, initial=total)
         oldest = {file.path for file, bytes_left in zip(files, left, strict=False) if bytes_left > max_bytes}
         surplus_windows = {path for path in oldest if path.parent.name == TABLES[Window]}
-        coverage = _coverage_of(surplus_windows, files)
-        surplus = [file for file in files if file.path in oldest or file.path in coverage]
-        ingested = self._ingested() if surplus else None
+        described = {path.name.removeprefix(TABLES[Window]) for path in surplus_windows}
+        surplus = [file for file in files if file.path in oldest or _describes(file.path) in described]
+        ingested = self.ingested() if surplus else None
         not_ingested = [file.path for file in surplus if ingested is not None and file.name not in ingested]
         windows = [path for path in not_ingested if path.parent.name == TABLES[Window]]
         lost = windows_in(windows) if windows else Counter[str]()
-        self._note_lost_backfills(surplus_windows if ingested is None else windows)
         # Coverage first: whenever this ends, none is left without its windows.
-        for file in sorted(surplus, key=lambda file: file.path.parent.name != TABLES[Coverage]):
+        for file in sorted(surplus, key=lambda file: _describes(file.path) is None):
             storage.delete(file.path)
         if surplus and ingested is None:
             log.error(
@@ -215,35 +213,7 @@ class Spool:
             )
         return lost
 
-    def lost_backfill(self, cluster: str, since: float = 0.0) -> bool:
-        """Return whether a full spool lost windows that backfills wrote ``since`` (Unix seconds). Raises OSError."""
-        try:
-            with opened(self._note_of_loss(file_stem(Window, self._exporter, cluster, Source.BACKFILL))) as file:
-                return file.read(_STAMP_BYTES).decode(errors="replace") >= _stamped(since)
-        except FileNotFoundError:
-            return False
-
-    def forget_lost_backfill(self, cluster: str) -> None:
-        """Forget what was lost of backfills: it was written again. Raises OSError."""
-        storage.delete(self._note_of_loss(file_stem(Window, self._exporter, cluster, Source.BACKFILL)))
-
-    def _note_lost_backfills(self, windows: Iterable[Location]) -> None:
-        names = sorted(path.name.removesuffix(".parquet").rpartition("-") for path in windows)
-        for stem, last in {stem: stamp for stem, _, stamp in names if stem.endswith(_OF_BACKFILLS)}.items():
-            self._note_loss(stem, last)
-
-    def _note_loss(self, stem: str, last: str) -> None:
-        note = self._note_of_loss(stem)
-        try:
-            storage.make_folder(note.parent)
-            storage.put(note, lambda file: file.write(last.encode()))
-        except OSError as error:  # a full disk must not keep files from being deleted
-            log.error("%s cannot be written (%s): run `topic-liveness backfill --again`", note, error.strerror)
-
-    def _note_of_loss(self, stem: str) -> Location:
-        return self.folder.parent / "backfill" / f"{stem}.lost"
-
-    def _ingested(self) -> frozenset[str] | None:
+    def ingested(self) -> frozenset[str] | None:
         """Return the files in Spark's ledger, as ``<table>/<name>``; None where it cannot be read."""
         try:
             with opened(self._ledger) as file:
@@ -271,29 +241,16 @@ def _write(path: Location, rows: Sequence[Columns]) -> int:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
 
 
-def _coverage_of(windows: AbstractSet[Location], files: Iterable[Stored]) -> set[Location]:
-    """Return which of these files hold the coverage of these files of windows.
-
-    Coverage is written after its windows: with the same time where they were polled, and once at the end of a backfill.
-    """
-    found, following = set[Location](), dict[str, Location]()
-    for path in sorted((file.path for file in files), key=_written_order, reverse=True):
-        table = path.parent.name
-        writer = path.name.removeprefix(table).rpartition("-")[0]
-        if table == TABLES[Coverage]:
-            following[writer] = path
-        elif path in windows and writer in following:
-            found.add(following[writer])
-    return found
+def _describes(path: Location) -> str | None:
+    """Return the name, without the table, of the windows to which a file of coverage or inventory belongs."""
+    table = path.parent.name
+    inventory_of_backfill = table == TABLES[Inventory] and _OF_BACKFILLS in path.name
+    return path.name.removeprefix(table) if table == TABLES[Coverage] or inventory_of_backfill else None
 
 
 def _stamped(at: float) -> str:
     # Rounded as times in rows are: ``fromtimestamp`` rounds some to the next microsecond.
     return (_EPOCH + timedelta(microseconds=round(at * 1_000_000))).strftime(STAMP)
-
-
-def _written_order(path: Location) -> tuple[str, bool]:
-    return path.name.rpartition("-")[2], path.parent.name == TABLES[Coverage]
 
 
 def file_stem(row: type[Row], exporter: str, cluster: str, source: Source = Source.POLL) -> str:

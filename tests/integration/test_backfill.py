@@ -6,16 +6,15 @@ import math
 import random
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
 from exporter.backfill.cutoff import Request
-from exporter.backfill.run import backfill
 from exporter.clock import SystemClock
-from exporter.domain.history.backfill_plan import Starts
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.readings import TopicPartition
-from tests.backfill_rows import Run, Stream, inventory_of, starts_of, windows_of
+from tests.backfill_rows import Run, Stream, first_polls_of, run_backfill
 from tests.demo.broker import Broker
 from tests.integration.watch import Watch
 from tests.workbench import EVERLASTING, Workbench
@@ -62,19 +61,15 @@ KINDS = (steady, poisson, office_hours, weekly, long_dead)
 
 
 def run(
-    watch: Watch, starts: Starts | None = None, *, slot: int = HOUR, horizon: float = (WEEKS + 1) * 7 * 86400
+    watch: Watch,
+    polls: Mapping[Stream, tuple[int, float]] | None = None,
+    *,
+    slot: int = HOUR,
+    horizon: float = (WEEKS + 1) * 7 * 86400,
 ) -> Run:
-    """Back-fill five weeks of what is watched."""
-    windows: list[Window] = []
+    """Backfill five weeks of what is watched."""
     request = Request(cluster="c", exporter="e", horizon=horizon, slot=slot)
-    result = backfill(
-        watch.source,
-        request,
-        clock=SystemClock(),
-        emit=lambda found, _: windows.extend(windows_of(request, found)),
-        starts=lambda: starts or Starts.none(),
-    )
-    return Run(windows, inventory_of(request, result), result)
+    return run_backfill(watch.source, request, SystemClock(), first_polls=lambda: first_polls_of(polls or {}))
 
 
 def hourly(windows: list[Window], partition: int) -> list[tuple[int, int | None, float | None]]:
@@ -88,7 +83,7 @@ def test_four_weeks_come_back_hour_by_hour(broker: Broker, workbench: Workbench)
     written = [kind() for kind in KINDS]
     # By time, as producers do: the partitions' records arrive interleaved.
     workbench.write(sorted((("rhythms", n, at) for n, times in enumerate(written) for at in times), key=lambda r: r[2]))
-    windows, inventory, result = run(Watch(broker.bootstrap, ["rhythms"]))
+    windows, inventory, result, (coverage,) = run(Watch(broker.bootstrap, ["rhythms"]))
     for partition, times in enumerate(written):
         first: dict[int, float] = {}
         for at in times:
@@ -97,8 +92,7 @@ def test_four_weeks_come_back_hour_by_hour(broker: Broker, workbench: Workbench)
         assert hourly(windows, partition) == [(hour, counts[hour], first[hour]) for hour in sorted(first)]
         assert [w.last_advance for w in windows if w.partition == partition][-1] == times[-1]
     assert (result.partitions, result.failed, result.windows) == (len(KINDS), {}, len(windows))
-    assert result.coverage is not None
-    assert result.coverage.window_end == result.coverage.last_good_poll
+    assert coverage.window_end == coverage.last_good_poll
     assert {row.latest_offset for row in inventory} == {len(times) for times in written}
     whole = (WEEKS + 1) * 168
     assert result.lookups["by-time"] < 0.6 * whole * len(KINDS), "quiet hours are not asked for"
@@ -109,7 +103,7 @@ def test_finer_slots_come_back_quarter_by_quarter(broker: Broker, workbench: Wor
     workbench.create("quarters")
     times = poisson()
     workbench.write(("quarters", 0, at) for at in times)
-    windows, _, result = run(Watch(broker.bootstrap, ["quarters"]), slot=900)
+    windows, _, result, _ = run(Watch(broker.bootstrap, ["quarters"]), slot=900)
     counts = Counter(int(at) // 900 for at in times)
     first = {int(at) // 900: at for at in reversed(times)}
     found = [(int(w.window_start) // 900, w.records, w.first_advance) for w in windows]
@@ -150,11 +144,10 @@ def test_the_past_ends_where_the_polls_begin(broker: Broker, workbench: Workbenc
     starts = {Stream(key, topic_id): (reading.latest or 0, first.taken_at) for key, reading in first.readings.items()}
     workbench.write([("seam", 1, time.time())] * 4)
     polled = watch.poll().readings[TopicPartition("seam", 1)].activity.advanced_by
-    windows, _, result = run(watch, starts_of(starts))
+    windows, _, _, (coverage,) = run(watch, starts)
     assert [(w.partition, w.records, w.end_offset) for w in windows] == [(0, 2, 2), (0, 1, 3), (1, 2, 2), (1, 1, 3)]
     assert polled == 4
-    assert result.coverage is not None
-    assert result.coverage.last_good_poll == first.taken_at
+    assert coverage.last_good_poll == first.taken_at
 
 
 def test_what_retention_took_is_not_history(broker: Broker, workbench: Workbench) -> None:
@@ -177,7 +170,7 @@ def test_topics_that_died_long_ago_get_their_history(broker: Broker, workbench: 
     for topic in records:
         workbench.create(topic)
     workbench.write([(topic, 0, float(at)) for topic, times in records.items() for at in times])
-    windows, inventory, result = run(Watch(broker.bootstrap, ["long-dead-.*"]), horizon=56 * day)
+    windows, inventory, result, _ = run(Watch(broker.bootstrap, ["long-dead-.*"]), horizon=56 * day)
     assert len(inventory) == len(ages) and result.failed == {}
     for topic, times in records.items():
         mine = [window for window in windows if window.topic == topic]
@@ -211,7 +204,7 @@ def test_a_whole_cluster_is_read_topic_by_topic(broker: Broker, workbench: Workb
         workbench.create(topic)
     workbench.write([("mixed-empty", 0, float(NOW - HOUR)), ("mixed-lively", 0, float(NOW - HOUR))])
     workbench.delete_records("mixed-empty", 0, 1)
-    windows, inventory, _ = run(Watch(broker.bootstrap, ["mixed-.*"]))
+    windows, inventory, *_ = run(Watch(broker.bootstrap, ["mixed-.*"]))
     assert [(w.topic, w.records) for w in windows] == [("mixed-lively", 1)]
     assert [(row.topic, row.state) for row in inventory] == [
         ("mixed-empty", "empty"),

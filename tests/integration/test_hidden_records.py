@@ -12,13 +12,12 @@ import pytest
 from confluent_kafka import Producer
 
 from exporter.backfill.cutoff import Request
-from exporter.backfill.run import backfill
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import Gap, Spec, Time, list_offsets
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.replicas.comparison import NotCompared, ReplicaState
-from tests.backfill_rows import Run, inventory_of, windows_of
+from tests.backfill_rows import Run, run_backfill
 from tests.demo.broker import Broker
 from tests.groups import groups_of
 from tests.integration.kafka import Kafka
@@ -96,15 +95,8 @@ def clean(broker: Broker, bench: Workbench, topic: str, *, dated: bool = True) -
 
 def run(bootstrap: str, topic: str) -> Run:
     """Backfill eight weeks."""
-    windows: list[Window] = []
     request = Request(cluster="c", exporter="e", horizon=56 * DAY)
-    result = backfill(
-        Watch(bootstrap, [topic]).source,
-        request,
-        clock=SystemClock(),
-        emit=lambda found, _: windows.extend(windows_of(request, found)),
-    )
-    return Run(windows, inventory_of(request, result), result)
+    return run_backfill(Watch(bootstrap, [topic]).source, request, SystemClock())
 
 
 def covers(windows: Sequence[Window], times: Sequence[float]) -> None:
@@ -119,7 +111,7 @@ def test_backfill_sees_no_silence_in_what_compaction_emptied(lingering: Broker, 
     times = clean(lingering, bench, "emptied")
     source = Watch(lingering.bootstrap, ["emptied"]).source
     assert first_since(source, TopicPartition("emptied", 0), times[-20]).offset is None, "nothing is hidden"
-    windows, _, result = run(lingering.bootstrap, "emptied")
+    windows, _, result, _ = run(lingering.bootstrap, "emptied")
     log = read(bench, "emptied")
     covers(windows, [at / 1000 for _, at in log.records])
     assert all((window.records or 0) < 10 for window in windows if window.first_advance is not None)
@@ -170,7 +162,7 @@ def test_the_last_batch_of_a_producer_hides_nothing_for_good(lingering: Broker, 
     bench.until(lambda: 0 < size(segments(lingering, "batch")[0]) < 1000)
     source = Watch(lingering.bootstrap, ["batch"]).source
     assert first_since(source, TopicPartition("batch", 0), last - 2 * HOUR).offset is None, "nothing is hidden"
-    windows, _, result = run(lingering.bootstrap, "batch")
+    windows, _, result, _ = run(lingering.bootstrap, "batch")
     assert result.failed == {}
     covers(windows, [at for _, at in later])
     assert sum(window.records or 0 for window in windows) >= 275
@@ -270,7 +262,7 @@ def test_before_3_8_a_batch_that_the_log_start_cuts_names_no_newest(kafka: Kafka
         "cut-known": (2, newest, None),
         "cut-tied": (None, None, Reason.HIDDEN),
     }
-    windows, _, result = run(kafka.bootstrap, "cut-tied")
+    windows, _, result, _ = run(kafka.bootstrap, "cut-tied")
     covers_unknown(windows, now - DAY - 10, now)
     assert result.failed == {}
     source.close()
@@ -292,11 +284,11 @@ def test_before_3_0_the_end_of_a_log_is_no_silence(kafka: Kafka) -> None:
     kafka.create("two-at-once")
     kafka.write([("last-of-all", 0, now - hour * HOUR) for hour in range(5, -1, -1)])
     kafka.write([("two-at-once", 0, now - hour * HOUR) for hour in (3, 2, 1, 1)])
-    windows, _, result = run(kafka.bootstrap, "last-of-all")
+    windows, _, result, _ = run(kafka.bootstrap, "last-of-all")
     assert (windows[-1].last_advance, result.failed) == (now, {})
-    windows, _, result = run(kafka.bootstrap, "two-at-once")
+    windows, _, result, _ = run(kafka.bootstrap, "two-at-once")
     assert (windows[-1].last_advance, result.failed) == (now - HOUR, {})
     kafka.delete_records("two-at-once", 0, 1)
-    windows, _, result = run(kafka.bootstrap, "two-at-once")
+    windows, _, result, _ = run(kafka.bootstrap, "two-at-once")
     covers_unknown(windows, now - HOUR, time.time() - 30)
     assert (sum(window.records or 0 for window in windows), result.failed) == (3, {})

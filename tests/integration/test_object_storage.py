@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -18,23 +19,23 @@ from typing import IO
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.backfill.checkpoint import Checkpoint
 from exporter.collectors.poller import Poller
-from exporter.domain.history.rows import Source, Window
+from exporter.commands.backfill import backfill
+from exporter.domain.history.rows import Window
 from exporter.domain.polls.readings import TopicPartition
 from exporter.history.cluster_states import read_state
-from exporter.history.columns import columns_of
 from exporter.history.published import Expectations, of_topic
 from exporter.history.recorder import History
 from exporter.history.spool import Spool, finished_files
 from exporter.history.tables import read_columns
-from exporter.storage.files import delete, files_in, opened, put
+from exporter.settings.schema import Settings
+from exporter.storage.files import files_in, opened, put
 from exporter.storage.lock import Lease, TakenError
-from tests.backfill_rows import Stream, Written, written_by_stream, written_streams
 from tests.integration.serving import Exporter, until
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.slow_line import SlowLine
 from tests.unit.expectations import MONDAY, by_clock, publish
+from tests.unit.past_logs import Log, Logs
 from tests.unit.readings import Collected
 from tests.unit.test_exporter_lock import NOWHERE, polls
 from tests.unit.test_recorder import ORDERS, Bench
@@ -314,27 +315,22 @@ def test_a_lease_that_was_not_renewed_goes_to_the_next(s3: S3Server) -> None:
             holder.kill()
 
 
-def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server) -> None:
-    """What is announced and in the spool counts as written, what is announced only does not."""
-    folder = s3.location("backfill")
-    spool = Spool(folder, "here")
-    streams = [Stream(TopicPartition("orders", number), "id") for number in range(3)]
-    span = Written(0.0, 3600.0, 7)
-    rows = [
-        Window("prod", "orders", "id", number, 0.0, 3600.0, "here", Source.BACKFILL, records=1) for number in range(3)
-    ]
-    with Checkpoint(folder, spool, "prod") as checkpoint:
-        for number in range(2):
-            checkpoint.keep(
-                float(number), [columns_of(rows[number : number + 1])], written_streams({streams[number]: span})
-            )
-        checkpoint.keep(5.0, [columns_of(rows[2:])], written_streams({streams[2]: span}))
-    delete(spool.target("prod", 5.0, Window))
-    names = sorted(file.path.name for file in files_in(folder / "backfill", ANY))
-    delete(folder / "backfill" / names[-1])
-    with Checkpoint(folder, spool, "prod") as checkpoint:
-        assert written_by_stream(checkpoint.written) == {streams[0]: span, streams[1]: span}
-    assert [file.path.name for file in files_in(folder / "backfill", ANY)] == ["prod.jsonl"]
+def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has no inventory in the storage is written again, and is there once."""
+    logs = Logs({TopicPartition(f"orders-{number}", 0): Log([time.time() - 5000.0]) for number in range(3)})
+    monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: logs)
+    monkeypatch.setattr("exporter.backfill.run.PARTITIONS_PER_BATCH", 1)
+    clusters = [{"name": "prod", "kafka": {"bootstrap.servers": NOWHERE}}]
+    settings = Settings.model_validate({"clusters": clusters, "history": {"folder": "s3://history/backfill"}})
+    assert backfill(settings, None, io.StringIO()) == 0
+    spool = s3.folder_of("backfill/spool")
+    inventory = sorted(spool.glob("inventory/*.parquet"))
+    assert len(inventory) == 3
+    inventory[1].unlink()
+    out = io.StringIO()
+    assert backfill(settings, None, out) == 0
+    assert "prod: finished: 1 active slot of 1 partition (2 others were complete) written" in out.getvalue()
+    assert [len(list(spool.glob(f"{table}/*.parquet"))) for table in ("windows", "coverage", "inventory")] == [3] * 3
 
 
 def test_serve_on_object_storage_is_one_of_its_name(s3: S3Server, tmp_path: Path) -> None:

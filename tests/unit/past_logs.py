@@ -6,24 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exporter.backfill.cutoff import Request
-from exporter.backfill.run import Found, backfill
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.history.backfill_plan import WrittenStreams
-from exporter.domain.history.rows import Window
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.ports import Extents
-from tests.backfill_rows import (
-    Run,
-    Stream,
-    Written,
-    inventory_of,
-    starts_of,
-    windows_of,
-    written_by_stream,
-    written_streams,
-)
+from tests.backfill_rows import Run, Stream, first_polls_of, run_backfill, streams_of
 from tests.times import answered
 
 HOUR = 3600.0
@@ -132,27 +120,16 @@ class Logs:
 def run(
     source: Logs,
     hours: float = 400,
-    starts: Mapping[Stream, tuple[int, float]] | None = None,
-    written: dict[Stream, Written] | None = None,
+    polls: Mapping[Stream, tuple[int, float]] | None = None,
     *,
     slot: int = 3600,
-    again: bool = False,
+    backfilled: Sequence[Stream] = (),
 ) -> Run:
-    """Backfill; ``written`` takes the spans that were written."""
-    windows: list[Window] = []
-    written = {} if written is None else written
-    request = Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot, again=again)
-
-    def emit(found: Sequence[Found], newly: WrittenStreams) -> None:
-        windows.extend(windows_of(request, found))
-        written.update(written_by_stream(newly))
-
-    result = backfill(
+    """Backfill what is not ``backfilled`` yet."""
+    return run_backfill(
         source,
-        request,
-        clock=source,
-        emit=emit,
-        written=written_streams(written),
-        starts=lambda: starts_of(starts or {}),
+        Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot),
+        source,
+        backfilled=streams_of(dict.fromkeys(backfilled)),
+        first_polls=lambda: first_polls_of(polls or {}),
     )
-    return Run(windows, inventory_of(request, result), result)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.readings import Reason, TopicPartition
-from tests.backfill_rows import Stream, Written
+from tests.backfill_rows import Stream
 from tests.unit.past_logs import HOUR, KEY, NOW, Log, Logs, SegmentedLog, run
 
 
@@ -93,19 +93,18 @@ def test_history_ends_where_the_exporter_began() -> None:
     """The last window ends at the first poll; polls cover later records. The inventory has what backfill itself saw."""
     polled = 480 * HOUR + 600
     times = [450 * HOUR, 480 * HOUR + 60, 480 * HOUR + 700, 490 * HOUR]
-    windows, inventory, result = run(Logs({KEY: Log(times)}), starts={Stream(KEY, "id"): (2, polled)})
+    windows, inventory, _, (coverage,) = run(Logs({KEY: Log(times)}), polls={Stream(KEY, "id"): (2, polled)})
     assert moments_of(windows) == [
         (450, 451, 1, 450 * HOUR, 450 * HOUR),
         (480, polled / HOUR, 1, 480 * HOUR + 60, 480 * HOUR + 60),
     ]
-    assert result.coverage is not None
-    assert result.coverage.last_good_poll == result.coverage.window_end == polled
+    assert coverage.last_good_poll == coverage.window_end == polled
     assert (inventory[0].latest_offset, inventory[0].observed_at) == (4, NOW)
 
 
 def test_a_topic_created_again_since_the_first_poll_has_nothing_to_backfill() -> None:
     """An end offset below that of the first poll means that polls saw every record."""
-    windows, inventory, _ = run(Logs({KEY: Log([490 * HOUR])}), starts={Stream(KEY, "id"): (7, 480 * HOUR)})
+    windows, inventory, *_ = run(Logs({KEY: Log([490 * HOUR])}), polls={Stream(KEY, "id"): (7, 480 * HOUR)})
     assert windows == []
     assert (inventory[0].latest_offset, inventory[0].observed_at) == (1, NOW)
 
@@ -114,7 +113,7 @@ def test_a_partition_that_fails_costs_only_itself() -> None:
     """Unread and leaderless partitions each get one window with the reason; the others are complete."""
     logs = {TopicPartition("t", n): Log([450 * HOUR]) for n in range(3)}
     logs[TopicPartition("t", 1)].unread = Reason.NOT_LEADER
-    windows, inventory, result = run(Logs(logs, unled={TopicPartition("t", 2)}), 100)
+    windows, inventory, result, coverage = run(Logs(logs, unled={TopicPartition("t", 2)}), 100)
     assert [(w.partition, w.reason, w.polls_ok, w.records) for w in windows] == [
         (0, None, 1, 1),
         (1, "not-leader", 0, None),
@@ -122,8 +121,7 @@ def test_a_partition_that_fails_costs_only_itself() -> None:
     ]
     assert (windows[1].window_start, windows[1].window_end) == (NOW - 100 * HOUR, NOW)
     assert set(result.failed) == {TopicPartition("t", 1), TopicPartition("t", 2)}
-    assert result.coverage is not None
-    assert (result.coverage.partitions_ok, result.coverage.partitions_failed) == (1, 2)
+    assert [(row.partitions_ok, row.partitions_failed) for row in coverage] == [(1, 0), (0, 2)]
     assert [(row.state, row.reason) for row in inventory][2] == ("unreadable", "no-leader")
 
 
@@ -183,90 +181,9 @@ def test_what_compaction_left_behind_hides_its_hours_alone() -> None:
 def test_an_empty_partition_has_an_inventory_row_and_no_window() -> None:
     """Empty and never written partitions are in the inventory, so that their silence is known."""
     logs = {TopicPartition("empty", 0): Log([], 5), TopicPartition("never", 0): Log([])}
-    windows, inventory, _ = run(Logs(logs))
+    windows, inventory, *_ = run(Logs(logs))
     assert windows == []
     assert [(row.topic, row.state) for row in inventory] == [("empty", "empty"), ("never", "never-written")]
-
-
-def end_at(moment: float, times: Sequence[float]) -> Logs:
-    """A partition at a moment: it holds the records dated until then."""
-    return Logs({KEY: Log([time for time in times if time <= moment])}, moment=moment)
-
-
-MINUTES = st.integers(60 * 60, 500 * 60).map(lambda minute: minute * 60.0)
-
-
-@given(
-    st.lists(MINUTES, max_size=40).map(sorted),
-    st.lists(st.floats(200 * HOUR, 500 * HOUR), min_size=1, max_size=4).map(sorted),
-    st.lists(st.integers(20, 600), min_size=4, max_size=4),
-    st.sampled_from([900, 3600]),
-)
-def test_runs_at_any_times_write_each_record_once(
-    times: list[float], moments: list[float], horizons: list[int], slot: int
-) -> None:
-    """However often and with whatever horizon backfill runs, no key is used twice and offsets join without a gap."""
-    written: dict[Stream, Written] = {}
-    windows: list[Window] = []
-    for moment, hours in zip(moments, horizons, strict=False):
-        windows += run(end_at(moment, times), hours, written=written, slot=slot).windows
-    windows.sort(key=lambda window: window.window_start)
-    assert len({window.window_start for window in windows}) == len(windows)
-    assert all(left.window_end <= right.window_start for left, right in pairwise(windows))
-    assert all(left.end_offset == right.start_offset for left, right in pairwise(windows))
-    newest = [max((time for time in times if time <= moment), default=moment) for moment in moments]
-    earliest = min(math.floor(time / HOUR - hours) * HOUR for time, hours in zip(newest, horizons, strict=False))
-    expected = [time for time in times if max(0.0, earliest) <= time <= moments[-1]]
-    assert sum(window.records or 0 for window in windows) == len(expected)
-    assert all(window.first_advance in expected for window in windows)
-    (after,) = written.values()
-    assert (after.end, after.end_offset) == (moments[-1], len([time for time in times if time <= moments[-1]]))
-
-
-def test_a_second_run_continues_where_the_first_one_stopped() -> None:
-    """The last hour of the first run is not written again: its rest is a window that begins at the cutoff."""
-    times = [498.5 * HOUR, 500.1 * HOUR, 500.7 * HOUR, 502.2 * HOUR]
-    written: dict[Stream, Written] = {}
-    first = run(end_at(500.25 * HOUR, times), written=written).windows
-    assert slots_of(first) == [(498, 499, 1), (500, 500.25, 1)]
-    later = end_at(503.5 * HOUR, times)
-    second, _, result = run(later, written=written)
-    assert slots_of(second) == [(500.25, 501, 1), (502, 503, 1)]
-    assert (second[0].first_advance, second[0].start_offset) == (500.7 * HOUR, 2)
-    assert later.lookup_count < 6
-    assert result.partition_weeks * 168 == 3.25
-
-
-def test_nothing_is_missing_once_polls_cover_the_rest() -> None:
-    """A partition that is backfilled up to the first poll costs no look-up; a longer horizon adds what lies before."""
-    times = [100.5 * HOUR, 300.5 * HOUR, 450.5 * HOUR]
-    starts = {Stream(KEY, "id"): (3, 490 * HOUR)}
-    written: dict[Stream, Written] = {}
-    assert len(run(end_at(NOW, times), 200, starts, written).windows) == 2
-    again = end_at(NOW + 90 * HOUR, [*times, 495 * HOUR])
-    windows, inventory, result = run(again, 200, starts, written)
-    assert (windows, again.lookup_count, result.coverage, inventory, result.already_written) == ([], 0, None, [], 1)
-    assert slots_of(run(again, 450, starts, written).windows) == [(100, 101, 1)]
-
-
-def test_a_backfill_ends_at_the_first_poll_of_an_exporter_started_since() -> None:
-    """A first poll between two runs ends the second run, so that each record is written once."""
-    times = [480.5 * HOUR, 485.5 * HOUR, 495.5 * HOUR]
-    written: dict[Stream, Written] = {}
-    run(end_at(482 * HOUR, times), written=written)
-    windows = run(end_at(NOW, times), starts={Stream(KEY, "id"): (2, 490 * HOUR)}, written=written).windows
-    assert slots_of(windows) == [(485, 486, 1)]
-    assert written[Stream(KEY, "id")] == Written(80 * HOUR, 490 * HOUR, 2, polled=True)
-
-
-def test_again_rewrites_the_same_windows() -> None:
-    """``again`` writes the windows of the first run again, split at its cutoff, and continues."""
-    times = [498.5 * HOUR, 500.1 * HOUR, 500.7 * HOUR]
-    written: dict[Stream, Written] = {}
-    first = run(end_at(500.25 * HOUR, times), written=written).windows
-    windows = run(end_at(NOW + 2 * HOUR, times), written=written, again=True).windows
-    assert slots_of(windows) == [*slots_of(first), (500.25, 501, 1)]
-    assert [window.last_advance for window in windows[:2]] == [498.5 * HOUR, 500.1 * HOUR]
 
 
 def test_finer_slots_know_more_moments() -> None:
@@ -277,58 +194,21 @@ def test_finer_slots_know_more_moments() -> None:
     assert {window.resolution_seconds for window in windows} == {900}
 
 
-def test_records_that_came_late_between_two_runs_are_not_dropped() -> None:
-    """Records written since the first run but dated before it count at unknown times since then."""
-    written: dict[Stream, Written] = {}
-    run(Logs({KEY: Log([400 * HOUR])}), written=written)
-    late = Logs({KEY: Log([400 * HOUR, 390 * HOUR, 391 * HOUR])}, moment=NOW + 5 * HOUR)
-    (window,) = run(late, written=written).windows
-    assert (window.window_start, window.window_end, window.records) == (NOW, NOW + 5 * HOUR, 2)
-    assert (window.first_advance, window.resolution_seconds, window.start_offset) == (None, 5 * HOUR, 1)
-
-
-def test_hours_hidden_by_a_record_ahead_of_the_first_run_are_marked() -> None:
-    """A record two days ahead of the first run hides the second run's hours up to its time, and no longer."""
-    times = [490 * HOUR, NOW + 48 * HOUR]
-    written: dict[Stream, Written] = {}
-    run(Logs({KEY: Log(times)}), written=written)
-    times += [NOW + 3 * HOUR, NOW + 5 * HOUR, NOW + 60 * HOUR]
-    windows = run(Logs({KEY: Log(times)}, moment=NOW + 72 * HOUR), written=written).windows
-    assert [(w.window_start, w.records, w.first_advance) for w in windows] == [
-        (NOW, 2, None),
-        (560 * HOUR, 1, NOW + 60 * HOUR),
-    ]
-
-
-def test_a_topic_created_again_has_a_history_of_its_own() -> None:
-    """A new topic id is backfilled from the start, whatever was written of the old one."""
-    written = {Stream(KEY, "old"): Written(0, 499 * HOUR, 70)}
-    windows = run(Logs({KEY: Log([450.5 * HOUR])}), written=written).windows
-    assert slots_of(windows) == [(450, 451, 1)]
-    assert written[Stream(KEY, "id")].end_offset == 1
-
-
-def test_offsets_that_started_over_are_marked_and_counted_apart() -> None:
-    """An end offset below that of the last run is a restart, marked in the first window since."""
-    written = {Stream(KEY, "id"): Written(0, 490 * HOUR, 70)}
-    windows = run(Logs({KEY: Log([480 * HOUR, 495.5 * HOUR, 496.5 * HOUR])}), written=written).windows
-    assert [(w.window_start / HOUR, w.start_offset, w.offset_regressions) for w in windows] == [
-        (495, 1, 1),
-        (496, 2, 0),
-    ]
-
-
-def test_only_partitions_that_failed_are_read_again() -> None:
-    """A partition that fails is tried once more at the end; the next run reads it alone."""
+def test_what_is_in_the_history_is_not_read_again() -> None:
+    """Only what is missing costs look-ups: a partition that failed, and a topic that was created again."""
     logs = {TopicPartition("t", n): Log([450.5 * HOUR]) for n in range(3)}
     logs[TopicPartition("t", 1)].unread = Reason.NOT_LEADER
-    starts = {Stream(key, "id"): (1, NOW) for key in logs}
-    written: dict[Stream, Written] = {}
-    result = run(Logs(logs), 100, starts, written).result
-    assert (set(result.failed), len(written)) == ({TopicPartition("t", 1)}, 2)
+    first = run(Logs(logs), 100)
+    assert (set(first.result.failed), first.result.already_written) == ({TopicPartition("t", 1)}, 0)
+    written = [Stream(TopicPartition("t", row.partition), row.topic_id) for row in first.inventory if row.latest_offset]
     logs[TopicPartition("t", 1)].unread = None
-    windows, _, result = run(Logs(logs), 100, starts, written)
-    assert ([w.partition for w in windows], result.failed, result.already_written) == ([1], {}, 2)
+    second = run(Logs(logs), 100, backfilled=written)
+    assert ([w.partition for w in second.windows], second.result.already_written) == ([1], 2)
+    nothing = Logs(logs)
+    assert run(nothing, 100, backfilled=[Stream(key, "id") for key in logs]).windows == []
+    assert (nothing.lookup_count, nothing.newest_count) == (0, 0)
+    other = run(Logs(logs), 100, backfilled=[Stream(key, "old") for key in logs])
+    assert len(other.windows) == 3
 
 
 def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
@@ -343,9 +223,9 @@ def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
 
 def test_a_topic_without_a_known_id_is_not_written() -> None:
     """Without the topic id two runs would write two histories, so the partition fails with the reason."""
-    written: dict[Stream, Written] = {}
-    windows, _, result = run(Logs({KEY: Log([450.5 * HOUR])}, unidentified={"t": Reason.TIMED_OUT}), written=written)
-    assert ([window.reason for window in windows], written) == (["timed-out"], {})
+    windows, inventory, result, _ = run(Logs({KEY: Log([450.5 * HOUR])}, unidentified={"t": Reason.TIMED_OUT}))
+    assert [window.reason for window in windows] == ["timed-out"]
+    assert [row.latest_offset for row in inventory] == [None]
     assert result.failed == {KEY: Reason.TIMED_OUT}
 
 

@@ -13,13 +13,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.backfill.checkpoint import Checkpoint
+from exporter.backfill.spool_streams import SpoolStreams
 from exporter.commands.backfill import backfill
 from exporter.commands.screen import Screen
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.history.rows import Inventory, Source
+from exporter.domain.polls.readings import State, TopicPartition
 from exporter.history.spool import Spool, finished_files
 from exporter.settings.schema import Settings
+from tests.backfill_rows import Stream, each, first_polls_by_stream
 from tests.unit.past_logs import Log, Logs
 
 
@@ -62,19 +64,12 @@ def test_a_log_gets_progress_every_half_minute_only() -> None:
     assert out.getvalue() == "30 of 65\n60 of 65\nfinished\n"
 
 
-class Source(Logs):
-    """A source of past records that is closed once it was read."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 @pytest.mark.parametrize(("topics", "code"), [((), ExitCode.FOUND), (("orders",), ExitCode.DONE)])
 def test_a_cluster_without_a_visible_topic_is_not_finished(
     topics: tuple[str, ...], code: ExitCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names what may be wrong and ends with 1; a topic without a record is history enough for 0."""
-    source = Source({TopicPartition(topic, 0): Log([]) for topic in topics})
+    source = Logs({TopicPartition(topic, 0): Log([]) for topic in topics})
     monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: source)
     cluster = {"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}
     out = io.StringIO()
@@ -92,7 +87,7 @@ def test_a_cluster_without_a_visible_topic_is_not_finished(
 @pytest.fixture
 def prod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[ExitCode, str]]:
     """Back-fills a topic with three records of the last days; returns the exit code and the last lines."""
-    source = Source({TopicPartition("orders", 0): Log([time.time() - hours * 3600 for hours in (50, 30, 5)])})
+    source = Logs({TopicPartition("orders", 0): Log([time.time() - hours * 3600 for hours in (50, 30, 5)])})
     monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: source)
     cluster = {"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}
     settings = Settings.model_validate({"clusters": [cluster], "history": {"folder": tmp_path}, "exporter": "e"})
@@ -113,73 +108,92 @@ def records(folder: Path, table: str) -> int:
 def test_windows_that_a_full_spool_lost_are_written_again(
     prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path
 ) -> None:
-    """The coverage that would prove silences goes with them, and the next backfill writes both; once is enough."""
+    """What says that they are there goes with them, and the next backfill writes all of it; once is enough."""
     assert prod()[0] == ExitCode.DONE
-    assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (3, 1)
+    assert [records(tmp_path, table) for table in ("windows", "coverage", "inventory")] == [3, 1, 1]
     Spool(tmp_path, "e").shrink(0)
-    assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (0, 0)
+    assert finished_files(tmp_path / "spool") == []
     code, said = prod()
     assert code == ExitCode.DONE
-    assert said.startswith(
-        "prod: windows of an earlier backfill were deleted before a rollup took them in, because the spool was over "
-        "history.max_bytes: all windows are written again\nprod: finished: 3 active slots of 1 partition written; "
-    )
-    assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (3, 1)
-    assert "prod: finished: 0 active slots of 1 partition written" in prod()[1]
+    assert said.startswith("prod: finished: 3 active slots of 1 partition written; ")
+    assert [records(tmp_path, table) for table in ("windows", "coverage", "inventory")] == [3, 1, 1]
+    assert "prod: finished, nothing was missing: the history of 1 partition is there" in prod()[1]
+    assert "prod: finished: 3 active slots of 1 partition written" in prod(again=True)[1]
 
 
-def test_windows_that_a_rollup_took_in_are_not_written_again(
-    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path
+@pytest.mark.parametrize("lost", ["windows", "coverage", "inventory"])
+def test_a_batch_that_was_cut_off_begins_again(
+    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path, lost: str
 ) -> None:
-    """Nothing was lost with these files. Where the ledger cannot be read, that is unknown, and all is written again."""
+    """Windows and coverage without the inventory, which is written last, are written again, and are there once."""
     prod()
-    ledger = tmp_path / "published" / "ingested.txt"
-    ledger.parent.mkdir()
-    spool = Spool(tmp_path, "e")
-    ledger.write_text("".join(f"{file.name}\n" for file in finished_files(spool.folder)))
-    spool.shrink(0)
-    assert "prod: finished: 0 active slots of 1 partition written" in prod()[1]
-    prod(again=True)
-    ledger.write_bytes(b"\xff")
-    spool.shrink(0)
-    assert "all windows are written again" in prod()[1]
+    (inventory,) = tmp_path.glob("spool/inventory/*.parquet")
+    inventory.unlink()
+    if lost != "inventory":
+        (file,) = tmp_path.glob(f"spool/{lost}/*.parquet")
+        file.unlink()
+    assert "prod: finished: 3 active slots of 1 partition written" in prod()[1]
+    assert [records(tmp_path, table) for table in ("windows", "coverage", "inventory")] == [3, 1, 1]
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("ingested", [False, True])
 def test_a_backfill_whose_windows_a_full_spool_loses_claims_nothing(
-    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ingested: bool
 ) -> None:
-    """Without coverage no silence is proved; the next run writes all of it."""
-    keep = Checkpoint.keep
+    """The next run writes all of it. Nothing is lost with windows that a rollup took in meanwhile."""
+    write_files = Spool.write_files
 
-    def kept(*arguments: Any) -> None:
-        keep(*arguments)
-        Spool(tmp_path, "e").shrink(0)
+    def written(spool: Spool, *arguments: Any) -> list[int]:
+        sizes = write_files(spool, *arguments)
+        windows = list(tmp_path.glob("spool/windows/*.parquet"))
+        if ingested:
+            ledger = tmp_path / "published" / "ingested.txt"
+            ledger.parent.mkdir()
+            ledger.write_text("".join(f"windows/{path.name}\n" for path in windows))
+        for path in windows:
+            path.unlink()
+        return sizes
 
-    if again:
-        prod()
-    monkeypatch.setattr(Checkpoint, "keep", kept)
-    code, said = prod(again=again)
+    monkeypatch.setattr(Spool, "write_files", written)
+    code, said = prod()
+    monkeypatch.setattr(Spool, "write_files", write_files)
+    if ingested:
+        assert code == ExitCode.DONE
+        assert "nothing was missing" in prod()[1]
+        return
     assert code == ExitCode.FOUND
     assert (
         "Error: cluster prod: windows of this backfill were deleted before a rollup took them in, because the spool "
-        "was over history.max_bytes: what is left proves no silence. Raise history.max_bytes; the next backfill writes "
-        "all windows again\nprod: unfinished: 3 active slots of 1 partition written; "
+        "was over history.max_bytes. Raise it; the next backfill writes them again\n"
+        "prod: unfinished: 3 active slots of 1 partition written; "
     ) in said
-    assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (0, 0)
-    monkeypatch.setattr(Checkpoint, "keep", keep)
+    assert finished_files(tmp_path / "spool") == []
     assert prod()[0] == ExitCode.DONE
     assert (records(tmp_path, "windows"), records(tmp_path, "coverage")) == (3, 1)
 
 
-def test_a_loss_that_cannot_be_noted_is_told_and_holds_no_limit_up(
-    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A full disk is the very reason to delete files."""
-    prod()
-    note = tmp_path / "backfill" / "windows-e-prod~backfill.lost"
-    note.mkdir()
-    spool = Spool(tmp_path, "e")
-    spool.shrink(0)
-    assert finished_files(spool.folder) == []
-    assert f"{note} cannot be written (Is a directory): run `topic-liveness backfill --again`" in caplog.text
+AT = 1_772_500_000.0
+
+
+def polled(number: int, topic_id: str | None, at: float, offset: int | None, source: Source = Source.POLL) -> Inventory:
+    """A partition as an exporter or a backfill listed it."""
+    columns = (number, None, 0, offset, None, State.OBSERVED, None, None, None, None, None)
+    return Inventory("prod", "orders", topic_id, number, "here", source, at, *columns[1:], deleted=False)
+
+
+def test_the_inventory_says_what_is_polled_and_what_is_backfilled(tmp_path: Path) -> None:
+    """The earliest polled offset counts, by topic id; unread and torn rows do not; new files are seen."""
+    spool = Spool(tmp_path, "here")
+    found = SpoolStreams(spool, "prod")
+    first, second = (Stream(TopicPartition("orders", number), "a") for number in range(2))
+    assert (first_polls_by_stream(found.first_polls()), list(each(found.backfilled()))) == ({}, [])
+    spool.write("prod", AT, [polled(0, "a", AT + 9, 5), polled(0, "a", AT + 3, None), polled(1, "a", AT, 0)])
+    backfilled = [polled(0, "a", AT + 1, 1, Source.BACKFILL), polled(1, "a", AT + 1, None, Source.BACKFILL)]
+    spool.write("prod", AT + 1, backfilled)
+    (tmp_path / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
+    assert first_polls_by_stream(found.first_polls()) == {first: (5, AT + 9), second: (0, AT)}
+    assert list(each(found.backfilled())) == [first]
+    spool.write("prod", AT + 2, [polled(0, "a", AT + 7, 4), polled(0, "b", AT + 20, 0)])
+    assert first_polls_by_stream(found.first_polls())[first] == (4, AT + 7)
+    assert first_polls_by_stream(found.first_polls())[Stream(first.partition, "b")] == (0, AT + 20)
+    assert first_polls_by_stream(SpoolStreams(spool, "dr").first_polls()) == {}

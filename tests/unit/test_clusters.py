@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
-from exporter.backfill.checkpoint import Checkpoint
 from exporter.collectors.poller import Poller
 from exporter.commands.backfill import backfill
 from exporter.domain.expectations.columns import table_of
@@ -21,12 +20,13 @@ from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.history.published import Published
-from exporter.history.spool import Spool
+from exporter.history.spool import HistoryError
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from exporter.state.monitor_settings import MonitorSettings
+from exporter.storage.lock import alone
 from tests.demo.broker import free_port
 from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -216,7 +216,7 @@ def test_once_waits_for_the_slowest_cluster_and_not_for_the_sum(tmp_path: Path) 
 def test_a_backfill_that_cannot_begin_for_one_cluster_goes_on_to_the_next(tmp_path: Path) -> None:
     """Another process fills the first one, which is reported; the second is asked all the same; the code is 2."""
     settings, out = closed(2, tmp_path), io.StringIO()
-    with Checkpoint(tmp_path, Spool(tmp_path, "other"), "c-0"):
+    with alone(tmp_path / "backfill" / "c-0.lock", HistoryError, "it is held"):
         assert backfill(settings, None, out) == 2
     lines = out.getvalue().splitlines()
     assert (

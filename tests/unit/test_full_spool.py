@@ -5,23 +5,41 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
-from exporter.domain.history.rows import Coverage, Source, Window
+from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.history.spool import Spool, finished_files
 
 POLLED, BACKFILLED = Source.POLL, Source.BACKFILL
 
-Written = tuple[Source, type[Window | Coverage], float]
+Written = tuple[Source, type[Window | Coverage | Inventory], float]
 
 
 def kept(folder: Path, files: list[Written], drop: int) -> list[Written]:
     """Write files in this order, shrink the spool by its first ones, and return which are still there."""
     paths: dict[Path, Written] = {}
     for age, (source, row, at) in enumerate(files):
-        rows: dict[type, Window | Coverage] = {
+        rows: dict[type, Window | Coverage | Inventory] = {
             Window: Window("c", "orders", "id", 0, at - 60.0, at, "e", source, records=1),
             Coverage: Coverage("c", "e", source, at - 60.0, at, 1, 1, 1, 0, at, 60.0),
+            Inventory: Inventory(
+                "c",
+                "orders",
+                "id",
+                0,
+                "e",
+                source,
+                at,
+                None,
+                None,
+                None,
+                None,
+                "empty",
+                None,
+                None,
+                None,
+                None,
+                None,
+                deleted=False,
+            ),
         }
         spool = Spool(folder, "e", source)
         spool.write("c", at, [rows[row]])
@@ -34,20 +52,18 @@ def kept(folder: Path, files: list[Written], drop: int) -> list[Written]:
     return [paths[file.path] for file in finished_files(folder / "spool") if isinstance(file.path, Path)]
 
 
-@pytest.mark.parametrize("drop", [1, 2])
-def test_a_backfill_loses_its_coverage_with_any_of_its_windows(tmp_path: Path, drop: int) -> None:
-    """It is written at the end of all; intervals of polls in between keep theirs."""
+def test_a_backfill_loses_what_says_that_its_windows_are_there(tmp_path: Path) -> None:
+    """The coverage and the inventory of that batch; other batches and the polls keep theirs."""
     files: list[Written] = [
         (BACKFILLED, Window, 100.0),
+        (BACKFILLED, Coverage, 100.0),
+        (POLLED, Inventory, 100.0),
+        (BACKFILLED, Inventory, 100.0),
         (BACKFILLED, Window, 110.0),
-        (POLLED, Window, 120.0),
-        (POLLED, Coverage, 120.0),
-        (BACKFILLED, Coverage, 130.0),
-        (BACKFILLED, Window, 200.0),
-        (BACKFILLED, Coverage, 210.0),
-        (POLLED, Coverage, 220.0),
+        (BACKFILLED, Coverage, 110.0),
+        (BACKFILLED, Inventory, 110.0),
     ]
-    assert kept(tmp_path, files, drop) == [file for file in files[drop:] if file != (BACKFILLED, Coverage, 130.0)]
+    assert kept(tmp_path, files, 1) == [files[2], *files[4:]]
 
 
 def test_polls_lose_the_coverage_of_their_own_time(tmp_path: Path) -> None:
@@ -61,14 +77,3 @@ def test_polls_lose_the_coverage_of_their_own_time(tmp_path: Path) -> None:
         (POLLED, Coverage, 160.0),
     ]
     assert kept(tmp_path, files, 1) == [file for file in files[1:] if file != (POLLED, Coverage, 100.0)]
-
-
-def test_a_backfill_that_has_not_ended_has_no_coverage_to_lose(tmp_path: Path) -> None:
-    """That of the polls is not taken for it, nor that of an earlier backfill."""
-    files: list[Written] = [
-        (BACKFILLED, Window, 100.0),
-        (BACKFILLED, Coverage, 90.0),
-        (POLLED, Window, 120.0),
-        (POLLED, Coverage, 120.0),
-    ]
-    assert kept(tmp_path, files, 1) == files[1:]

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.backfill.first_polls import FirstPolls
+from exporter.backfill.spool_streams import SpoolStreams
 from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import GroupState
@@ -35,7 +35,7 @@ from exporter.history.recorder import History
 from exporter.history.spool import HistoryError, Spool, finished_files
 from exporter.storage import files as storage
 from exporter.storage import storage_thread
-from tests.backfill_rows import Stream, starts_by_stream
+from tests.backfill_rows import Stream, first_polls_by_stream
 from tests.groups import Group, sweep_of
 from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -490,7 +490,7 @@ def test_a_torn_inventory_file_is_named_and_the_others_are_read(bench: Bench, ca
     bench.poller = Poller("c", bench.source, [bench.history], bench.clock)
     bench.poll()
     (history / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
-    first = starts_by_stream(FirstPolls(Spool(history, "exporter-1"), "c")())
+    first = first_polls_by_stream(SpoolStreams(Spool(history, "exporter-1"), "c").first_polls())
     now = bench.clock.now()
     assert first == {Stream(ORDERS, "id-1"): (10, now), Stream(IDLE, "id-1"): (5, now)}
     assert "inventory-torn.parquet cannot be read" in caplog.text

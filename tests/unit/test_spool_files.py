@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.backfill.first_polls import FirstPolls
+from exporter.backfill.spool_streams import SpoolStreams
 from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Inventory, Window
 from exporter.history.spool import Spool
 from exporter.history.tables import ForeignFileError, read_columns, to_table
@@ -47,7 +47,7 @@ def memory() -> Iterator[pa.MemoryPool]:
 
 def first_polls(spool: Spool) -> int:
     """What a backfill reads."""
-    return len(FirstPolls(spool, "c")().streams)
+    return len(SpoolStreams(spool, "c").first_polls().streams)
 
 
 def changed(row: Inventory, column: str, values: pa.Array | None) -> pa.Table:

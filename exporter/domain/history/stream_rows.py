@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Rows
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows
 from exporter.domain.polls.layout import Layout
 
 Life: TypeAlias = tuple[str, str | None]
@@ -43,7 +44,7 @@ class StreamRows:
         return StreamRows(self.lives, self.life[rows], self.partition[rows])
 
     def find(self, others: StreamRows) -> Rows:
-        """Return the row of each of ``others``, -1 where it has none. If a stream has two rows, the last one counts."""
+        """Return the row of each of ``others``, -1 where it has none."""
         numbers = {life: number for number, life in enumerate(self.lives)}
         number = np.array([numbers.get(life, -1) for life in others.lives], dtype=np.int64)[others.life]
         if not len(self) or not len(others):
@@ -53,23 +54,26 @@ class StreamRows:
         at = order[np.maximum(np.searchsorted(known, wanted, side="right", sorter=order) - 1, 0)]
         return np.where((number >= 0) & (known[at] == wanted), at, -1).astype(np.intp)
 
-    @classmethod
-    def joined(cls, tables: Sequence[StreamRows]) -> StreamRows:
-        """Return the rows of all tables, one after another."""
-        numbers: dict[Life, int] = {}
-        life = [
-            np.array([numbers.setdefault(each, len(numbers)) for each in table.lives], dtype=np.intp)[table.life]
-            for table in tables
-        ]
-        none = np.zeros(0, dtype=np.int32)
-        partition = np.concatenate([none, *(table.partition for table in tables)])
-        return cls(list(numbers), np.concatenate([none.astype(np.intp), *life]), partition)
-
-    def latest_rows(self) -> Rows:
-        """Return the last row of each stream, in order."""
-        rows = self.find(self)
-        return np.flatnonzero(rows == np.arange(len(rows)))
-
     def _keys(self, life: NDArray[np.int64] | Rows) -> NDArray[np.int64]:
         keys: NDArray[np.int64] = (life.astype(np.int64) << 32) | self.partition
         return keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstPolls:
+    """The first poll of each stream that is polled: the end offset that it found, and its time in Unix seconds."""
+
+    streams: StreamRows
+    end_offset: Offsets
+    at: Floats
+
+    @classmethod
+    def none(cls) -> FirstPolls:
+        """Return those of a cluster that nobody polls."""
+        return cls(StreamRows.of([], []), np.zeros(0, dtype=np.int64), np.zeros(0))
+
+    def about(self, streams: StreamRows) -> tuple[Flags, Offsets, Floats]:
+        """Return which streams are polled, and their first polls. Those of the others are meaningless."""
+        row = self.streams.find(streams)
+        # The row that is added is the one that -1 means.
+        return row >= 0, np.append(self.end_offset, 0)[row], np.append(self.at, 0.0)[row]
