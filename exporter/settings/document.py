@@ -25,8 +25,8 @@ _SYNTAX = re.compile(r".(<[a-z ]+>|[^\w\s]).", re.ASCII)
 MAX_DEPTH = 32
 """Limit of nesting; settings use five levels."""
 
-MAX_REPEATED = 10_000
-"""Limit of values repeated by aliases: a few lines of aliases can expand to billions of values."""
+MAX_VALUES = 200_000
+"""Limit of values: a few lines of aliases can stand for billions of them."""
 
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
@@ -77,7 +77,7 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
     Messages never quote the text, because it may contain a password.
     """
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         document.places[at] = f"{origin}:{mark.line + 1}" if mark is not None and lines else origin
@@ -92,36 +92,25 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
         document.places[at] = origin
         document.problems.append(Problem(at, "is not valid YAML: it holds a character that YAML does not allow"))
         return None
+    except RecursionError:
+        _refuse_size(origin, document, at)
+        return None
     document.places[at] = origin
-    if node is None:
-        return None
     try:
-        return _Reader(origin, document, lines).read(node, at, ())
-    except _TooMuchError as error:
-        document.problems.append(Problem(at, str(error)))
+        return None if node is None else _Reader(origin, document, lines).read(node, at)
+    except RecursionError:
+        _refuse_size(origin, document, at)
         return None
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's loader with a limit of depth, in place of a RecursionError."""
-
-    depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=None if parent is None else parent.start_mark)
-        self.depth += 1
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+def _refuse_size(origin: str, document: Document, at: Path) -> None:
+    """Refuse what is nested without end, or stands for millions of values by aliases."""
+    document.places[at] = origin
+    rule = f"must hold at most {MAX_VALUES:,} values, nested at most {MAX_DEPTH} levels deep"
+    document.problems.append(Problem(at, rule))
 
 
 _NO_VALUE = "has no value: give it one, leave it out, or write null for its default"
-_TOO_DEEP = f"values are nested more than {MAX_DEPTH} levels deep"
-
-
-class _TooMuchError(Exception):
-    """The text exceeds a limit."""
 
 
 @dataclass(slots=True)
@@ -129,52 +118,44 @@ class _Reader:
     origin: str
     document: Document
     lines: bool
-    seen: set[int] = field(default_factory=set)
-    repeated: int = 0
+    values: int = 0
 
-    def read(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Tree:
-        self.repeated += id(node) in self.seen
-        self.seen.add(id(node))
-        if self.repeated > MAX_REPEATED:
-            raise _TooMuchError(f"must not repeat more than {MAX_REPEATED} values by aliases")
-        if len(above) > MAX_DEPTH:
-            raise _TooMuchError(f"is not valid YAML: {_TOO_DEEP}")
+    def read(self, node: yaml.Node, path: Path) -> Tree:
+        self.values += 1
+        if self.values > MAX_VALUES or len(path) > MAX_DEPTH:
+            raise RecursionError
         if path not in self.document.places:
             self.document.places[path] = self._place(node)
-        if node in above:
-            self.document.problems.append(Problem(path, "refers to itself"))
-            return None
-        above = (*above, node)
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path, above)
+            return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.read(child, (*path, index), above) for index, child in enumerate(node.value)]
+            return [self.read(child, (*path, index)) for index, child in enumerate(node.value)]
         if node.tag == _NULL and not node.value:
             # The rest of `password hunter2`, which lost its colon, is not for a message.
             words = str(path[-1]).split(maxsplit=1) if path and isinstance(path[-1], str) else []
             self.document.problems.append(Problem((*path[:-1], *words[:1]) if words else path, _NO_VALUE))
         return None if node.tag == _NULL else str(node.value)
 
-    def _mapping(self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]) -> Tree:
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> Tree:
         branch: dict[str, Tree] = {}
         lines: dict[str, int] = {}
         for key, child in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self.document.problems.append(Problem(path, "must have plain keys"))
             elif key.tag == _MERGE:
-                branch = {**self._merged(child, path, above), **branch}
+                branch = {**self._merged(child, path), **branch}
             else:
                 at, line = (*path, key.value), key.start_mark.line + 1
                 self.document.places[at] = self._place(key)
                 if key.value in lines:
                     self.document.problems.append(Problem(at, f"is given twice (first on line {lines[key.value]})"))
                 lines[key.value] = line
-                branch[key.value] = self.read(child, at, above)
+                branch[key.value] = self.read(child, at)
         return branch
 
-    def _merged(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Tree]:
+    def _merged(self, node: yaml.Node, path: Path) -> dict[str, Tree]:
         """Return what ``<<`` merges: a mapping, or a list of mappings of which the first takes precedence."""
-        tree = self.read(node, path, above)
+        tree = self.read(node, path)
         branches = tree if isinstance(tree, list) else [tree]
         merged: dict[str, Tree] = {}
         for branch in branches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import NamedTuple, get_args, get_origin
 
@@ -12,19 +12,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from exporter.domain.formatting import setting_duration
-from exporter.settings.delivery import WRITTEN_OUT, RecipientSettings
+from exporter.settings.delivery import WRITTEN_OUT
 from exporter.settings.document import MAX_DEPTH, Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.errors import SettingsError
 from exporter.settings.properties import MASK, is_secret
 from exporter.settings.rules import BROKEN_RULES
-from exporter.settings.schema import (
-    ClusterSettings,
-    HistorySettings,
-    PollSettings,
-    ReplicaSettings,
-    Settings,
-)
-from exporter.settings.topics import CalendarSettings, OutageSettings, OverrideSettings, OwnerSettings
+from exporter.settings.schema import ReplicaSettings, Settings
+from exporter.settings.topics import OutageSettings
 
 PREFIX = "TOPIC_LIVENESS_"
 
@@ -48,9 +42,8 @@ def _lists_in(section: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator
 _WRITTEN_AS_YAML = frozenset(_lists_in(Settings))
 """Settings whose variables and options hold YAML."""
 
-_MOST_SHOWN, _MOST_READ = 200, 2_000
-"""How many characters of a value a message shows. Of a value longer than the second number it shows the length alone,
-because the search for passwords takes time that grows with the square of the length."""
+_MOST_SHOWN = 200
+"""Of a value with more characters a message shows the length alone."""
 
 _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
@@ -77,7 +70,7 @@ def load_settings(
     """Return the validated settings: the YAML file ``path``, overridden by ``environ``, overridden by ``overrides``.
 
     ``bootstrap_server`` (``host:port``) gives one cluster named ``default``, and is an error where clusters are
-    configured. Without ``with_clusters`` all but the names of clusters is ignored: commands that use only history need
+    configured. Without ``with_clusters`` clusters are ignored: commands that use only history need
     neither brokers nor passwords. Raises SettingsError with every problem found.
     """
     environ = {} if environ is None else environ
@@ -98,21 +91,14 @@ def load_settings(
         else:
             document.places["clusters",] = "--bootstrap-server"
             tree["clusters"] = [{"name": "default", "kafka": {"bootstrap.servers": bootstrap_server}}]
-    ignored = None if with_clusters else tree.pop("clusters", None)
+    if not with_clusters:
+        tree.pop("clusters", None)
     if with_clusters and not tree.get("clusters") and ("clusters",) not in (one.path[:1] for one in document.problems):
         document.problems.append(Problem(("clusters",), _NEEDS_CLUSTERS))
     settings = _validated(document, environ)
     if settings is None or document.problems:
         raise SettingsError(tuple(_render(document)))
-    return _with_places(settings, document) if with_clusters else settings.without_clusters(_names(ignored, environ))
-
-
-def _names(clusters: Tree, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the names of clusters that are otherwise ignored; one that is no name is left out."""
-    for entry in clusters if isinstance(clusters, list) else []:
-        name = substitute(entry.get("name"), environ, []) if isinstance(entry, dict) else None
-        if isinstance(name, str) and name:
-            yield name
+    return _with_places(settings, document)
 
 
 def _with_places(settings: Settings, document: Document) -> Settings:
@@ -182,90 +168,64 @@ def _validated(document: Document, environ: Mapping[str, str]) -> Settings | Non
     problems = document.problems
     tree = substitute(document.tree, environ, problems)
     known = {problem.path for problem in problems}
-    problems.extend(_across(tree))
     try:
-        return Settings.model_validate(tree)
+        settings = Settings.model_validate(tree)
     except ValidationError as error:
         found = [problem for details in error.errors(include_url=False) for problem in _translate(details)]
+    else:
+        problems.extend(_across(settings))
+        return settings
     problems.extend(p for p in found if not any(p.path[:length] in known for length in range(len(p.path) + 1)))
     return None
 
 
-def _across(tree: Tree) -> Iterator[Problem]:
-    """Check rules over several settings. Their own rules report single settings."""
-    if not isinstance(tree, dict):
-        return
+def _across(settings: Settings) -> Iterator[Problem]:
+    """Check rules over several settings, where each of them is right by itself."""
     names: dict[str, int] = {}
-    clusters = tree.get("clusters")
-    for index, cluster in enumerate(clusters if isinstance(clusters, list) else []):
-        name = cluster.get("name") if isinstance(cluster, dict) else None
-        if isinstance(name, str) and names.setdefault(name, index) != index:
-            yield Problem(
-                ("clusters", index, "name"), f"must be unique (clusters[{names[name]}] has it too)", shown=True
-            )
+    for index, cluster in enumerate(settings.clusters):
+        if (first := names.setdefault(cluster.name, index)) != index:
+            yield Problem(("clusters", index, "name"), f"must be unique (clusters[{first}] has it too)", shown=True)
+    known = f"must be one of the clusters ({', '.join(sorted(names))})"
     for section in ("overrides", "outages", "calendars", "owners"):
-        entries = tree.get(section)
-        for index, entry in enumerate(entries if isinstance(entries, list) and names else []):
-            name = entry.get("cluster") if isinstance(entry, dict) else None
-            if isinstance(name, str) and name not in names:
-                rule = f"must be one of the clusters ({', '.join(sorted(names))})"
-                yield Problem((section, index, "cluster"), rule, shown=True)
-    yield from _overlaps(tree.get("outages"))
-    yield from _pairs(tree.get("replicas"), names)
-    poll, history = tree.get("poll"), tree.get("history")
-    try:
-        interval = PollSettings.model_validate(poll or {}).interval
-        history_settings = HistorySettings.model_validate(history or {})
-    except ValidationError:
-        return
-    window = setting_duration(history_settings.window)
-    if history_settings.enabled and history_settings.window < interval:
-        least = setting_duration(interval)
-        rule = f"is {window}, which must be at least poll.interval ({least}): each window needs a poll"
-        yield Problem(("history", "window"), rule)
-    for index, cluster in enumerate(clusters if isinstance(clusters, list) else []):
-        own = cluster.get("poll") if isinstance(cluster, dict) else None
-        if not history_settings.enabled or not isinstance(own, dict) or "interval" not in own:
-            continue
-        try:
-            slow = PollSettings.model_validate({"interval": own["interval"]}).interval > history_settings.window
-        except ValidationError:
-            continue
-        if slow:
-            rule = f"must be at most history.window ({window}): each window needs a poll"
-            yield Problem(("clusters", index, "poll", "interval"), rule, shown=True)
+        for index, entry in enumerate(getattr(settings, section) if names else ()):
+            if entry.cluster is not None and entry.cluster not in names:
+                yield Problem((section, index, "cluster"), known, shown=True)
+    yield from _overlaps(settings.outages)
+    yield from _pairs(settings.replicas, names, known)
+    if settings.history.enabled:
+        yield from _windows(settings)
 
 
-def _overlaps(outages: Tree) -> Iterator[Problem]:
-    """Check that the outages of the same topics do not overlap."""
-    seen: list[tuple[int, OutageSettings]] = []
-    for index, entry in enumerate(outages if isinstance(outages, list) else []):
-        try:
-            outage = OutageSettings.model_validate(entry)
-        except ValidationError:
-            continue
-        for before, other in seen:
+def _overlaps(outages: Sequence[OutageSettings]) -> Iterator[Problem]:
+    for index, outage in enumerate(outages):
+        for before, other in enumerate(outages[:index]):
             same = (outage.topics, outage.cluster) == (other.topics, other.cluster)
             if same and outage.since < other.until and other.since < outage.until:
                 rule = f"must not overlap with outages[{before}], which has the same topics: make one of both"
                 yield Problem(("outages", index), rule)
                 break
-        seen.append((index, outage))
 
 
-def _pairs(pairs: Tree, names: Mapping[str, int]) -> Iterator[Problem]:
-    """Check that both clusters of a pair are configured, and that no pair is there twice."""
-    seen: dict[tuple[str, str], int] = {}
-    for index, pair in enumerate(pairs if isinstance(pairs, list) else []):
-        sides = {side: pair.get(side) if isinstance(pair, dict) else None for side in ("source", "target")}
-        for side, name in sides.items():
-            if isinstance(name, str) and names and name not in names:
-                rule = f"must be one of the clusters ({', '.join(sorted(names))})"
-                yield Problem(("replicas", index, side), rule, shown=True)
-        key = str(sides["source"]), str(sides["target"])
-        if (first := seen.setdefault(key, index)) != index:
+def _pairs(replicas: Sequence[ReplicaSettings], names: Collection[str], known: str) -> Iterator[Problem]:
+    pairs: dict[tuple[str, str], int] = {}
+    for index, pair in enumerate(replicas):
+        for side in ("source", "target"):
+            if names and getattr(pair, side) not in names:
+                yield Problem(("replicas", index, side), known, shown=True)
+        if (first := pairs.setdefault((pair.source, pair.target), index)) != index:
             rule = f"must be another pair than replicas[{first}]: bring both together by include or pattern"
             yield Problem(("replicas", index), rule)
+
+
+def _windows(settings: Settings) -> Iterator[Problem]:
+    window, least = setting_duration(settings.history.window), setting_duration(settings.poll.interval)
+    if settings.history.window < settings.poll.interval:
+        rule = f"is {window}, which must be at least poll.interval ({least}): each window needs a poll"
+        yield Problem(("history", "window"), rule)
+    for index, cluster in enumerate(settings.clusters):
+        if "interval" in cluster.poll.model_fields_set and cluster.poll.interval > settings.history.window:
+            rule = f"must be at most history.window ({window}): each window needs a poll"
+            yield Problem(("clusters", index, "poll", "interval"), rule, shown=True)
 
 
 def _translate(details: ErrorDetails) -> Iterator[Problem]:
@@ -304,26 +264,11 @@ def _translate(details: ErrorDetails) -> Iterator[Problem]:
 def _suggestion(path: Path) -> str:
     model: type[BaseModel] = Settings
     for step in path[:-1]:
-        if step == "clusters":
-            model = ClusterSettings
-        elif step == "overrides":
-            model = OverrideSettings
-        elif step == "outages":
-            model = OutageSettings
-        elif step == "calendars":
-            model = CalendarSettings
-        elif step == "owners":
-            model = OwnerSettings
-        elif step == "replicas":
-            model = ReplicaSettings
-        elif step == "recipients":
-            model = RecipientSettings
-        elif isinstance(step, str):
+        if isinstance(step, str):
             annotation = model.model_fields[step].annotation
-            annotation = next(iter(get_args(annotation)), annotation)  # of an optional value
-            assert isinstance(annotation, type)
-            assert issubclass(annotation, BaseModel)
-            model = annotation
+            # A section, one that is optional, or a list of sections.
+            kinds = (annotation, *get_args(annotation))
+            model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
     known = list(model.model_fields)
     close = difflib.get_close_matches(str(path[-1]), known, n=1)
     return f", did you mean {close[0]}?" if close else f"; known here: {', '.join(known)}"
@@ -346,11 +291,10 @@ def _spell_value(path: Path, value: Tree) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if any(is_secret(str(step)) for step in path):
         return f"'{MASK}'"
-    if len(str(value)) > _MOST_READ:
+    if len(str(value)) > _MOST_SHOWN:
         return f"a text of {len(str(value))} characters"
     shown = re.sub(r"[^\s,/@]+@", f"{MASK}@", str(value))
-    shown = re.sub(r"(://[^\s?]*\?)\S+", rf"\1{MASK}", shown)
-    return repr(shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}...")
+    return repr(re.sub(r"(://[^\s?]*\?)\S+", rf"\1{MASK}", shown))
 
 
 def _spell(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
@@ -347,16 +346,3 @@ class Settings(Section):
         """Return the group settings of a cluster: its own, and ``groups`` for the rest."""
         own = {name: getattr(cluster.groups, name) for name in cluster.groups.model_fields_set}
         return self.groups.model_copy(update=own)
-
-    _ignored_clusters: tuple[str, ...] = ()
-
-    @property
-    def cluster_names(self) -> tuple[str, ...]:
-        """The names of the configured clusters, also where ``load_settings`` ignored all else of them."""
-        return self._ignored_clusters or tuple(cluster.name for cluster in self.clusters)
-
-    def without_clusters(self, names: Iterable[str]) -> Self:
-        """Return these settings, which hold no clusters, with the names of those that were ignored."""
-        copy = self.model_copy()
-        copy._ignored_clusters = tuple(names)  # noqa: SLF001 - of the same class
-        return copy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -56,26 +55,23 @@ def wide(line: str) -> str:
     return "a0: &a0 {x: y}\n" + "".join(f"a{number}: &a{number} {line.format(ten[number])}\n" for number in ten)
 
 
-DEEP = "is not valid YAML: values are nested more than 32 levels deep"
-
-
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    "text",
     [
-        ("a: " + "[" * 100_000, f":2 {DEEP}"),
-        ("a: " + "{a: " * 3_000 + "b" + "}" * 3_000, f":2 {DEEP}"),
-        ("".join(" " * depth + "a:\n" for depth in range(1_500)), f":34 {DEEP}"),
-        ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 40)), f" {DEEP}"),
-        (wide("[{0}]"), " must not repeat more than 10000 values by aliases"),
-        (wide("{{<<: [{0}]}}"), " must not repeat more than 10000 values by aliases"),
+        "a: " + "[" * 100_000,
+        "".join(" " * depth + "a:\n" for depth in range(100)),
+        "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 40)),
+        wide("[{0}]"),
+        wide("{{<<: [{0}]}}"),
     ],
-    ids=["brackets", "braces", "indents", "aliases of aliases", "a billion values", "a billion merges"],
+    ids=["brackets", "indents", "aliases of aliases", "a billion values", "a billion merges"],
 )
-def test_a_file_that_stands_for_too_much_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    """Depth and aliases have their bounds: the one message names the file, and the line where there is one."""
+def test_a_file_that_stands_for_too_much_is_refused(tmp_path: Path, text: str) -> None:
+    """Depth and aliases have their bounds: the one message names the file."""
     with pytest.raises(SettingsError) as caught:
         load(tmp_path, SMALLEST + text)
-    assert caught.value.problems == (f"{tmp_path / 'prod.yaml'}{problem}",)
+    rule = "must hold at most 200,000 values, nested at most 32 levels deep"
+    assert caught.value.problems == (f"{tmp_path / 'prod.yaml'} {rule}",)
 
 
 def test_properties_by_alias_are_no_problem(tmp_path: Path) -> None:
@@ -89,46 +85,13 @@ def test_properties_by_alias_are_no_problem(tmp_path: Path) -> None:
     assert settings.clusters[-1].kafka["client.id"] == "a"
 
 
-def test_a_long_value_is_shown_in_part(tmp_path: Path) -> None:
+def test_of_a_long_value_the_length_is_shown(tmp_path: Path) -> None:
     """What is shown of a value fits a terminal; so does a variable whose name is too long for any setting."""
     variable = "TOPIC_LIVENESS_" + "A__" * 2000 + "A"
-    with pytest.raises(SettingsError) as caught:
-        load(tmp_path, f"{SMALLEST}owners: [{{topics: {'(' * 5000}, owner: x}}]", **{variable: "1"})
+    with pytest.raises(SettingsError, match="got a text of 70000 characters") as caught:
+        load(tmp_path, f"{SMALLEST}poll: {{interval: {'a' * 70_000}}}\n", **{variable: "1"})
     assert len(caught.value.problems) == 2
     assert max(map(len, caught.value.problems)) < 500
-
-
-LONG = """
-clusters: [{name: L, topics: {include: [L]}, kafka: {bootstrap.servers: L, sasl.password: L, client.id: L}}]
-exporter: L
-poll: {interval: L}
-web: {listen: L}
-history: {folder: L, max_bytes: L}
-owners: [{topics: L, owner: L}]
-overrides: [{topics: L, max_silence: L}]
-links: {topic: L, group: L}
-delivery: {recipients: [{report: L, to: [L]}], smtp: {server: L, from: L}}
-calendars: [{topics: L, days: [L]}]
-outages: [{from: L, until: L}]
-"""
-
-
-@pytest.mark.parametrize("value", ["a", "1", "a-"])
-def test_no_value_is_so_long_that_its_check_does_not_end(tmp_path: Path, value: str) -> None:
-    """70,000 letters are not much of a file, but a step for each pair of them would take minutes."""
-    with pytest.raises(SettingsError) as caught:
-        load(tmp_path, LONG.replace("L", "'" + value * (70_000 // len(value)) + "'"))
-    assert max(map(len, caught.value.problems)) < 1000
-
-
-def test_of_many_problems_the_first_are_listed_and_the_rest_is_counted(tmp_path: Path) -> None:
-    """One that is there 35,000 times is one line, and of 1,000 unknown settings fifty are enough to begin with."""
-    with pytest.raises(SettingsError, match=r"^1 problem in") as once:
-        load(tmp_path, SMALLEST + f"exporter: '{'${' * 35_000}'\n")
-    assert len(once.value.problems) == 1
-    with pytest.raises(SettingsError, match=r"^1,?000 problems in the configuration") as many:
-        load(tmp_path, SMALLEST + "".join(f"wrong{number}: 1\n" for number in range(1000)))
-    assert (len(many.value.problems), many.value.problems[-1]) == (51, "and 950 more")
 
 
 def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
@@ -371,12 +334,6 @@ def test_an_unknown_key_that_is_null_is_refused(tmp_path: Path) -> None:
         load(tmp_path, SMALLEST + "overrides: [{topics: a, max_silence: 1h, clusters: null}]\n")
 
 
-def test_of_a_long_value_the_length_is_shown(tmp_path: Path) -> None:
-    """The search for passwords in a value takes time that grows with the square of its length."""
-    with pytest.raises(SettingsError, match="got a text of 70000 characters"):
-        load(tmp_path, SMALLEST + f"poll: {{interval: {'a' * 70_000}}}\n")
-
-
 def test_variables_are_replaced_inside_values(tmp_path: Path) -> None:
     """``${NAME}`` may be a part of any value, and ``$${`` is a plain ``${``."""
     text = "clusters: [{name: '${ENV}-eu', kafka: {bootstrap.servers: '${HOST}:9092', client.id: '$${x}$$'}}]"
@@ -439,15 +396,6 @@ def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
     assert load_settings(path).clusters[0].name == "prod"
 
 
-def test_settings_cannot_be_changed(tmp_path: Path) -> None:
-    """Settings are frozen, the Kafka properties included."""
-    settings = load(tmp_path, SMALLEST)
-    with pytest.raises(ValueError, match="frozen"):
-        settings.poll.interval = 1.0
-    with pytest.raises(TypeError):
-        settings.clusters[0].kafka["x"] = "y"  # type: ignore[index]
-
-
 def test_switchable_metrics_are_those_of_the_catalogue() -> None:
     """metrics.partition knows exactly the switches of the catalogue, with its defaults."""
     switches = tuple(metric.switch for metric in PARTITION_METRICS if metric.switch is not None)
@@ -477,13 +425,6 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     """Anything else is refused with the rule."""
     with pytest.raises(ValueError, match="must be a duration such as 30s, 5m, 1h or 14d"):
         parse_duration(text)
-
-
-def test_the_real_environment_is_not_read_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the mapping that is passed counts."""
-    monkeypatch.setitem(os.environ, "TOPIC_LIVENESS_POLL__INTERVAL", "45s")
-    assert load_settings(None, "host:9092").poll.interval == 30.0
-    assert load_settings(None, "host:9092", os.environ).poll.interval == 45.0
 
 
 @pytest.mark.parametrize(
