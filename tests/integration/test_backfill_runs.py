@@ -231,7 +231,7 @@ def test_a_lost_broker_costs_its_partitions_until_it_is_back(
     second_broker.restart()
     workbench.await_leaders("on-two", 4)
     output = backfill.run()
-    assert "finished: 6 active slots of 4 partitions written" in output
+    assert "finished: 6 active slots of 2 partitions (2 others were complete) written" in output
     for rows in backfill.windows().values():
         assert offsets([row for row in rows if row["reason"] is None]) == [(0, 3)]
     assert "finished, nothing was missing" in backfill.run()
