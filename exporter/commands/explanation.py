@@ -11,8 +11,7 @@ from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.groups.roles import GroupRole
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
-from exporter.domain.scoring.calibration import of_weeks
-from exporter.domain.verdicts import SCHEDULE, TRAFFIC_CLOCK, Verdict
+from exporter.domain.verdicts import Verdict
 
 Record = Mapping[str, Any]
 
@@ -41,7 +40,6 @@ def explain(record: Record, source: str, now: float, paint: Paint = plain) -> It
     yield ""
     yield _labelled("exporter", source)
     yield from _present(record)
-    yield from _of_fleet(record)
     yield from _groups(record)
     for copy in record["replica_of"]:
         yield _labelled("replica of", f"{copy['cluster']}/{copy['topic']}: {_replica(copy)}")
@@ -133,24 +131,6 @@ def _clock_of(config: Record) -> str:
     limits = [f"{duration(limit)} {side}" for side, limit in known if limit is not None]
     allowed = f"; at most {' and '.join(limits)} the broker's" if limits else ""
     return f"its producer's clock ({config['timestamp_type']}{allowed})"
-
-
-def _of_fleet(record: Record) -> Iterator[str]:
-    """Yield what the fleet's threshold promises and gave; nothing of a subject that it does not judge."""
-    row, alarms = record["expectation"], record["past_alarms"]
-    if row is None or not row["in_force"] or row["rule"] not in (TRAFFIC_CLOCK, SCHEDULE) or alarms is None:
-        return
-    if record["override"] is not None:
-        return
-    if alarms["promised"] is not None:
-        yield _labelled("promised", f"false alarms: {of_weeks(alarms['promised'], alarms['topics'])}")
-    dead = "the threshold" if row["dead_score"] is None else f"a score of {row['dead_score']:.1f}"
-    if alarms["alarms_a_week"] is not None:
-        yield _labelled("alarms", f"about {alarms['alarms_a_week']:.2g} a week in the whole fleet past {dead}")
-    if alarms["outages"] and alarms["outages_alarmed"] is not None:
-        seen = "" if alarms["outages_seen"] is None else f"; {alarms['outages_seen']:.0%} would be past {dead}"
-        alarmed = f"{alarms['outages_alarmed']:,} of {plural(alarms['outages'], 'repaired outage')} in the whole fleet"
-        yield _labelled("outages", f"{alarmed} {'was' if alarms['outages'] == 1 else 'were'} called dead{seen}")
 
 
 def _groups(record: Record) -> Iterator[str]:

@@ -25,11 +25,9 @@ from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.replicas.comparison import NotCompared, ReplicaReading, ReplicaState
-from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.settings.schema import Settings
 from tests.groups import Group, GroupPartition, TimeLag, sweep_of
-from tests.pointer import point_to
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 
 NOW = MONDAY + DAY + 12 * HOUR
@@ -95,24 +93,9 @@ def test_a_topic_and_a_partition_are_explained_whole(tmp_path: Path, golden: Cal
     """Every section of the text, for a topic that lives and a partition of it that is dead."""
     rows = [office(None, 4), office(0, 4), office(1, 26), office(2, 200, verdict="dead")]
     publish(tmp_path, *rows, weekly_scores=WEEKS)
-    counts = {"false_alarms": 6, "topic_weeks": 24_000, "outages": 40, "outages_alarmed": 25}
-    point_to(
-        tmp_path / "published" / "expectations-1",
-        NOW - 1200,
-        false_alarms={"topic": {"promised": 1.0}},
-        counted={"topic": {**counts, "alarms_a_week": 1.24, "outages_seen": 0.61, "topics": 923}},
-    )
     owners = [{"topics": "orders|refunds", "owner": "team-shop"}]
     texts = [explained(tmp_path, subject, owners=owners) for subject in ("orders", "orders:2")]
     golden("explain.txt", "\n".join(texts))
-
-
-def test_what_is_not_published_is_not_shown(tmp_path: Path) -> None:
-    """A set of an earlier release has no past weeks; the rest is explained."""
-    publish(tmp_path, office(0, 4))
-    text = explained(tmp_path, "orders:0")
-    assert "past weeks" not in text
-    assert "profile: how active it is in each hour" in text
 
 
 def test_the_period_rule_is_explained_without_a_profile(tmp_path: Path) -> None:
@@ -390,37 +373,6 @@ def test_colours_change_nothing_but_the_paint(tmp_path: Path) -> None:
     assert "verdict       <green>quiet</>" in lines
     assert "<red>█</>" in "".join(lines)
     assert [re.sub(r"</?[a-z]*>", "", line) for line in lines] == list(explain(found.record, "", NOW))
-
-
-def test_what_the_threshold_gives_in_the_fleet_is_shown_beside_the_score() -> None:
-    """Alarms a week to expect, and how many past outages were dead and would be now; nothing where unknown."""
-    known: dict[str, Any] = {"expectation": office(0, 4), "silence": Silence(NOW - 4 * HOUR, NOW, True)}
-    labels = ("promised", "alarms", "outages")
-    assert starting(lines_of(**known), *labels) == []
-    alarmed = "25 of 40 repaired outages in the whole fleet were called dead"
-    assert starting(lines_of(**known, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61, 923, 1.0)), *labels) == [
-        "promised      false alarms: 1 per 1,000 topic-weeks, 0.92 a week in 923 topics",
-        "alarms        about 1.2 a week in the whole fleet past a score of 4.5",
-        f"outages       {alarmed}; 61% would be past a score of 4.5",
-    ]
-    assert starting(lines_of(**known, past_alarms=PastAlarms(6, 24_000, 40, 25)), *labels) == [
-        f"outages       {alarmed}"
-    ]
-    alarms = PastAlarms(6, 24_000, 40, 25, 1.24)
-    for other in (
-        {"expectation": by_wall(as_of=NOW)},
-        {"in_force": False},
-        {"override": TopicOverride("orders", max_silence_seconds=HOUR)},
-    ):
-        assert starting(lines_of(**{**known, **other}, past_alarms=alarms), *labels) == []
-
-
-@pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])
-def test_no_threshold_breaks_the_text(score: float) -> None:
-    """A threshold that is always or never reached is explained in words."""
-    row = replace(office(0, 4), suspect_score=score, dead_score=score)
-    lines = lines_of(expectation=row, silence=Silence(NOW - HOUR, NOW, True))
-    assert starting(lines, "  - silence past ")[-1].endswith(": retired")
 
 
 @pytest.mark.parametrize(
