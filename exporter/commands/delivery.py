@@ -1,23 +1,21 @@
-"""What follows a report: it is opened and sent, and the exit code shows the result."""
+"""What follows a report: it is sent, and the exit code shows the result."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-import webbrowser
-from pathlib import Path
 
 import click
 
 from exporter.clock import SystemClock
 from exporter.delivery import send as sending
 from exporter.delivery.record import DeliveryError
-from exporter.delivery.send import PAGE, REPORT, Recipient
+from exporter.delivery.send import REPORT, Recipient
 from exporter.delivery.services import is_hanging
 from exporter.domain.exit_codes import ExitCode
 from exporter.settings.schema import Settings
-from exporter.storage.files import Location, ObjectPath, Stored, files_below, located
+from exporter.storage.files import Location, Stored, files_below, located
 from exporter.waiting import waiting
 
 NO_RECIPIENTS = (
@@ -41,12 +39,6 @@ def report_folder(text: str, option: str) -> Location:
         raise click.BadParameter(str(error), param_hint=option) from None
 
 
-def require_shown_here(folder: Location) -> None:
-    """Raise UsageError where a browser of this host cannot open what is in a folder."""
-    if isinstance(folder, ObjectPath):
-        raise click.UsageError(f"--open shows files of this host, got {folder}: write them to one with --output DIR")
-
-
 def last_written(reports: Location) -> Location:
     """Return the folder of the report that was written last, of whatever week. Raises ClickException."""
     return max(_dated(reports), key=lambda report: report.written).path.parent
@@ -68,15 +60,11 @@ def _dated(reports: Location) -> list[Stored]:
     return dated
 
 
-def finish(folder: Location, settings: Settings, *, show: bool, send: bool, exit_code: bool) -> int:
+def finish(folder: Location, settings: Settings, *, send: bool, exit_code: bool) -> int:
     """Do what is asked for with the report in a folder; return the exit code."""
     code = ExitCode.DONE
-    page = folder / PAGE
-    if show and isinstance(page, Path) and not webbrowser.open(page.resolve().as_uri()):
-        click.echo(f"Error: no browser can be started here: open {page}", err=True)
-        code = ExitCode.FOUND
     if send:
-        code = max(code, deliver(folder, settings))
+        code = deliver(folder, settings)
     if exit_code and code is ExitCode.DONE and _anything_died(folder):
         code = ExitCode.DIED
     return code

@@ -69,16 +69,14 @@ def rollup(
 @click.command(cls=AsWritten, context_settings=_PASS_ON)
 @_spark_job
 @click.option("--output", metavar="DIR", help="Folder or URI for the files; else published/reports in the history.")
-@click.option("--open", "show", is_flag=True, help="Then show the report in a browser.")
 @click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
 @click.option("--exit-code", is_flag=True, help="End with 3 where all is done and anything died in the week.")
-def report(  # noqa: PLR0913 - an option of the command each
+def report(
     *,
     config: Path | None,
     history: str | None,
     as_of: str | None,
     output: str | None,
-    show: bool,
     send: bool,
     exit_code: bool,
     master: str | None,
@@ -88,8 +86,8 @@ def report(  # noqa: PLR0913 - an option of the command each
 
     Examples:
       topic-liveness report --config prod.yaml --deliver
-      topic-liveness report --history /var/lib/topic-liveness --output reports/ --open
-      topic-liveness report --config prod.yaml --as-of 2026-03-02 --open
+      topic-liveness report --history /var/lib/topic-liveness --output reports/
+      topic-liveness report --config prod.yaml --as-of 2026-03-02
 
     Needs Java 17 and the extra: pip install '.[spark]' in a checkout.
     JOB_OPTIONS, for the Spark job:
@@ -103,19 +101,17 @@ def report(  # noqa: PLR0913 - an option of the command each
     if send and not settings.delivery.recipients:
         raise click.UsageError(f"--deliver: {delivering.NO_RECIPIENTS}")
     target = delivering.reports_of(settings) if output is None else delivering.report_folder(output, "--output")
-    if show:
-        delivering.require_shown_here(target)
     options = (
         *of_report(settings),
         *(() if output is None else ("--output", output)),
         *job_options,
     )
-    if not (show or send or exit_code):
+    if not (send or exit_code):
         become_job("report", settings, as_of, *options)
     if code := run_job("report", settings, as_of, *options):
         return code
     folder = delivering.last_written(target) if output is None else target
-    return delivering.finish(folder, settings, show=show, send=send, exit_code=exit_code)
+    return delivering.finish(folder, settings, send=send, exit_code=exit_code)
 
 
 @click.command(cls=AsWritten)

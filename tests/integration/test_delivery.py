@@ -396,8 +396,8 @@ def test_the_exit_code_shows_whether_anything_died(tmp_path: Path, died: int, co
     """Where that is asked for, as cron may: with a code of its own, which no failure has."""
     folder = write_report(tmp_path / "reports" / "2026-03-03", died=died)
     settings = load_settings(with_clusters=False)
-    assert finish(folder, settings, show=False, send=False, exit_code=True) == code
-    assert finish(folder, settings, show=False, send=False, exit_code=False) == 0
+    assert finish(folder, settings, send=False, exit_code=True) == code
+    assert finish(folder, settings, send=False, exit_code=False) == 0
 
 
 def test_a_past_week_is_not_the_last_report(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_exit_code_of_a_report_there_shows_whether_anything_died(server: S3S
     settings = load_settings(config, None, os.environ, with_clusters=False)
     newest = last_dated(reports_of(settings))
     assert str(newest) == "s3://history/sent/published/reports/2026-03-10"
-    assert finish(newest, settings, show=False, send=False, exit_code=True) == ExitCode.DIED
+    assert finish(newest, settings, send=False, exit_code=True) == ExitCode.DIED
 
 
 def test_two_processes_do_not_deliver_one_report_there(server: S3Server) -> None:

@@ -104,17 +104,6 @@ def test_a_partition_of_which_nothing_is_known_is_not_explained(
     assert "then run `topic-liveness rollup`" in shown
 
 
-def test_a_report_that_no_browser_here_can_open_is_refused_before_spark_starts(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The message names the folder, and no job has run."""
-    started: list[object] = []
-    monkeypatch.setattr("exporter.commands.jobs.run_job", lambda *options: started.append(options))
-    assert run(["report", "--history", "s3://bucket/history", "--open"]) == ExitCode.NOT_STARTED
-    assert "--open shows files of this host, got s3://bucket/history/published/reports: write" in capfd.readouterr().err
-    assert started == []
-
-
 @pytest.mark.parametrize("arguments", [["report", "--output"], ["deliver", "--report"]], ids=" ".join)
 def test_a_folder_of_reports_is_a_path_or_a_uri(arguments: list[str], tmp_path: Path, call: Call) -> None:
     """A URI that names no storage is refused before anything is asked or made."""
