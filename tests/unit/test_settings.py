@@ -257,6 +257,7 @@ def test_every_list_may_come_from_the_environment(tmp_path: Path) -> None:
     """As YAML, also where it is deep in a section: each setting of the complete file is what it was in the file."""
     given = load_settings(CONFIG / "good" / "everything.yaml", environ={"KAFKA_PASSWORD": "x"})
     written = to_yaml(given, show_secrets=True)
+    assert load(tmp_path, written) == given
     paths = list(lists_in(given))
     assert {("calendars",), ("groups", "include"), ("groups", "exclude"), ("delivery", "recipients")} <= set(paths)
     for path in paths:
