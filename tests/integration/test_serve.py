@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from exporter.domain.polls.readings import TopicPartition
-from tests.demo.broker import Broker
+from tests.demo.broker import Broker, free_port
 from tests.integration.serving import Exporter, until
 from tests.integration.sweeping import commit, forget
 from tests.plain_http import get
