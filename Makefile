@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quie
 # Else each of the thousand processes that a run of the tests starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-audit bench-groups bench-timelag bench-replicas bench-rollup bench-detection golden lock image-check tools clean python java
+.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-audit bench-rollup bench-demo bench-detection golden lock image-check tools clean python java
 
 all: $(READY) help
 
@@ -44,11 +44,11 @@ docs: $(READY)  ## build the documentation as a site: open build/site/index.html
 screenshots: $(READY) java  ## take the pictures of the documentation from the demo
 	$(BIN)/python -m documentation.screenshots
 
-bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
-	$(BIN)/python -m tests.bench.poll $(ARGS)
+bench: $(READY) java  ## print what the exporter costs with 8,000 partitions of one real broker
+	$(BIN)/python -m tests.bench.exporter --real $(ARGS)
 
-bench-scale: $(READY)  ## print what a poll and a scrape cost with 100,000 partitions of a fake cluster (needs Go)
-	$(BIN)/python -m tests.bench.scale $(ARGS)
+bench-scale: $(READY)  ## print what it costs with 100,000 partitions of a fake cluster, and a further cluster (needs Go)
+	$(BIN)/python -m tests.bench.exporter $(ARGS)
 
 bench-outage: $(READY) java  ## print how long a poll takes with one of three brokers gone, how many look-ups it sends, and restarts survived
 	$(BIN)/python -m tests.bench.outage $(ARGS)
@@ -56,23 +56,14 @@ bench-outage: $(READY) java  ## print how long a poll takes with one of three br
 bench-kills: $(READY) java  ## count torn files, duplicate rows and lost seconds when serve and rollup are killed, and on full disks
 	$(BIN)/python -m tests.bench.kills $(ARGS)
 
-bench-backfill: $(READY) java  ## print what a backfill costs on one real broker, and what a poll notices of it
-	$(BIN)/python -m tests.bench.backfill $(ARGS)
-
-bench-audit: $(READY)  ## print what an audit costs on a fake cluster (needs Go); ARGS="--topics 8334 --brokers 3" for 100,000 partitions
+bench-audit: $(READY)  ## print what an audit costs on a fake cluster (needs Go); ARGS="--fleets 5" for how right the first day is
 	$(BIN)/python -m tests.bench.audit $(ARGS)
 
-bench-groups: $(READY) java  ## print what a sweep over 2,000 consumer groups costs, and what a poll notices of it
-	$(BIN)/python -m tests.bench.groups $(ARGS)
-
-bench-timelag: $(READY) java  ## print what time lags of groups cost, first and later, and how far they are from records really read
-	$(BIN)/python -m tests.bench.timelag $(ARGS)
-
-bench-replicas: $(READY) java  ## print what comparing replicas costs on one real broker: look-ups per partition and cycle
-	$(BIN)/python -m tests.bench.replicas $(ARGS)
-
-bench-rollup: $(READY) java  ## print what a rollup of 20,000 partitions takes: time by stage, memory, tables
+bench-rollup: $(READY) java  ## print what a rollup of 20,000 partitions takes: time by stage, memory
 	$(BIN)/python -m tests.bench.rollup $(ARGS)
+
+bench-demo: $(READY) java  ## print what a rollup of the demo takes, and the least that Spark and Delta take; after make demo ARGS=--exit
+	$(BIN)/python -m tests.bench.demo_rollup $(ARGS)
 
 bench-detection: $(READY)  ## print how fast deaths are seen, at what rate of false alarms; ARGS="--events FILE" for any CSV
 	$(BIN)/python -m tests.bench.detection $(ARGS)
@@ -93,7 +84,7 @@ image-check:  ## build both images without a Docker engine, and run them as any 
 
 tools: $(READY)  ## install the programs that tests run: prometheus, alertmanager, chromium, helm, an S3 server, linters
 	@bash .ci/tools
-	@! command -v go >/dev/null || $(BIN)/python -c 'from tests.bench.fake_cluster import build; build()'
+	@! command -v go >/dev/null || $(BIN)/python -c 'from tests.fake_cluster import build; build()'
 
 clean:  ## remove what was built here; downloads stay in ~/.cache/topic-liveness
 	rm -rf .venv .tools build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_rollups.frames import arrow_schema
@@ -52,3 +53,31 @@ def rows_of(history: Path, name: str) -> list[Row]:
 def in_order(rows: Iterable[Row]) -> list[str]:
     """Return rows as text, in order."""
     return sorted(str(sorted(vars(row).items())) for row in rows)
+
+
+class Size(NamedTuple):
+    """What a table holds now."""
+
+    rows: int
+    files: int
+
+
+def table_size(table: Path) -> Size:
+    """Return what a Delta table holds now, by its log."""
+    files = present(table)
+    return Size(sum(json.loads(file["stats"])["numRecords"] for file in files), len(files))
+
+
+def active_hours(daily: Path) -> int:
+    """Return how many hours of partitions the daily table calls active."""
+    counted = 0
+    for file in present(daily):
+        rows = pq.read_table(daily / unquote(file["path"]), columns=["partition", "first_ms"])
+        counted += sum(map(len, rows.filter(pc.is_valid(rows["partition"]))["first_ms"]))
+    return counted
+
+
+def note_upkeep(history: Path) -> None:
+    """Let the next rollup do the weekly upkeep, which prints most."""
+    (history / "tables").mkdir(exist_ok=True)
+    (history / "tables" / "upkeep.json").write_text(json.dumps({"week": 0}))

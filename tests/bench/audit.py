@@ -10,7 +10,6 @@ records of one day. The rate of look-ups is the default.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import subprocess
 import sys
@@ -19,14 +18,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.bench.fake_cluster import FakeCluster
-from tests.bench.process_tree import held
+from tests.bench.running import real_broker, show
 from tests.dead_and_living import DEAD, LIVING, write_fleet
-from tests.demo.broker import Broker, resolve_kafka
+from tests.fake_cluster import FakeCluster
 from tests.integration.auditing import audit
 from tests.integration.day_one import DayOne, sections_of, verdicts
 from tests.integration.serving import until
-from tests.programs import cache_folder
+from tests.process_tree import Watch
+from tests.tables import Rows
 from tests.workbench import Workbench
 
 DAY = 86_400_000
@@ -46,8 +45,8 @@ def count_right(fleets: int, seed: int) -> None:
 
     The exporter polls once before a backfill and a rollup, and is asked after them.
     """
-    jars = resolve_kafka(cache=cache_folder(), progress=lambda line: print(line, file=sys.stderr))
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker", jars=jars) as broker:
+    rows: Rows = [("fleet", "what says it", "dead topics named", "living topics")]
+    with tempfile.TemporaryDirectory() as folder, real_broker() as broker:
         workbench, day = Workbench(broker.bootstrap), DayOne(Path(folder), broker.bootstrap, "fleet-.*")
         names = [f"fleet-{number}-" for number in range(seed, seed + fleets)]
         for number, name in enumerate(names, seed):
@@ -74,7 +73,9 @@ def count_right(fleets: int, seed: int) -> None:
             for way, what, right in ways:
                 named = sum(what.get(name + story.name) in right for story in DEAD)
                 living = Counter(what.get(name + story.name, "not listed") for story in LIVING)
-                print(f"{name[:-1]}, {way}: {named} of {len(DEAD)} dead topics named; living: {dict(living)}")
+                said_of_living = ", ".join(f"{count} {word}" for word, count in living.items())
+                rows.append((name[:-1], way, f"{named} of {len(DEAD)}", said_of_living))
+    show("The first day", rows)
 
 
 def main() -> None:
@@ -104,17 +105,14 @@ def measure(topics: int, partitions: int, brokers: int) -> None:
             out = Path(folder) / "audit.json"
             command = [sys.executable, "-m", "exporter", "audit", "--bootstrap-server", cluster.bootstrap]
             begun = time.monotonic()
-            most = 0.0
             with subprocess.Popen([*command, "--format", "json", "--output", str(out)]) as running:
-                while (code := running.poll()) is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        most = max(most, held(running.pid).pss)
-                    time.sleep(0.5)
+                watch = Watch(running.pid)
+                code = running.wait()
             took = time.monotonic() - begun
             found = json.loads(out.read_text())
     print(
         f"{topics:,} topics of {partitions:,} partitions, {brokers} brokers: {took:.1f} s, "
-        f"{most:.0f} MiB at most (PSS of all processes), exit code {code}; {found['counts']}"
+        f"{watch.pss_mib:.0f} MiB at most (PSS of all processes), exit code {code}; {found['counts']}"
     )
 
 

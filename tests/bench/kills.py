@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -24,7 +23,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -39,17 +38,17 @@ from exporter.history.tables import read_columns
 from exporter.storage.files import Location
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
-from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
+from tests.bench.running import real_broker, say, show
 from tests.integration.serving import Exporter, until
-from tests.programs import as_options, cache_folder
+from tests.programs import as_options
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
+from tests.tables import Rows
 from tests.workbench import QUIET, Workbench
 
 TOPIC, PARTITIONS = "written", 4
 WINDOW_SECONDS = 5.0
 _SETTINGS = {"TOPIC_LIVENESS_HISTORY__WINDOW": f"{WINDOW_SECONDS:g}s", "TOPIC_LIVENESS_LOG__LEVEL": "warning"}
-_REMOVED = "topic_liveness_history_unfinished_files_removed_total"
 _FAILED = "topic_liveness_history_write_failures_total"
 _DAYS = 14
 
@@ -64,28 +63,6 @@ class Spooled:
     double: int
     gaps: int
     """Stretches of offsets, with records in them, between two windows of a partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """Kills of ``serve``, and what they cost."""
-
-    kills: int
-    inside_writes: int
-    unfinished_removed: int
-    lost_most: float
-    """Seconds before a kill that are not in the spool, at most."""
-    lost_median: float
-    spool: Spooled
-
-
-@dataclass(frozen=True, slots=True)
-class RolledUp:
-    """Kills of ``rollup``, and whether the tables came out as those of a run that nobody disturbed."""
-
-    kills: int
-    tables: int
-    equal: int
 
 
 class Writer:
@@ -113,13 +90,15 @@ class Writer:
             number += 1
 
 
-def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -> Served:
-    """Kill an exporter again and again, and let the last one end well."""
-    inside, removed, lost, history = 0, 0.0, list[float](), folder / "history"
+def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -> tuple[int, list[float], Spooled]:
+    """Kill an exporter again and again, and let the last one end well.
+
+    Returns how many kills were inside the write of a file, the seconds that each lost, and the spool in the end.
+    """
+    inside, lost, history = 0, list[float](), folder / "history"
     for number in range(kills + 1):
         with Exporter(folder, bootstrap, **_SETTINGS) as exporter:
             await_polls(exporter, 1)
-            removed += summed(exporter, _REMOVED)
             if number == kills:
                 await_polls(exporter, 3)
                 assert exporter.end() == 0, "the last one ends well"
@@ -134,21 +113,9 @@ def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -
             inside += any(unfinished(history))
             lost.append(not_written(history, began, killed))
         if not (number + 1) % 10:
-            print(f"  {number + 1} kills of serve", file=sys.stderr)
+            say(f"  {number + 1} kills of serve")
     assert not any(unfinished(history)), "nothing unfinished is left"
-    return Served(
-        kills,
-        inside,
-        round(removed),
-        max(lost, default=0.0),
-        statistics.median(lost or [0.0]),
-        spooled(history),
-    )
-
-
-def summed(exporter: Exporter, name: str) -> float:
-    """Return the sum of a metric's samples."""
-    return sum(one.value for one in exporter.samples() if one.name == name)
+    return inside, lost, spooled(history)
 
 
 def await_polls(exporter: Exporter, polls: int) -> None:
@@ -312,17 +279,18 @@ class Rollups:
         return sum(found[name] == rows for name, rows in self._whole.items())
 
 
-def kill_rollups(folder: Path, kills: int, drawn: random.Random) -> tuple[RolledUp, RolledUp | None]:
-    """Kill rollups of one history while they take it in, and fill the disk under another, each time followed by a good
-    one; the second is None where no small file system can be mounted.
+def kill_rollups(folder: Path, kills: int, drawn: random.Random) -> tuple[int, int | None]:
+    """Kill rollups of one history while they take it in, and fill the disk under another; then run each to its end.
+
+    Returns how many tables of both are equal then; None where no small file system can be mounted.
     """
     rollups = Rollups(folder)
     killed = rollups.copy("killed")
     for number in range(kills):
         rollups.kill(killed, drawn.uniform(0.0, rollups.ingest_seconds))
-        print(f"  {number + 1} kills of rollup", file=sys.stderr)
+        say(f"  {number + 1} kills of rollup")
     rollups.run(killed)
-    after_kills = RolledUp(kills, len(SCHEMAS), rollups.equal(killed))
+    after_kills = rollups.equal(killed)
     try:
         with small_disk(folder / "full", 64) as filled:
             rollups.copy("full")
@@ -332,48 +300,53 @@ def kill_rollups(folder: Path, kills: int, drawn: random.Random) -> tuple[Rolled
                 assert stopped.returncode == 1, "a rollup on a full disk fails"
                 assert not (filled / "published" / "current.json").exists(), "and publishes nothing"
             rollups.run(filled)
-            return after_kills, RolledUp(1, len(SCHEMAS), rollups.equal(filled))
+            return after_kills, rollups.equal(filled)
     except subprocess.CalledProcessError as error:
         if "mount" not in error.cmd:
             raise
         return after_kills, None
 
 
-def main() -> int:
-    """Print what was found, and save it as JSON where requested."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--serve", type=int, default=60, help="how often serve is killed")
-    parser.add_argument("--rollup", type=int, default=5, help="how often rollup is killed; 0: leave rollups out")
-    parser.add_argument("--seed", type=int, default=17, help="of the moments")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parser.parse_args()
-    drawn, found = random.Random(arguments.seed), dict[str, Any]()
-    jars = resolve_kafka(cache=cache_folder(), progress=lambda line: print(line, file=sys.stderr))
-    with tempfile.TemporaryDirectory() as name, Broker(Path(name, "broker"), jars=jars) as broker:
-        folder = Path(name)
+def kill_and_fill_serve(kills: int, drawn: random.Random) -> bool:
+    """Print what kills and a full disk cost ``serve``; return whether it is no more than the open interval."""
+    rows: Rows = [
+        ("serve", "kills", "inside a write", "files", "torn", "windows", "twice", "gaps", "lost at most, median")
+    ]
+
+    def row(name: str, spool: Spooled, *cells: str, lost: str = "") -> tuple[str, ...]:
+        counts = (spool.files, spool.torn, spool.windows, spool.double, spool.gaps)
+        return (name, *(cells or ("", "")), *map(str, counts), lost)
+
+    with tempfile.TemporaryDirectory() as name, real_broker() as broker:
         Workbench(broker.bootstrap).create(TOPIC, PARTITIONS)
         with Writer(broker.bootstrap):
-            (folder / "killed").mkdir()
-            served = kill_serve(broker.bootstrap, folder / "killed", arguments.serve, drawn)
-            found["serve"] = asdict(served)
-            print(f"Kafka {KAFKA_VERSION}; serve: {served}", flush=True)
+            (killed := Path(name, "killed")).mkdir()
+            inside, lost, spool = kill_serve(broker.bootstrap, killed, kills, drawn)
+            seconds = f"{max(lost, default=0):.1f} s, {statistics.median(lost or [0]):.1f} s"
+            rows.append(row("killed", spool, str(kills), str(inside), lost=seconds))
             try:
-                on_full = fill_serve(broker.bootstrap, folder / "full")
-                found["serve, full disk"] = asdict(on_full)
-                print(f"serve, full disk: {on_full}", flush=True)
+                rows.append(row("full disk", fill_serve(broker.bootstrap, Path(name, "full"))))
             except subprocess.CalledProcessError as error:
-                print(f"serve, full disk: not measured, {error}")
-    good = served.lost_most <= 2 * WINDOW_SECONDS and not served.spool.torn + served.spool.double
-    if arguments.rollup:
+                say(f"serve, full disk: not measured, {error}")
+    show("Kills of serve", rows)
+    return max(lost, default=0) <= 2 * WINDOW_SECONDS and not spool.torn + spool.double
+
+
+def main() -> int:
+    """Print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", type=int, default=60, help="how often serve is killed; 0: leave it out")
+    parser.add_argument("--rollup", type=int, default=5, help="how often rollup is killed; 0: leave rollups out")
+    parser.add_argument("--seed", type=int, default=17, help="of the moments")
+    given = parser.parse_args()
+    drawn = random.Random(given.seed)
+    good = not given.serve or kill_and_fill_serve(given.serve, drawn)
+    if given.rollup:
         with tempfile.TemporaryDirectory() as name:
-            for what, rolled_up in zip(
-                ("rollup", "rollup, full disk"), kill_rollups(Path(name), arguments.rollup, drawn), strict=True
-            ):
-                found[what] = None if rolled_up is None else asdict(rolled_up)
-                print(f"{what}: {rolled_up or 'not measured, no file system can be mounted here'}", flush=True)
-                good = good and (rolled_up is None or rolled_up.equal == rolled_up.tables)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
+            killed, filled = kill_rollups(Path(name), given.rollup, drawn)
+        on_full = "not measured, no file system can be mounted here" if filled is None else f"{filled} equal"
+        print(f"\nrollup, of {len(SCHEMAS)} tables: {killed} equal after {given.rollup} kills; full disk: {on_full}")
+        good = good and {killed, filled} <= {len(SCHEMAS), None}
     return 0 if good else 1
 
 

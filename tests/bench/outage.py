@@ -8,16 +8,13 @@ finds it out, and the cluster takes some seconds to name no leader for the parti
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer
@@ -29,8 +26,9 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.kafka.process import OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
 from exporter.settings.schema import PollSettings
-from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
-from tests.programs import cache_folder
+from tests.bench.running import WrongFiguresError, kafka_jars, show
+from tests.demo.broker import Broker
+from tests.tables import Rows
 from tests.trio import Trio, frozen
 from tests.workbench import Workbench
 
@@ -72,8 +70,7 @@ class Steady:
     """Polls and sweeps one broker again and again, each in a thread of its own."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.restarts: Counter[str] = Counter()
-        self.polls: Counter[str] = Counter()
+        self.restarts, self.polls = Counter[str](), Counter[str]()
         self._process = ClientProcess("bench", self._restarted)
         self._poller = Poller("bench", poll_source(self._process, bootstrap, 2.0, 5.0), [], SystemClock())
         self._groups = RemoteClient(
@@ -103,9 +100,8 @@ class Steady:
     def _poll(self) -> None:
         while not self._stop.wait(1.0):
             outcome = self._poller.poll()
-            good = isinstance(outcome, Snapshot) and bool(outcome.table.read.all())
             self.polls["ok" if isinstance(outcome, Snapshot) else str(outcome.reason)] += 1
-            if good:
+            if isinstance(outcome, Snapshot) and outcome.table.read.all():
                 self.good["poll"].set()
 
     def _sweep(self) -> None:
@@ -125,18 +121,15 @@ def survive(jars: Path, folder: Path, outages: int) -> Survived:
     Under polls and sweeps: a connection that was silent for so long is the one that librdkafka may not open again.
     """
     with Broker(folder, jars=jars) as broker:
-        workbench = Workbench(broker.bootstrap)
-        workbench.create(TOPIC, 30)
+        Workbench(broker.bootstrap).create(TOPIC, 30)
         for number in range(20):
             consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"group-{number}", "log_level": 0})
             consumer.commit(offsets=[confluent_kafka.TopicPartition(TOPIC, number, 0)], asynchronous=False)
             consumer.close()
-        steady = Steady(broker.bootstrap)
-        well = 0
+        steady, well = Steady(broker.bootstrap), 0
         for number in range(outages):
-            assert all(event.wait(60) for event in steady.good.values()) or number, (
-                "a poll and a sweep are good at first"
-            )
+            good = all(event.wait(60) for event in steady.good.values())
+            assert good or number, "a poll and a sweep are good at first"
             if number % 3 == 2:
                 with frozen(broker):
                     time.sleep(FROZEN_SECONDS)
@@ -151,18 +144,6 @@ def survive(jars: Path, folder: Path, outages: int) -> Survived:
     return Survived(outages, dict(steady.restarts), dict(steady.polls), well)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One poll: wall seconds, requests on the wire, look-ups (partitions), and why some were not read."""
-
-    step: str
-    seconds: float
-    requests: int
-    lookups: int
-    read: int
-    unread: dict[str, int]
-
-
 class Bench:
     """Polls a trio as the exporter does."""
 
@@ -172,25 +153,20 @@ class Bench:
         source = poll_source(ClientProcess("bench"), trio.bootstrap, poll.request_timeout, poll.interval)
         self._poller = Poller("bench", source, [], SystemClock())
 
-    def poll(self, step: str) -> Row:
-        """Poll once. Raises SystemExit where the cluster as a whole gave nothing."""
+    def poll(self, step: str) -> tuple[str, ...]:
+        """Poll once, and return a row. Raises WrongFiguresError where the cluster as a whole gave nothing."""
         before = self._trio.requests
         snapshot = self._poller.poll()
         if not isinstance(snapshot, Snapshot):
-            raise SystemExit(f"{step}: the poll failed: {snapshot.detail}")
+            raise WrongFiguresError(f"{step}: the poll failed: {snapshot.detail}")
         unread = Counter(str(each.reason) for each in snapshot.readings.values() if each.latest is None)
-        return Row(
-            step,
-            snapshot.duration_seconds,
-            self._trio.requests - before,
-            sum(snapshot.lookups.values()),
-            len(snapshot.readings) - unread.total(),
-            dict(unread),
-        )
+        counts = self._trio.requests - before, sum(snapshot.lookups.values()), len(snapshot.readings) - unread.total()
+        why = ", ".join(f"{reason} {count}" for reason, count in sorted(unread.items()))
+        return (step, f"{snapshot.duration_seconds:.2f}", *map(str, counts), why)
 
 
-def measure(trio: Trio, partitions: int, polls: int) -> Iterator[Row]:
-    """Yield the rows; ``partitions`` is a multiple of 3, ``polls`` is how many while a broker is gone."""
+def measure(trio: Trio, partitions: int, polls: int) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each poll; ``partitions`` is a multiple of 3, ``polls`` is how many while a broker is gone."""
     trio.create(TOPIC, partitions // 3)
     keys = [TopicPartition(TOPIC, number) for number in range(partitions)]
     for _ in range(2):
@@ -210,39 +186,24 @@ def measure(trio: Trio, partitions: int, polls: int) -> Iterator[Row]:
 
 
 def main() -> None:
-    """Print the table, and save it as JSON where requested."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=3000, help="how many partitions, a multiple of 3")
     parser.add_argument("--polls", type=int, default=3, help="polls while a broker is gone")
     parser.add_argument("--outages", type=int, default=6, help="how often one broker is stopped, killed or frozen")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parser.parse_args()
-    if arguments.partitions < 3 or arguments.partitions % 3 or arguments.polls < 1:
+    given = parser.parse_args()
+    if given.partitions < 3 or given.partitions % 3 or given.polls < 1:
         parser.error("--partitions must be a multiple of 3, and --polls at least 1")
-    jars = resolve_kafka(cache=cache_folder(), progress=lambda line: print(line, file=sys.stderr))
-    rows = []
-    print(f"Three brokers, Kafka {KAFKA_VERSION}, {arguments.partitions} partitions, default settings")
-    print(f"{'poll':<28}{'seconds':>9}{'requests':>10}{'look-ups':>10}{'read':>7}  unread")
+    jars = kafka_jars()
     with tempfile.TemporaryDirectory() as folder, Trio(Path(folder), jars) as trio:
-        for row in measure(trio, arguments.partitions, arguments.polls):
-            rows.append(row)
-            why = ", ".join(f"{reason} {count}" for reason, count in sorted(row.unread.items()))
-            print(
-                f"{row.step:<28}{row.seconds:>9.2f}{row.requests:>10}{row.lookups:>10}{row.read:>7}  {why}", flush=True
-            )
+        rows: Rows = [("poll", "seconds", "requests", "look-ups", "read", "unread")]
+        rows += measure(trio, given.partitions, given.polls)
+    show(f"Three brokers, {given.partitions} partitions, default settings", rows)
     with tempfile.TemporaryDirectory() as folder:
-        survived = survive(jars, Path(folder), arguments.outages)
+        survived = survive(jars, Path(folder), given.outages)
     print(f"\nOne broker, stopped, killed or frozen {survived.outages} times under polls and sweeps")
     print(f"restarts survived: {sum(survived.restarts.values())} {survived.restarts or ''}")
     print(f"polls: {survived.polls}; good again within a minute: {survived.well_after} of {survived.outages}")
-    if arguments.json:
-        figures: dict[str, Any] = {
-            "kafka": KAFKA_VERSION,
-            "partitions": arguments.partitions,
-            "polls": [asdict(row) for row in rows],
-        }
-        figures["survived"] = asdict(survived)
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

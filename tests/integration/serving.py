@@ -16,9 +16,9 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tests.bench.process_tree import descendants
 from tests.demo.broker import free_port
 from tests.plain_http import get
+from tests.process_tree import descendants
 
 
 def until(true: Callable[[], bool], what: str, seconds: float = 90.0) -> None:

@@ -17,7 +17,7 @@ from exporter.kafka.source import KafkaSource
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from exporter.state.monitor_settings import MonitorSettings
-from tests.bench.fake_cluster import FakeCluster
+from tests.fake_cluster import FakeCluster
 from tests.workbench import Workbench
 
 POLLS = 300

@@ -29,7 +29,7 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.kafka.poll_source import DENIED_WITHIN, WORTH_BATCHING
 from exporter.kafka.process import ADDRESSES, OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
-from tests.bench.fake_cluster import FakeCluster
+from tests.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.test_bad_answers import well
 from tests.scripted import FIND_COORDINATOR, ListedOffset, ScriptedBroker

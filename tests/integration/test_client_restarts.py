@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.fake_cluster import FakeCluster
+from tests.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
 from tests.unit.test_memory import lay_out
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.fake_cluster import FakeCluster
+from tests.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
 from tests.programs import program
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.bench.fake_cluster import FakeCluster
+from tests.fake_cluster import FakeCluster
 from tests.workbench import QUIET, Workbench
 
 LATEST, EARLIEST, MAX_TIMESTAMP = OffsetSpec.latest(), OffsetSpec.earliest(), OffsetSpec.max_timestamp()

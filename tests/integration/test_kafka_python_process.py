@@ -15,7 +15,7 @@ from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
 from exporter.kafka.process import LOG_SIZES, TIERS, ClientProcess, RemoteClient, Restart
-from tests.bench.fake_cluster import FakeCluster
+from tests.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.serving import Exporter, until
 from tests.integration.test_client_restarts import restarts

@@ -16,7 +16,7 @@ from exporter.domain.polls.metadata import unchanged
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from tests.bench.fake_cluster import FakeCluster
+from tests.fake_cluster import FakeCluster
 from tests.integration.serving import until
 from tests.integration.test_bad_answers import well
 from tests.scripted import FIND_COORDINATOR, ScriptedBroker

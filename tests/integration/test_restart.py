@@ -14,8 +14,8 @@ import numpy as np
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.history.cluster_states import Progress, read_state, state_file, write_state
-from tests.bench.fake_cluster import FakeCluster
 from tests.demo.broker import Broker
+from tests.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
 from tests.unit.expectations import HOUR, by_clock, publish
 from tests.workbench import Workbench

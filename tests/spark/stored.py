@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
-from tests.bench.rollup_run import active_hours, table_size
+from tests.delta import active_hours, table_size
 from tests.integration.serving import until
 from tests.programs import as_options
 from tests.s3 import BUCKET, S3Server

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,8 +19,7 @@ import pyspark
 import pytest
 
 from exporter.history.published import Expectations
-from tests.bench.rollup_run import active_hours, table_size
-from tests.bench.spark_events import largest_result, recorded
+from tests.delta import active_hours, table_size
 from tests.demo.broker import free_port
 from tests.integration.serving import until
 from tests.plain_http import get
@@ -154,7 +154,8 @@ def test_the_next_rollup_completes_it_on_a_cluster_that_has_nothing_of_the_job(
     workers, (driver, site) = history.with_name("workers") / "bin/python", python_with_the_wheel(tmp_path / "wheel")
     events.mkdir()
     submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", "local[1]"]
-    submit += as_options({**SMALL, **recorded(events)})
+    log_settings = {"enabled": "true", "dir": events.as_uri(), "rolling.enabled": "false", "compress": "false"}
+    submit += as_options({**SMALL, **{f"spark.eventLog.{name}": value for name, value in log_settings.items()}})
     python = {"PYSPARK_PYTHON": workers, "PYSPARK_DRIVER_PYTHON": driver}
     output = run([*submit, site / "spark_rollups/job.py", *rollup(history, at(1.5), cluster)], **python)
     assert f" on {cluster.master}" in output
@@ -164,8 +165,10 @@ def test_the_next_rollup_completes_it_on_a_cluster_that_has_nothing_of_the_job(
     assert len(published(history)) == streams
     written = sum(pq.read_metadata(file).num_rows for file in history.glob("spool/windows/*.parquet"))
     assert table_size(history / "tables" / "windows").rows == written == active_hours(history / "tables" / "daily")
-    sent = largest_result(log)
-    assert sent < 8 * streams, f"a stage sent {sent} bytes to the driver, of {streams} partitions and topics"
+    sent = Counter[int]()
+    for task in ended:
+        sent[task["Stage ID"]] += task["Task Metrics"]["Result Size"]
+    assert max(sent.values()) < 8 * streams, f"stages sent {sent} bytes to the driver, of {streams} streams"
     last = max(get(cluster.page, timeout=30).json()["completedapps"], key=lambda app: app["starttime"])
     assert last["state"] == "FINISHED"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.rollup_run import note_upkeep
+from tests.delta import note_upkeep
 from tests.integration.serving import until
 from tests.s3 import S3Server
 from tests.slow_line import SlowLine

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.history.published import Expectations
 from exporter.storage.lock import Lease
-from tests.bench.rollup_run import table_size
+from tests.delta import table_size
 from tests.integration.serving import until
 from tests.programs import cache_folder
 from tests.s3 import SECRET, S3Server

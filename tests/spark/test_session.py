@@ -19,7 +19,7 @@ from exporter.storage.files import files_below, located
 from spark_rollups import job
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
-from tests.bench.rollup_run import note_upkeep
+from tests.delta import note_upkeep
 from tests.programs import as_options
 from tests.spark.conftest import JAVA, QUICK
 from tests.spark.stored import leave_unneeded, only_stages

@@ -11,7 +11,7 @@ import pytest
 from exporter.history.exporter_lock import take_name
 from exporter.history.spool import HistoryError
 from exporter.storage.lock import TakenError
-from tests.bench.fake_cluster import FakeCluster
+from tests.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
 
 NOWHERE = "127.0.0.1:1"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench.process_tree import held, usage
+from tests.process_tree import cpu_seconds, memory
 
 CHILD = """
 import time
@@ -38,20 +38,17 @@ def parent() -> Iterator[subprocess.Popen[str]]:
 
 def test_children_count(parent: subprocess.Popen[str]) -> None:
     """What they hold while they run, and their CPU also when they have ended."""
-    running = usage(parent.pid)
-    assert running.cpu >= 0.3 and running.rss_mib > 64
-    shares = held(parent.pid)
-    assert 64 < shares.anonymous < shares.pss <= running.rss_mib
+    cpu, held = cpu_seconds(parent.pid), memory(parent.pid)
+    assert cpu >= 0.3 and 64 < held.pss <= held.rss
     assert parent.stdin is not None and parent.stdout is not None
     print(file=parent.stdin, flush=True)
     assert parent.stdout.readline() == "ended\n"
-    ended = usage(parent.pid)
-    assert ended.cpu >= running.cpu and ended.rss_mib < running.rss_mib - 60
+    assert cpu_seconds(parent.pid) >= cpu and memory(parent.pid).rss < held.rss - 60
 
 
-def test_a_process_that_is_not_there_has_no_usage(parent: subprocess.Popen[str]) -> None:
+def test_a_process_that_is_not_there_is_an_error(parent: subprocess.Popen[str]) -> None:
     """It is an error, not a zero."""
     parent.kill()
     parent.wait()
     with pytest.raises(ProcessLookupError, match=f"no process has the id {parent.pid}"):
-        usage(parent.pid)
+        cpu_seconds(parent.pid)

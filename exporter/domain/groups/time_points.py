@@ -12,7 +12,7 @@ from exporter.domain.column_set import ColumnSet
 POINTS_PER_PARTITION = 8
 """Points kept of one partition, unless its groups need more: up to four around each committed offset.
 
-More points save no look-ups that ``make bench-timelag`` could measure.
+More points saved no look-ups in logs of every kind.
 """
 
 NOWHERE = -1

@@ -5,7 +5,6 @@ Thresholds start with the prior and are fitted each week to the weeks before it,
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
@@ -13,17 +12,16 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.scoring.calibration import FALSE_ALARMS, TOPIC, evidence
 from exporter.domain.scoring.poisson import poisson_interval
+from tests.bench.detection.clock import product_clock
 from tests.bench.detection.fleet import Fleet, Floats, topics
 from tests.bench.detection.hold import hold
-from tests.bench.detection.product import ProductClock, product_method
-from tests.bench.detection.reference import refitted, unusual_silences
+from tests.bench.detection.reference import calibrations_of_topics, drops
 from tests.bench.detection.silences import FIRST_WEEK, LONGEST, Silences, Trial, trial
 from tests.bench.detection.streams import FIRST_OUTAGE_WEEK, generate
-from tests.bench.detection.table import Rows, number
+from tests.bench.running import number
+from tests.tables import Rows
 
-SIZES = (50, 375, 2000)
 KINDS = 12.5
 """Topics that ``generate`` makes for one of each kind."""
 
@@ -34,6 +32,7 @@ AGES = (1, 2, 4, 8, 16, FOREVER)
 _HEADER = (
     "judged",
     "threshold at the end",
+    "promised then",
     "false alarms per 1,000 topic-weeks",
     "alarms a week",
     "geo. mean h",
@@ -42,7 +41,6 @@ _HEADER = (
     "unseen at 28 d",
     "outages alarmed",
 )
-
 
 OUTAGES = {"with": (True,), "without": (False,), "both": (True, False)}
 """Which fleets are measured: those with outages, those without, or both."""
@@ -57,6 +55,8 @@ class Got:
     """Topic-weeks with a record, and those of them that were judged."""
     judged: int
     threshold: float
+    promised: float | None
+    """False alarms in 1,000 topic-weeks, by the last week; None: nothing was promised yet."""
     false_alarms: int
     """Topic-weeks with one."""
     seen: int
@@ -69,44 +69,22 @@ class Got:
         """In hours."""
         return float(np.exp(np.log(self.hours).mean()))
 
-    @property
-    def p90(self) -> float:
-        """In hours."""
-        return float(np.quantile(self.hours, 0.9))
-
-    @property
-    def unseen(self) -> float:
-        """The share of deaths without an alarm."""
-        return float((self.hours >= LONGEST).mean())
-
 
 class Given:
     """What the owner of a fleet gets, topics alone."""
 
-    def __init__(self, fleet: Fleet, first_week: int = 1, accepted: Sequence[float] = (FALSE_ALARMS,)) -> None:
-        """``accepted`` are the rates of false alarms, in 1,000 topic-weeks, of which any may be requested."""
+    def __init__(self, fleet: Fleet, first_week: int = 1) -> None:
         self._made = made = trial(topics(fleet), first_week=first_week, few=True)
-        self._published = refitted(made, accepted, first_week)
-        times = made.units.times
-        self._methods = {rate: replace(product_method(made, self._published, rate), times=times) for rate in accepted}
-        self._held = hold(made, replace(product_method(made, self._published), times=times))
+        self._calibrations = calibrations_of_topics(made, first_week)
+        clock = product_clock(made, drops(made))
+        dead = np.zeros(made.eligible.shape)
+        for week in range(first_week, made.weeks):
+            dead[:, week] = self._calibrations[week].threshold.dead
+        self._method = replace(clock, dead=dead)
+        self._held = hold(made, clock)
 
-    def at_threshold(self, dead: float) -> Given:
-        """Return what the same owner gets where streams are dead past this score in all weeks."""
-        found = copy.copy(self)
-        found._methods = {  # noqa: SLF001 - of the same class
-            rate: replace(method, dead=np.full_like(method.dead, dead)) for rate, method in self._methods.items()
-        }
-        return found
-
-    def past_scores(self) -> tuple[Floats, float]:
-        """Return the scores of the unusual silences that thresholds are fitted to at the end, and their topic-weeks."""
-        unusual, week = unusual_silences(self._made)
-        return evidence(unusual, TOPIC, week)
-
-    def in_weeks(self, first: int, last: int, accepted: float = FALSE_ALARMS) -> Got | None:
+    def in_weeks(self, first: int, last: int) -> Got | None:
         """Return what the weeks from ``first`` to before ``last`` gave, by the history known then; None: nothing."""
-        method = self._methods[accepted]
         made = self._made
         last = min(last, made.weeks)
         eligible = made.eligible[:, first:last]
@@ -119,29 +97,26 @@ class Given:
             silences.where((silences.week >= first) & (silences.week < last))
             for silences in (made.closed, _outages(made), made.cuts)
         )
-        false, seen = self._alarmed(method, closed), self._alarmed(method, outages)
+        false, seen = self._alarmed(closed), self._alarmed(outages)
+        calibration = self._calibrations[last]
         return Got(
             last - first,
             int(written[:, first:last].sum()),
             int(eligible.sum()),
-            self._published.calibration(accepted, last, TOPIC).threshold.dead,
+            calibration.threshold.dead,
+            calibration.promised,
             np.unique(np.stack([closed.unit[false], closed.week[false]]), axis=1).shape[1],
             int(seen.sum()),
             len(seen),
-            np.clip(self._hours(method, cuts), 0.01, LONGEST),
+            np.clip(self._hours(cuts), 0.01, LONGEST),
         )
 
-    def _hours(self, method: ProductClock, silences: Silences) -> Floats:
-        later = method.later(silences, 0.0)
-        return self._held.alarms(silences, method.hours(silences, 0.0), later)
+    def _hours(self, silences: Silences) -> Floats:
+        later = self._method.later(silences, 0.0)
+        return self._held.alarms(silences, self._method.hours(silences, 0.0), later)
 
-    def _alarmed(self, method: ProductClock, silences: Silences) -> NDArray[np.bool_]:
-        return np.asarray(self._hours(method, silences) < silences.end - silences.start)
-
-
-def mean(got: Sequence[Got], of: Callable[[Got], float]) -> float:
-    """Return the mean over fleets."""
-    return float(np.mean([of(one) for one in got]))
+    def _alarmed(self, silences: Silences) -> NDArray[np.bool_]:
+        return np.asarray(self._hours(silences) < silences.end - silences.start)
 
 
 def row(fleets: Sequence[Got | None]) -> tuple[str, ...]:
@@ -150,18 +125,22 @@ def row(fleets: Sequence[Got | None]) -> tuple[str, ...]:
     if not got:
         return ("0 %", "-", *[""] * (len(_HEADER) - 2))
 
-    false, judged = sum(one.false_alarms for one in got), sum(one.judged for one in got)
+    def mean(of: Callable[[Got], float]) -> float:
+        return float(np.mean([of(one) for one in got]))
+
+    false, judged, outages = (sum(getattr(one, name) for one in got) for name in ("false_alarms", "judged", "outages"))
     low, high = poisson_interval(false)
-    outages = sum(one.outages for one in got)
+    promises = [one.promised for one in got if one.promised is not None]
     return (
         f"{100 * judged / sum(one.written for one in got):.0f} %",
-        f"{mean(got, lambda one: one.threshold):.2f}",
+        f"{mean(lambda one: one.threshold):.2f}",
+        f"{np.mean(promises):.2f}" if len(promises) == len(got) else "nothing",
         f"{1000 * false / judged:.2f} ({1000 * low / judged:.2f} to {1000 * high / judged:.2f})",
-        f"{mean(got, lambda one: (one.false_alarms + one.seen) / one.weeks):.2f}",
+        f"{mean(lambda one: (one.false_alarms + one.seen) / one.weeks):.2f}",
         _with_range([one.geometric_mean for one in got]),
-        number(mean(got, lambda one: float(np.median(one.hours)))),
-        number(mean(got, lambda one: one.p90)),
-        f"{100 * mean(got, lambda one: one.unseen):.1f} %",
+        number(mean(lambda one: float(np.median(one.hours)))),
+        number(mean(lambda one: float(np.quantile(one.hours, 0.9)))),
+        f"{100 * mean(lambda one: float((one.hours >= LONGEST).mean())):.1f} %",
         f"{sum(one.seen for one in got)} of {outages}" if outages else "",
     )
 
@@ -182,15 +161,15 @@ def defaults_tables(
     settled: Rows = [("fleet", *_HEADER)]
     young: Rows = [("fleet", "weeks of history", *_HEADER)]
     for size, with_outages in product(sizes, outages):
-        name = _name(size, outages=with_outages)
+        name = f"{size:,} topics, {'a tenth with an outage' if with_outages else 'no outages'}"
         spans = list(pairwise(AGES))
         grown: list[Got | None] = []
         got: list[list[Got | None]] = [[] for _ in spans]
         for seed in seeds:
-            given = Given(made_fleet(size, seed, outages=with_outages))
+            given = Given(_fleet(size, seed, outages=with_outages))
             grown.append(given.in_weeks(FIRST_WEEK, FOREVER))
             if with_outages:
-                given = Given(made_fleet(size, seed, outages=True, first_outage_week=1))
+                given = Given(_fleet(size, seed, outages=True, first_outage_week=1))
             for place, span in enumerate(spans):
                 got[place].append(given.in_weeks(*span))
             progress(f"{name}, seed {seed}")
@@ -201,36 +180,16 @@ def defaults_tables(
     return [("From the ninth week on", settled), ("By weeks of history", young)]
 
 
-def accepted_table(
-    sizes: Sequence[int],
-    seeds: Sequence[int],
-    outages: Sequence[bool],
-    accepted: Sequence[float],
-    progress: Callable[[str], None],
-) -> Rows:
-    """Return a row for each fleet and number of false alarms that is accepted, once eight weeks are known."""
-    rows: Rows = [("fleet", "accepted", *_HEADER)]
-    for size, with_outages in product(sizes, outages):
-        got: dict[float, list[Got | None]] = {rate: [] for rate in accepted}
-        for seed in seeds:
-            given = Given(made_fleet(size, seed, outages=with_outages), accepted=accepted)
-            for rate in accepted:
-                got[rate].append(given.in_weeks(FIRST_WEEK, FOREVER, rate))
-            progress(f"{_name(size, outages=with_outages)}, seed {seed}")
-        rows += [(_name(size, outages=with_outages), f"{rate:g}", *row(got[rate])) for rate in accepted]
+def defaults_of(fleets: Sequence[Fleet]) -> Rows:
+    """Return a header and the row of each fleet once eight weeks are known."""
+    rows: Rows = [("fleet", "topics", *_HEADER)]
+    for fleet in fleets:
+        size = len({stream.topic for stream in fleet.streams})
+        rows.append((fleet.name, str(size), *row([Given(fleet).in_weeks(FIRST_WEEK, FOREVER)])))
     return rows
 
 
-def defaults_of(fleet: Fleet) -> Rows:
-    """Return a header and the row of one fleet once eight weeks are known."""
-    return [("fleet", *_HEADER), (fleet.name, *row([Given(fleet).in_weeks(FIRST_WEEK, FOREVER)]))]
-
-
-def _name(size: int, *, outages: bool) -> str:
-    return f"{size:,} topics, {'a tenth with an outage' if outages else 'no outages'}"
-
-
-def made_fleet(size: int, seed: int, *, outages: bool, first_outage_week: int = FIRST_OUTAGE_WEEK) -> Fleet:
+def _fleet(size: int, seed: int, *, outages: bool, first_outage_week: int = FIRST_OUTAGE_WEEK) -> Fleet:
     """Return a generated fleet of about so many topics."""
     per_kind = max(1, round(size / KINDS))
     return generate(per_kind, seed=seed, outages=outages, first_outage_week=first_outage_week)

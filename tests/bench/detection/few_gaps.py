@@ -19,7 +19,7 @@ from exporter.domain.verdicts import GAPS, NO_RULE, PERIOD, SCHEDULE, TRAFFIC_CL
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, topics
 from tests.bench.detection.history import first_week_of, history
 from tests.bench.detection.silences import LONGEST, gaps_before
-from tests.bench.detection.table import Rows
+from tests.tables import Rows
 
 EVERY_WEEKS = 8
 RECORDS = ((1, 1), (2, 3), (4, 6), (7, 10), (11, 10**6))
@@ -34,7 +34,7 @@ _SPAN = WEEKS * HOURS_A_WEEK
 def few_gaps_tables(fleets: Sequence[Fleet]) -> Sequence[tuple[str, Rows]]:
     """Return what the law gives on each set by the number of known active hours, and what other priors would give."""
     found = {fleet.name: _silences(fleet) for fleet in fleets}
-    return [("", _by_hours(found)), ("other priors", _by_prior(found))]
+    return [("By few gaps", _by_hours(found)), ("Other priors", _by_prior(found))]
 
 
 def _by_prior(found: Mapping[str, Floats]) -> Rows:
@@ -100,13 +100,12 @@ def _silences(fleet: Fleet) -> Floats:
     ``length`` is infinite where no record ended it, ``to end`` the hours to the end of the set.
     """
     units, rows = topics(fleet), list[tuple[float, ...]]()
-    incidents = [(begin, end) for _, begin, end in fleet.incidents]
     for unit, (times, vague, outages) in enumerate(zip(units.times, units.vague, units.outages, strict=True)):
         for number, begin in enumerate(range(0, fleet.weeks - WEEKS_NEEDED, EVERY_WEEKS)):
             known = times >= begin * HOURS_A_WEEK
             if known.any():
                 stream = unit * fleet.weeks + number
-                mine = _of_stream(times[known], vague[known], [*incidents, *outages])
+                mine = _of_stream(times[known], vague[known], [*fleet.incidents, *outages])
                 end = fleet.weeks * HOURS_A_WEEK
                 rows += [(stream, at // HOURS_A_WEEK, *each, end - at) for at, *each in mine]
     return np.array(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +16,6 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
-    """What the generator knows of a stream: the hazard of a record, and how many chances a week has.
-
-    ``hazard`` is -ln P(no record) summed up from the fleet's start, one value an hour and one at the end.
-    ``step`` is the time between planned runs, ``phase`` when in it they are due: a silence that starts in
-    a run is one after it, so its hazard counts from half a step later on. 0 where nothing is planned.
-    ``day_shape`` is the shape of the gamma that multiplies the rate of each day, 0 where none does.
-    """
-
-    hazard: Floats
-    chances: float
-    step: float = 0.0
-    phase: float = 0.0
-    day_shape: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Stream:
     """One partition of a topic. ``times`` are those of its records, in order, in hours since the fleet's start.
 
@@ -41,9 +24,7 @@ class Stream:
 
     topic: str
     partition: int
-    kind: str
     times: Floats
-    truth: Truth | None = None
     outages: tuple[Span, ...] = ()
 
 
@@ -60,68 +41,37 @@ class Fleet:
     weeks: int
     streams: Sequence[Stream]
     unseen: tuple[Span, ...] = ()
-    incidents: tuple[tuple[str, float, float], ...] = ()
+    incidents: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What is judged: topics as unions of their partitions, or partitions.
+    """What is judged: each topic as the union of its partitions.
 
     ``times`` are the moments at which an advance was seen, ``vague`` those of which only this is known: it
     came while nobody looked. So the silences at both its ends are no evidence.
     """
 
     fleet: Fleet
-    level: str
     names: Sequence[str]
-    kinds: NDArray[np.str_]
     times: Sequence[Floats]
     vague: Sequence[NDArray[np.bool_]]
-    truths: Sequence[Truth | None]
     outages: Sequence[tuple[Span, ...]]
-    streams: Sequence[tuple[str, int | None]] = field(default=())
 
     def __len__(self) -> int:
         return len(self.names)
 
 
 def topics(fleet: Fleet) -> Units:
-    """Every topic as the union of its partitions."""
+    """Return every topic of a fleet; an outage of all its partitions is one of its own."""
     members: dict[str, list[Stream]] = {}
     for stream in fleet.streams:
         members.setdefault(stream.topic, []).append(stream)
-    return _units(fleet, "topic", [(topic, None, group) for topic, group in members.items()])
-
-
-def partitions(fleet: Fleet) -> Units:
-    """The partitions of topics that have several: where there is one, the topic says it all."""
-    count: dict[str, int] = {}
-    for stream in fleet.streams:
-        count[stream.topic] = count.get(stream.topic, 0) + 1
-    several = [stream for stream in fleet.streams if count[stream.topic] > 1]
-    return _units(fleet, "partition", [(stream.topic, stream.partition, [stream]) for stream in several])
-
-
-def _units(fleet: Fleet, level: str, groups: Sequence[tuple[str, int | None, Sequence[Stream]]]) -> Units:
-    times, vague, truths, outages = [], [], [], []
-    for _, _, group in groups:
-        whole = np.unique(np.concatenate([stream.times for stream in group]))
-        seen, unsure = seen_by_exporter(whole, fleet.unseen)
-        times.append(seen)
-        vague.append(unsure)
-        truths.append(_together([stream.truth for stream in group]))
-        outages.append(_common(group))
-    return Units(
-        fleet,
-        level,
-        [topic if partition is None else f"{topic}-{partition}" for topic, partition, _ in groups],
-        np.array([group[0].kind for _, _, group in groups]),
-        times,
-        vague,
-        truths,
-        outages,
-        [(topic, partition) for topic, partition, _ in groups],
-    )
+    whole = [np.unique(np.concatenate([stream.times for stream in group])) for group in members.values()]
+    seen = [seen_by_exporter(times, fleet.unseen) for times in whole]
+    shared = [set.intersection(*(set(stream.outages) for stream in group)) for group in members.values()]
+    outages = [tuple(sorted(one)) for one in shared]
+    return Units(fleet, list(members), [times for times, _ in seen], [vague for _, vague in seen], outages)
 
 
 def seen_by_exporter(times: Floats, unseen: Sequence[Span]) -> tuple[Floats, NDArray[np.bool_]]:
@@ -136,22 +86,3 @@ def seen_by_exporter(times: Floats, unseen: Sequence[Span]) -> tuple[Floats, NDA
             inside[last] = False
             times, vague = times[~inside], vague[~inside]
     return times, vague
-
-
-def _together(truths: Sequence[Truth | None]) -> Truth | None:
-    known = [truth for truth in truths if truth is not None]
-    if len(known) < len(truths):
-        return None
-    if len(known) == 1:
-        return known[0]
-    return Truth(np.sum([truth.hazard for truth in known], axis=0), sum(truth.chances for truth in known))
-
-
-def _common(group: Sequence[Stream]) -> tuple[Span, ...]:
-    """The outages that all of the group share: the topic is silent only then."""
-    if len(group) == 1:
-        return group[0].outages
-    shared = set(group[0].outages)
-    for stream in group[1:]:
-        shared &= set(stream.outages)
-    return tuple(sorted(shared))

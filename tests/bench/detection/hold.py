@@ -1,4 +1,4 @@
-"""Many topics that fell silent together: what the hold keeps from alarming, and what it costs when one is dead."""
+"""Many topics that fell silent together: what the hold of incidents keeps from alarming, and until when."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from exporter.domain.judging.incidents import Silent, groups_of_silences
 from exporter.domain.scoring.simultaneous_silences import Group
 from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SHARE, NOTICED_FROM
+from tests.bench.detection.clock import ProductClock, alarmed, spans
 from tests.bench.detection.fleet import Floats
-from tests.bench.detection.product import ProductClock, alarmed, spans
 from tests.bench.detection.silences import Silences, Trial
 
 SECONDS = 3600.0
@@ -35,17 +35,6 @@ class Hold:
         changes = np.concatenate([[0.0], mine.overdue, mine.noticed, mine.crossed, ends, mine.runs_out])
         self.moments = np.append(np.unique(changes[changes < over]), over)
         self.incidents = cache(self._incidents)
-
-    @property
-    def share(self) -> float:
-        """The part of the judged time in which an incident is on."""
-        eligible = self._trial.eligible.any(0)
-        if not eligible.any():
-            return 0.0
-        lasted, moments = np.diff(self.moments), self.moments[:-1]
-        judged = moments >= 168.0 * np.argmax(eligible)
-        many = [bool(self.incidents(place)) for place in np.flatnonzero(judged).tolist()]
-        return float(lasted[judged][many].sum() / lasted[judged].sum()) if judged.any() else 0.0
 
     def alarms(self, silences: Silences, hours: Floats, later: Sequence[tuple[float, Floats]] = ()) -> Floats:
         """Return after how many hours from its last record each is called dead, held no longer; inf for never.

@@ -20,7 +20,7 @@ from exporter.domain.scoring.thresholds import fit
 from tests.bench.detection.fleet import Fleet, topics
 from tests.bench.detection.reference import unusual_silences
 from tests.bench.detection.silences import trial
-from tests.bench.detection.table import Rows
+from tests.tables import Rows
 
 FLAT = Prior(rate=0.0, topic_weeks=0.0, scale=1.0, scale_spread=math.inf, pauses=1.0)
 

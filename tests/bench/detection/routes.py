@@ -18,6 +18,10 @@ MONDAY = 1_356_912_000.0
 """2012-12-31 00:00 UTC."""
 
 
+STORM = (39 * 24.0 + 10, 39 * 24.0 + 58)
+"""That of 8 to 9 February, in hours since MONDAY."""
+
+
 class MissingSetError(Exception):
     """A set of the bench cannot be read; the text names it, the cause and the next step."""
 
@@ -31,7 +35,7 @@ def routes() -> Fleet:
 
     Raises MissingSetError where the package is not installed.
     """
-    return _fleet("routes", "route", _departures("carrier", "origin", "dest"), ["carrier", "origin", "dest"])
+    return _fleet("routes", _departures("carrier", "origin", "dest"), ["carrier", "origin", "dest"])
 
 
 def aircraft() -> Fleet:
@@ -42,7 +46,7 @@ def aircraft() -> Fleet:
     flights = _departures("tailnum")
     counts = flights.groupby("tailnum").size()
     some = counts[counts >= LEAST_DEPARTURES].index[::EVERY]
-    return _fleet("aircraft", "aircraft", flights[flights["tailnum"].isin(some)], ["tailnum"])
+    return _fleet("aircraft", flights[flights["tailnum"].isin(some)], ["tailnum"])
 
 
 def _departures(*columns: str) -> pd.DataFrame:
@@ -59,13 +63,12 @@ def _departures(*columns: str) -> pd.DataFrame:
     return flights[flights["hours"].notna()]
 
 
-def _fleet(name: str, kind: str, flights: pd.DataFrame, columns: list[str]) -> Fleet:
+def _fleet(name: str, flights: pd.DataFrame, columns: list[str]) -> Fleet:
     streams = [
-        Stream("-".join(key), 0, kind, np.sort(group["hours"].to_numpy(dtype=np.float64)))
+        Stream("-".join(key), 0, np.sort(group["hours"].to_numpy(dtype=np.float64)))
         for key, group in flights.groupby(columns, sort=True)
     ]
-    storm = 39 * 24.0
-    return Fleet(name, MONDAY, 53, streams, incidents=(("storm of 8-9 February", storm + 10, storm + 58),))
+    return Fleet(name, MONDAY, 53, streams, incidents=(STORM,))
 
 
 def _folder() -> Path:

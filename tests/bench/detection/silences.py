@@ -44,24 +44,18 @@ class Silences:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One level of one fleet, made ready for every method alike.
+    """One fleet, made ready to be judged.
 
     ``eligible`` [units, weeks]: a record came in the week, and the product expects anything of it by what came before.
-    ``closed`` are silences that a later record ended, without those put in, seen by none or longer than
-    28 days; ``common`` are those of them that lie in a known incident, and are counted apart.
-    ``cuts`` are what deaths at random moments leave behind, ``after_outage`` those in the four weeks after
-    an outage of the same unit that was repaired.
+    ``closed`` are silences that a later record ended, without those put in, seen by none, longer than 28 days or in a
+    known incident. ``cuts`` are what deaths at random moments leave behind.
     """
 
     units: Units
     history: History
     eligible: NDArray[np.bool_]
     closed: Silences
-    common: Silences
     cuts: Silences
-    after_outage: NDArray[np.bool_]
-    cut_gap: Floats
-    """The mean time between records in the eight weeks before each cut, in hours."""
 
     @property
     def weeks(self) -> int:
@@ -69,35 +63,16 @@ class Trial:
         return self.units.fleet.weeks
 
 
-def trial(
-    units: Units,
-    *,
-    seed: int = 1,
-    first_week: int = FIRST_WEEK,
-    known: History | None = None,
-    few: bool = False,
-) -> Trial:
-    """Return what the methods are tried on; the same seed cuts at the same moments.
+def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, few: bool = False) -> Trial:
+    """Return what is judged; the same seed cuts at the same moments.
 
-    ``known``: what another trial of the same units knows of them. ``few``: weeks are eligible in which few gaps judge.
+    ``few``: weeks are eligible in which few gaps judge.
     """
-    fleet = units.fleet
-    known = history(units) if known is None else known
+    known = history(units)
     eligible = _eligible(units, known, first_week, few=few)
     closed = _closed(units, eligible)
-    incident = _touching(closed, [[(begin, end) for _, begin, end in fleet.incidents]] * len(units))
-    cuts = _cuts(units, eligible, np.random.default_rng(seed))
-    repaired = [[(end, end + 4 * HOURS_A_WEEK) for _, end in spans if np.isfinite(end)] for spans in units.outages]
-    return Trial(
-        units,
-        known,
-        eligible,
-        closed.where(~incident),
-        closed.where(incident),
-        cuts,
-        _touching(Silences(cuts.unit, cuts.start, cuts.start), repaired),
-        _mean_gap(units, cuts),
-    )
+    incident = _touching(closed, [units.fleet.incidents] * len(units))
+    return Trial(units, known, eligible, closed.where(~incident), _cuts(units, eligible, np.random.default_rng(seed)))
 
 
 def _eligible(units: Units, known: History, first_week: int, *, few: bool) -> NDArray[np.bool_]:
@@ -143,7 +118,7 @@ def _cuts(units: Units, eligible: NDArray[np.bool_], random: np.random.Generator
     """One death in each eligible week of each unit, at any moment; what counts is the last record before it."""
     moments = random.random(eligible.shape)
     unit, start = [], []
-    lost = [(begin, end) for _, begin, end in units.fleet.incidents] + list(units.fleet.unseen)
+    lost = [*units.fleet.incidents, *units.fleet.unseen]
     for place, times in enumerate(units.times):
         weeks = np.flatnonzero(eligible[place])
         cut = (weeks + moments[place, weeks]) * HOURS_A_WEEK
@@ -166,13 +141,3 @@ def gaps_before(times: Floats, at: Floats) -> tuple[Floats, Floats]:
     hours = np.unique(np.floor(times))
     low, high = (np.searchsorted(hours, moment, "right") for moment in (at - FIRST_WEEK * HOURS_A_WEEK, at))
     return np.asarray(high - low - 1.0), np.asarray(at - hours[low])
-
-
-def _mean_gap(units: Units, cuts: Silences) -> Floats:
-    mean = np.zeros(len(cuts))
-    for place, times in enumerate(units.times):
-        mine = cuts.unit == place
-        upto = np.searchsorted(times, cuts.start[mine], "right") - 1
-        since = np.searchsorted(times, cuts.start[mine] - FIRST_WEEK * HOURS_A_WEEK)
-        mean[mine] = (times[upto] - times[np.minimum(since, upto)]) / np.maximum(upto - since, 1)
-    return np.maximum(mean, 1e-3)

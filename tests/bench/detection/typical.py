@@ -13,7 +13,7 @@ from exporter.domain.learning.hours import Hours
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.streams import MONDAY, Random
-from tests.bench.detection.table import Rows
+from tests.tables import Rows
 
 SUSPECT, DEAD = 2.2, 3.0
 """The thresholds that 375 generated topics have taught."""

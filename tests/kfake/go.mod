@@ -1,4 +1,4 @@
-module topic-liveness/tests/bench/kfake
+module topic-liveness/tests/kfake
 
 go 1.26.0
 

@@ -1,0 +1,47 @@
+"""What all benches share: a real broker to measure on, and tables for a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.demo.broker import Broker, resolve_kafka
+from tests.programs import cache_folder
+from tests.tables import as_text
+
+
+class WrongFiguresError(SystemExit):
+    """What was measured is not what was to be measured; the text says what is missing."""
+
+
+def kafka_jars() -> Path:
+    """Return the folder with the jars of Kafka; the first call downloads them."""
+    return resolve_kafka(cache=cache_folder(), progress=say)
+
+
+@contextlib.contextmanager
+def real_broker(heap: str = "512m") -> Iterator[Broker]:
+    """A real broker, in a folder of its own, until the block ends."""
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder), jars=kafka_jars(), heap=heap) as broker:
+        yield broker
+
+
+def say(text: str) -> None:
+    """Tell of progress, beside the figures."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show(title: str, rows: Sequence[Sequence[str]]) -> None:
+    """Print a table under its title."""
+    print(f"\n{title}\n{as_text(rows)}", flush=True)
+
+
+def number(value: float) -> str:
+    """Return hours or the like with a digit where it matters; nothing for what is not known."""
+    if math.isnan(value):
+        return ""
+    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
