@@ -16,8 +16,7 @@ from exporter.domain.expectations.faults import FAULTS
 from exporter.domain.expectations.table import WHOLE_TOPIC, ExpectationTable
 from exporter.domain.learning.baselines import PERIOD_SUSPECT
 from exporter.domain.learning.drops import OngoingDrop
-from exporter.domain.learning.traffic_clock import Clocks, Plans, Resting
-from exporter.domain.learning.weekly_sums import DailySums
+from exporter.domain.learning.traffic_clock import Clocks, Resting
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.silence import BeforeRestart
 from exporter.domain.verdicts import (
@@ -234,14 +233,17 @@ class ExpectationSet:
         if schedules:
             counted = counted.copy()
             counted[planned] = [one.profile for one in schedules]
+        runs = np.full(len(table), None, object)
+        runs[planned] = [one.schedule for one in schedules]
         clocks = Clocks(
-            DailySums(shared.profiles, counted),
+            shared.profiles,
             table.clock_step,
             table.log_mean,
             table.log_spread,
             table.pause_slots,
-            Plans.at(planned, [one.schedule for one in schedules]),
+            runs,
             Resting(shared.rests, table.rests),
+            of=counted,
         )
         codes = [_CODES_BY_NAME.get(verdict, _LEARNING) for verdict in shared.verdicts]
         self.published = np.array(codes, dtype=np.int8)[table.verdict]

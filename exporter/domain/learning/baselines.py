@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.learning.hours import Integers
+from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import DAY, planned
-from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOURS, Clocks, Span
+from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOURS, Clocks
 
 WEEKS = 8
 """Number of weeks from which a baseline is computed."""
@@ -92,7 +93,7 @@ class Baselines(ColumnSet):
         """Whether they are judged by a schedule."""
         return planned(self.schedule)
 
-    def clocks(self, rests: Sequence[Sequence[Span]] = ()) -> Clocks:
+    def clocks(self, rests: Sequence[Sequence[Rest]] = ()) -> Clocks:
         """Return the traffic clock of each row. Profiles have single precision, like published ones.
 
         ``rests`` has the rests of each row.

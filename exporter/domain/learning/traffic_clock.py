@@ -10,16 +10,19 @@ is in nats.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.learning.clock_changes import change_sundays
-from exporter.domain.learning.weekly_sums import DailySums, HourlySums, WeeklySums
+from exporter.domain.learning.weekly_sums import Profiles
+
+if TYPE_CHECKING:
+    from exporter.domain.learning.rest_days import Rest
+    from exporter.domain.learning.schedule import Schedule
 
 HOUR = 3600.0
 HOURS = 168
@@ -56,80 +59,10 @@ NATS = 2.0
 that silences of other streams reach as often (``thresholds``: 20 in 1,000 pass 2, and e^-2 of these pass 3)."""
 
 
-class Span(Protocol):
-    """A span of time in Unix seconds, see ``exporter.domain.learning.rest_days.Rest``."""
-
-    @property
-    def since(self) -> float:
-        """Its begin."""
-
-    @property
-    def until(self) -> float:
-        """Its end."""
-
-
-class Runs(Protocol):
-    """The schedule of a stream, see ``exporter.domain.learning.schedule``."""
-
-    @property
-    def deadlines(self) -> Sequence[float]:
-        """What each of the 168 hours of the week adds, in nats."""
-
-    @property
-    def cycle_seconds(self) -> float:
-        """A day or a week."""
-
-    @property
-    def cycle_start_seconds(self) -> float:
-        """When cycles begin, in seconds after Monday 00:00 UTC."""
-
-    @property
-    def runs_a_week(self) -> int:
-        """Number of runs due a week."""
-
-    @property
-    def late_nats(self) -> float:
-        """The nats from which on a due run is late."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plans:
-    """The schedules of some of n streams, a column each; see ``Runs``."""
-
-    rows: Rows
-    """The stream of each schedule."""
-    cycle_seconds: Floats
-    cycle_start_seconds: Floats
-    runs_a_week: Floats
-    late_nats: Floats
-    deadlines: Floats | None = None
-    """[schedules, 168]; None where the profiles of these streams hold them."""
-
-    @classmethod
-    def of(cls, runs: Iterable[Runs | None]) -> Plans:
-        """Return the schedules of streams; None stands for a stream without one."""
-        planned = [(row, one) for row, one in enumerate(runs) if one is not None]
-        found = cls.at(np.array([row for row, _ in planned], np.intp), [one for _, one in planned])
-        return (
-            replace(found, deadlines=np.array([one.deadlines for _, one in planned], np.float64)) if planned else found
-        )
-
-    @classmethod
-    def at(cls, rows: Rows, runs: Sequence[Runs]) -> Plans:
-        """Return the schedules of these streams without their deadlines."""
-        return cls(
-            rows,
-            np.array([one.cycle_seconds for one in runs], np.float64),
-            np.array([one.cycle_start_seconds for one in runs], np.float64),
-            np.array([one.runs_a_week for one in runs], np.float64),
-            np.array([one.late_nats for one in runs], np.float64),
-        )
-
-
 class Resting:
     """The rests of n streams. Many streams share the same rests, so each sequence is kept once."""
 
-    def __init__(self, rests: Sequence[Sequence[Span]], of: NDArray[np.integer]) -> None:
+    def __init__(self, rests: Sequence[Sequence[Rest]], of: NDArray[np.integer]) -> None:
         """``of`` [n] is each stream's index in ``rests``, -1: none. Rests are in order and do not overlap."""
         self._of = of
         self._spans: list[tuple[Floats, Floats]] = []
@@ -154,44 +87,51 @@ class Clocks:
 
     def __init__(
         self,
-        profiles: NDArray[np.floating] | DailySums | HourlySums,
+        profiles: NDArray[np.floating] | Profiles,
         step: Floats,
         mean: Floats,
         spread: Floats,
         pause: Floats | None = None,
-        runs: Sequence[Runs | None] | NDArray[np.object_] | Plans = (),
-        rests: Sequence[Sequence[Span]] | Resting = (),
+        runs: Sequence[Schedule | None] | NDArray[np.object_] = (),
+        rests: Sequence[Sequence[Rest]] | Resting = (),
+        *,
+        of: NDArray[np.int32] | None = None,
     ) -> None:
         """``profiles`` [n, 168] are active slots per hour: finite, not negative and in no row all 0.
 
-        ``pause`` is the number of ticks up to which a silence is a pause that the stream is known for. If ``runs`` has
-        a schedule for a stream, its deadlines replace profile, step, mean and spread; profiles that are sums already
-        contain them. The clock stands still in ``rests``, which are in order and do not overlap.
+        As Profiles they may be shared: ``of`` [n] is the index of each stream's. ``pause`` is the number of ticks up to
+        which a silence is a pause that the stream is known for. The deadlines of a schedule in ``runs`` replace
+        profile (but one of Profiles, which already has them), step, mean and spread. The clock stands still in
+        ``rests``, which are in order and do not overlap.
         """
+        planned = [(row, one) for row, one in enumerate(runs) if one is not None]
+        if not isinstance(profiles, Profiles):
+            if planned:
+                profiles = profiles.copy()
+                profiles[[row for row, _ in planned]] = [one.deadlines for _, one in planned]
+            profiles = Profiles(profiles)
+        self._profiles, self._of = profiles, of
         count = len(step)
-        plans = runs if isinstance(runs, Plans) else Plans.of(runs)
-        if isinstance(profiles, (DailySums, HourlySums)):
-            self._sums: WeeklySums = profiles
-        else:
-            self._sums = hourly = HourlySums(profiles)
-            if plans.deadlines is not None:
-                hourly.put(plans.rows, plans.deadlines)
         self._step, self._mean, self._spread, self._pause = step, mean, spread, pause
         self._late: Floats = np.broadcast_to(np.inf, count)
         self._cycle: Floats = np.broadcast_to(np.nan, count)
         self._begin: Floats = np.broadcast_to(0.0, count)
-        if len(plans.rows):
-            self._plan(plans)
+        if planned:
+            self._plan(planned)
         self._rests = rests if isinstance(rests, Resting) else Resting(rests, np.arange(len(rests)))
 
-    def _plan(self, plans: Plans) -> None:
+    def _plan(self, planned: Sequence[tuple[int, Schedule]]) -> None:
         self._mean, self._spread, self._late, self._cycle, self._begin = (
             np.array(each) for each in (self._mean, self._spread, self._late, self._cycle, self._begin)
         )
-        self._mean[plans.rows], self._spread[plans.rows] = np.log(plans.runs_a_week), RUN_NATS
-        self._late[plans.rows] = plans.late_nats
-        self._cycle[plans.rows] = plans.cycle_seconds
-        self._begin[plans.rows] = FIRST_MONDAY + plans.cycle_start_seconds
+        rows = [row for row, _ in planned]
+        self._mean[rows], self._spread[rows] = np.log([float(one.runs_a_week) for _, one in planned]), RUN_NATS
+        self._late[rows] = [one.late_nats for _, one in planned]
+        self._cycle[rows] = [one.cycle_seconds for _, one in planned]
+        self._begin[rows] = [FIRST_MONDAY + one.cycle_start_seconds for _, one in planned]
+
+    def _profile(self, rows: Rows) -> Rows:
+        return rows if self._of is None else self._of[rows].astype(np.intp)
 
     def start(self, rows: Rows, slot_end: Floats) -> Floats:
         """Return when a silence starts to miss slots: after its last active slot, or when the next cycle starts."""
@@ -254,7 +194,7 @@ class Clocks:
         mine = rows[lasting]
         first_week, before = self._at(mine, start[lasting])
         last_week, after = self._at(mine, end[lasting])
-        since = (last_week - first_week) * self._sums.week(mine) + (after - before)
+        since = (last_week - first_week) * self._profiles.week(self._profile(mine)) + (after - before)
         passed[lasting] = np.maximum(since, 0.0)
         return passed
 
@@ -287,7 +227,7 @@ class Clocks:
         That is ``start`` itself for pauses of less than about a month (_LONG_PAUSE_WEEKS).
         """
         over, pause = start.copy(), self._paused(rows)
-        some = np.flatnonzero(pause > _LONG_PAUSE_WEEKS * self._sums.week(rows))
+        some = np.flatnonzero(pause > _LONG_PAUSE_WEEKS * self._profiles.week(self._profile(rows)))
         over[some] = self.moment(rows[some], start[some], pause[some])
         return over
 
@@ -322,17 +262,17 @@ class Clocks:
     def _moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
         """Return the moment without regard to rests."""
         week, before = self._at(rows, start)
-        total = self._sums.week(rows)
+        total = self._profiles.week(self._profile(rows))
         foreseen = ticks < total * FORESEEN_WEEKS
         weeks, rest = np.divmod(before + np.where(foreseen, ticks, 0.0), total)
-        hour, passed, rate = self._sums.find(rows, rest)
+        hour, passed, rate = self._profiles.find(self._profile(rows), rest)
         part = np.divide(rest - passed, rate, out=np.zeros(len(rows)), where=rate > 0)
         found = FIRST_MONDAY + (week + weeks) * WEEK + (hour + np.clip(part, 0.0, 1.0)) * HOUR
         return np.where(foreseen, np.where(ticks > 0, np.maximum(found, start), start), np.nan)
 
     def busiest_day(self, rows: Rows) -> Floats:
         """Return the ticks of the busiest UTC day of the week."""
-        return np.asarray(self._sums.days(rows).max(axis=1))
+        return np.asarray(self._profiles.days(self._profile(rows)).max(axis=1))
 
     def _paused(self, rows: Rows) -> Floats:
         """Return the ticks up to which a silence is a pause that the stream is known for."""
@@ -342,5 +282,5 @@ class Clocks:
         """Return the number of the week and the ticks since it began."""
         week, rest = np.divmod((moment - FIRST_MONDAY) / HOUR, HOURS)
         hour = np.minimum(rest.astype(np.intp), HOURS - 1)
-        before, rate = self._sums.at(rows, hour)
+        before, rate = self._profiles.at(self._profile(rows), hour)
         return week, before + rate * (rest - hour)
