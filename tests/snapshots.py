@@ -16,9 +16,11 @@ from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
-from exporter.domain.polls.readings import Inspected, Reading, Reason, TopicPartition
+from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.silence import BeforeRestart, Silence, silences_of
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
-from exporter.domain.verdicts import VERDICTS, Verdict
+from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
+from tests.views import Inspected, Reading
 
 LEARNING = Judgement(Verdict.LEARNING)
 
@@ -122,6 +124,7 @@ def _put(table: SimpleNamespace, row: int, reading: Reading, taken_at: float) ->
         getattr(table, name)[row] = np.nan if moment is None else moment
     for name in ("advanced_by", "restarted", "polls_good", "polls_missed"):
         getattr(table, name)[row] = getattr(activity, name)
+    table.latest[row] = activity.end_offset or 0
     if as_read is None:
         return
     if activity.last_good_poll is None:
@@ -168,6 +171,19 @@ def judgements_of(judgements: list[Judgement]) -> Judgements:
     ] or [np.zeros(0)] * 3
     codes = np.array([VERDICTS.index(judgement.verdict) for judgement in judgements], dtype=np.int8)
     return Judgements(codes, *numbers)
+
+
+def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | None:
+    """Return the silence of a partition that was read so, with what is published of it."""
+    table = snapshot_of({TopicPartition("orders", 0): reading}).table
+    end, advance = (None, None) if expectation is None else (expectation.end_offset, expectation.last_advance)
+    before = BeforeRestart(
+        np.array([expectation is not None]),
+        np.array([end or 0]),
+        np.array([end is not None]),
+        np.array([np.nan if advance is None else advance]),
+    )
+    return silences_of(table, before).silence(0)
 
 
 def _newest(table: Table) -> Floats:

@@ -30,6 +30,7 @@ from tests.bench.running import WrongFiguresError, kafka_jars, show
 from tests.demo.broker import Broker
 from tests.tables import Rows
 from tests.trio import Trio, frozen
+from tests.views import readings_of
 from tests.workbench import Workbench
 
 TOPIC = "spread"
@@ -159,8 +160,8 @@ class Bench:
         snapshot = self._poller.poll()
         if not isinstance(snapshot, Snapshot):
             raise WrongFiguresError(f"{step}: the poll failed: {snapshot.detail}")
-        unread = Counter(str(each.reason) for each in snapshot.readings.values() if each.latest is None)
-        counts = self._trio.requests - before, sum(snapshot.lookups.values()), len(snapshot.readings) - unread.total()
+        unread = Counter(str(each.reason) for each in readings_of(snapshot).values() if each.latest is None)
+        counts = self._trio.requests - before, sum(snapshot.lookups.values()), len(readings_of(snapshot)) - unread.total()
         why = ", ".join(f"{reason} {count}" for reason, count in sorted(unread.items()))
         return (step, f"{snapshot.duration_seconds:.2f}", *map(str, counts), why)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from exporter.clock import SystemClock
 from exporter.collectors.log_sizes import Inspection
 from exporter.collectors.poller import Poller
-from exporter.domain.polls.readings import Inspected, TopicPartition
+from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.factory.clusters import make_inspector
 from exporter.factory.sources import make_poll_source
@@ -16,6 +16,7 @@ from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from exporter.state.monitor_settings import MonitorSettings
+from tests.views import Inspected, readings_of
 
 
 class Inspecting:
@@ -58,7 +59,7 @@ class Inspecting:
 
     def found(self, topic: str, partition: int = 0) -> Inspected:
         """Poll, and return what the reading of one partition has of inspections."""
-        found = self.poll().readings[TopicPartition(topic, partition)].inspected
+        found = readings_of(self.poll())[TopicPartition(topic, partition)].inspected
         assert found is not None
         return found
 

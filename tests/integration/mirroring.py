@@ -20,6 +20,7 @@ from exporter.settings.schema import Settings
 from tests.demo.broker import java_properties
 from tests.demo.lifeline import Lifeline
 from tests.integration.fresh import Fresh
+from tests.views import readings_of
 from tests.workbench import QUIET
 
 ONE = ("replication.factor", "checkpoints.topic.replication.factor", "heartbeats.topic.replication.factor")
@@ -118,7 +119,7 @@ class PairTest:
 
     def end(self, topic: str) -> int | None:
         """Poll the source, and return where partition 0 of a topic ends."""
-        return self.poll()["east"].readings[TopicPartition(topic, 0)].latest
+        return readings_of(self.poll()["east"])[TopicPartition(topic, 0)].latest
 
     def compare(self) -> Comparison:
         """Poll both and compare them."""

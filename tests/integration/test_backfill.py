@@ -17,6 +17,7 @@ from exporter.domain.polls.readings import TopicPartition
 from tests.backfill_rows import Run, Stream, first_polls_of, run_backfill
 from tests.demo.broker import Broker
 from tests.integration.watch import Watch
+from tests.views import readings_of
 from tests.workbench import EVERLASTING, Workbench
 
 HOUR = 3600
@@ -141,9 +142,11 @@ def test_the_past_ends_where_the_polls_begin(broker: Broker, workbench: Workbenc
     watch = Watch(broker.bootstrap, ["seam"])
     first = watch.poll()
     topic_id = first.metadata.topics["seam"].topic_id
-    starts = {Stream(key, topic_id): (reading.latest or 0, first.taken_at) for key, reading in first.readings.items()}
+    starts = {
+        Stream(key, topic_id): (reading.latest or 0, first.taken_at) for key, reading in readings_of(first).items()
+    }
     workbench.write([("seam", 1, time.time())] * 4)
-    polled = watch.poll().readings[TopicPartition("seam", 1)].activity.advanced_by
+    polled = readings_of(watch.poll())[TopicPartition("seam", 1)].activity.advanced_by
     windows, _, _, (coverage,) = run(watch, starts)
     assert [(w.partition, w.records, w.end_offset) for w in windows] == [(0, 2, 2), (0, 1, 3), (1, 2, 2), (1, 1, 3)]
     assert polled == 4

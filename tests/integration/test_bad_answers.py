@@ -17,6 +17,7 @@ from exporter.state.monitor_settings import MonitorSettings
 from tests.integration.watch import Watch, advanced, seen
 from tests.scripted import Answering, ListedOffset, ScriptedBroker
 from tests.times import first_since
+from tests.views import readings_of
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NEWEST = 1.7e9
@@ -46,7 +47,7 @@ def poll(answering: Answering) -> list[tuple[State, int | None, int | None, floa
     """Poll a topic of three partitions once; what was learnt of each, in order."""
     with ScriptedBroker({"t": 3}, answering) as broker:
         watch = Watch(broker.bootstrap, ["t"], timeout=5.0)
-        readings = watch.poll().readings
+        readings = readings_of(watch.poll())
         watch.source.close()
     return [(*seen(readings[key]), readings[key].reason) for key in sorted(readings)]
 
@@ -188,7 +189,7 @@ def test_every_topic_keeps_its_own_series_whatever_its_name() -> None:
         snapshot = watch.poll()
         watch.source.close()
     visible = {name for name in NAMES if not name.startswith("__")}
-    assert set(snapshot.readings) == {TopicPartition(name, 0) for name in visible}
+    assert set(readings_of(snapshot)) == {TopicPartition(name, 0) for name in visible}
     shown = {
         sample.labels["topic"]: sample.value
         for family in text_string_to_metric_families(monitor.metrics().decode())

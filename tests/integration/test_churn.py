@@ -18,6 +18,7 @@ from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from exporter.state.monitor_settings import MonitorSettings
 from tests.fake_cluster import FakeCluster
+from tests.views import readings_of
 from tests.workbench import Workbench
 
 POLLS = 300
@@ -69,7 +70,7 @@ def test_no_series_of_a_deleted_topic_stays(watched: tuple[FakeCluster, Watched]
             cluster.command("create", there[-1], generator.randrange(1, 4))
         for _ in range(min(len(there) - 3, generator.randrange(4))):
             cluster.command("delete", there.pop(generator.randrange(len(there))))
-        polled = {key.topic for key in seen.poll().readings}
+        polled = {key.topic for key in readings_of(seen.poll())}
         assert polled <= set(there)
         assert seen.shown() - {""} <= set(there), f"after poll {number}"
 
@@ -85,12 +86,12 @@ def test_a_real_broker_is_shown_without_its_deleted_topics(workbench: Workbench)
         there.append(f"churned-{number:02d}")
         workbench.create(there[-1], 2)
         workbench.delete(deleted := there.pop(number % 2))
-        polled = {key.topic for key in seen.poll().readings}
+        polled = {key.topic for key in readings_of(seen.poll())}
         assert not polled & set(gone)
         assert not seen.shown() & set(gone)
         # A broker may drop the log a moment after the metadata.
         gone.append(deleted)
-    assert {key.topic for key in seen.poll().readings} == set(there)
+    assert {key.topic for key in readings_of(seen.poll())} == set(there)
     assert seen.shown() - {""} == set(there)
     for topic in there:
         workbench.delete(topic)
@@ -103,15 +104,15 @@ def test_a_topic_made_again_has_no_ghost_of_the_old_one(watched: tuple[FakeClust
     cluster.command("set", "bench-0004", 1, 5, 100, 1_700_000_000_000)
     seen.poll()
     cluster.command("move", 1.0)
-    before = seen.poll().readings[TopicPartition("bench-0004", 1)]
+    before = readings_of(seen.poll())[TopicPartition("bench-0004", 1)]
     assert before.latest == 101
     assert before.activity.last_advance is not None
     cluster.command("delete", "bench-0004")
     cluster.command("create", "bench-0004", 2)
     after = seen.poll()
     assert after.metadata.topics["bench-0004"].topic_id is not None
-    reading = after.readings[TopicPartition("bench-0004", 1)]
-    assert TopicPartition("bench-0004", 2) not in after.readings
+    reading = readings_of(after)[TopicPartition("bench-0004", 1)]
+    assert TopicPartition("bench-0004", 2) not in readings_of(after)
     assert reading.latest is not None
     assert reading.latest < 101
     assert reading.activity.restarted or reading.activity.last_advance is None
@@ -124,6 +125,6 @@ def test_a_topic_of_ten_thousand_partitions_is_read_whole() -> None:
         seen = Watched(cluster.bootstrap)
         snapshot = seen.poll()
         seen.source.close()
-    assert len(snapshot.readings) == 10_000
+    assert len(readings_of(snapshot)) == 10_000
     assert bool(snapshot.table.read.all())
-    assert snapshot.readings[TopicPartition("bench-0000", 9_999)].latest == 77
+    assert readings_of(snapshot)[TopicPartition("bench-0000", 9_999)].latest == 77

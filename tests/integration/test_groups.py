@@ -28,6 +28,7 @@ from tests.integration.kafka_tools import kafka_tool
 from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
 from tests.integration.watch import Watch
 from tests.times import end_of, first_since
+from tests.views import readings_of
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
 STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY}
@@ -116,7 +117,7 @@ def test_the_log_start_is_read_at_every_poll_where_a_group_is_near_it(
         swept.watch.sweep()
         for key in (near, far):
             workbench.delete_records(*key, 5)
-        starts = {key: reading.earliest for key, reading in polls.poll().readings.items()}
+        starts = {key: reading.earliest for key, reading in readings_of(polls.poll()).items()}
         assert starts == {near: 5, far: 0}
         lost = {key: at.lost for key, at in groups_of(swept.watch.sweep())[name].partitions.items()}
         assert lost == {near: 4, far: 0}

@@ -26,6 +26,7 @@ from tests.integration.mirroring import PairTest
 from tests.integration.test_timelags import holds
 from tests.integration.watch import Watch, seen
 from tests.times import first_since
+from tests.views import readings_of
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -248,7 +249,7 @@ def test_before_3_8_a_batch_that_the_log_start_cuts_names_no_newest(kafka: Kafka
         assert kafka.raw_max_timestamp(TopicPartition("cut-later", 0)) == (2, round((now - 600) * 1000) / 1000)
     newest = round((now - DAY - 10) * 1000) / 1000
     for each in (watch, moved):
-        readings = each.poll().readings
+        readings = readings_of(each.poll())
         for topic in topics[:2]:
             assert seen(readings[TopicPartition(topic, 0)]) == (State.OBSERVED, 1, 3, newest)
         tied = readings[TopicPartition("cut-tied", 0)]

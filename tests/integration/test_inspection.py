@@ -15,7 +15,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
 from exporter.domain.polls.metadata import PartitionInfo
-from exporter.domain.polls.readings import Inspected, Reason, TopicPartition
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.kafka.log_dirs import LogDirsClient
 from tests.demo.broker import Broker
@@ -24,6 +24,7 @@ from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
 from tests.integration.secured import Secured, await_that
 from tests.integration.serving import Exporter, until
+from tests.views import Inspected, readings_of
 from tests.workbench import Workbench
 
 SPREAD = "inspected-spread"
@@ -86,7 +87,7 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: 
     assert inspecting.found("orders") == Inspected()
     failures = inspecting.shown("topic_liveness_inspection_failures_total")
     assert failures == {f'reason="unauthorized",spec="{LOG_DIRS}"': 1}
-    assert inspecting.poll().readings[TopicPartition("orders", 0)].latest == 1
+    assert readings_of(inspecting.poll())[TopicPartition("orders", 0)].latest == 1
     [line] = [line for line in logged_warnings() if "not answered" in line]
     assert "grant DESCRIBE on the cluster" in line
     secured.grant("liveness", [(AclOperation.DESCRIBE, "kafka-cluster")], ResourceType.BROKER)
@@ -122,7 +123,7 @@ def test_without_the_extra_one_line_and_all_else(
     for _ in range(2):
         inspecting.inspect()
     assert inspecting.found(spread) == Inspected()
-    assert inspecting.poll().readings[TopicPartition(spread, 1)].latest == 50
+    assert readings_of(inspecting.poll())[TopicPartition(spread, 1)].latest == 50
     [line] = [line for line in logged_warnings() if "kafka-python" in line]
     assert "pip install '.[kafka-python]' in a checkout" in line
 

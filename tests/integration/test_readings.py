@@ -21,6 +21,7 @@ from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, exactly, seen
 from tests.times import first_since, led, objects
 from tests.unit.readings import ManualClock
+from tests.views import readings_of
 from tests.workbench import Workbench
 
 
@@ -29,7 +30,7 @@ def test_the_newest_record_is_the_one_with_the_largest_time(kafka: Kafka) -> Non
     kafka.create("three")
     kafka.write([("three", 0, DAY_AGO + 100), ("three", 0, DAY_AGO + 400), ("three", 0, DAY_AGO + 200)])
     snapshot = Watch(kafka.bootstrap, ["three"]).poll()
-    reading = snapshot.readings[TopicPartition("three", 0)]
+    reading = readings_of(snapshot)[TopicPartition("three", 0)]
     assert seen(reading) == kafka.observed(0, 3, DAY_AGO + 400)
     assert snapshot.max_timestamp_supported == {1: kafka.knows_max_timestamp}
     assert snapshot.metadata.brokers == {1: kafka.bootstrap}
@@ -46,10 +47,10 @@ def test_a_partition_that_rests_is_not_asked_again(kafka: Kafka) -> None:
     snapshot = watch.poll()
     assert snapshot.lookups["max-timestamp"] == 1
     if not kafka.knows_max_timestamp:
-        assert {reading.state for reading in snapshot.readings.values()} == {State.UNSUPPORTED}
+        assert {reading.state for reading in readings_of(snapshot).values()} == {State.UNSUPPORTED}
         assert watch.poll().lookups["max-timestamp"] == 1, "of one partition, for an upgrade would show in it"
         return
-    resting, moving = (snapshot.readings[TopicPartition("rests", number)] for number in (0, 1))
+    resting, moving = (readings_of(snapshot)[TopicPartition("rests", number)] for number in (0, 1))
     assert (resting.newest, advanced(resting.activity)) == (DAY_AGO, (0, False))
     assert (moving.newest, advanced(moving.activity)) == (DAY_AGO + 7, (1, False))
 
@@ -61,8 +62,8 @@ def test_never_written_and_emptied_differ(kafka: Kafka) -> None:
     kafka.delete_records("hollow", 1, 3)
     watch = Watch(kafka.bootstrap, ["hollow"])
     snapshot = watch.poll()
-    assert seen(snapshot.readings[TopicPartition("hollow", 0)]) == (State.NEVER_WRITTEN, 0, 0, None)
-    assert seen(snapshot.readings[TopicPartition("hollow", 1)]) == (State.EMPTY, 3, 3, None)
+    assert seen(readings_of(snapshot)[TopicPartition("hollow", 0)]) == (State.NEVER_WRITTEN, 0, 0, None)
+    assert seen(readings_of(snapshot)[TopicPartition("hollow", 1)]) == (State.EMPTY, 3, 3, None)
     assert "max-timestamp" not in snapshot.lookups
 
 
@@ -92,7 +93,7 @@ def test_records_from_before_1970_have_no_timestamp(kafka: Kafka) -> None:
         clock.time += later
         snapshot = poller.poll()
         assert isinstance(snapshot, Snapshot)
-        seen.append(snapshot.readings[TopicPartition("ancient", 0)])
+        seen.append(readings_of(snapshot)[TopicPartition("ancient", 0)])
     source.close()
     first = State.PENDING if kafka.number >= (3, 9) else State.NO_TIMESTAMP
     if kafka.knows_max_timestamp:
@@ -108,11 +109,11 @@ def test_a_topic_made_again_is_another_topic(kafka: Kafka) -> None:
     before = watch.poll()
     kafka.delete("phoenix")
     gone = watch.poll()
-    assert (dict(gone.readings), gone.metadata.unmatched) == ({}, ("phoenix",))
+    assert (dict(readings_of(gone)), gone.metadata.unmatched) == ({}, ("phoenix",))
     kafka.create("phoenix")
     again = watch.poll()
     assert before.metadata.topics["phoenix"].topic_id not in (None, again.metadata.topics["phoenix"].topic_id)
-    assert seen(again.readings[TopicPartition("phoenix", 0)]) == (State.NEVER_WRITTEN, 0, 0, None)
+    assert seen(readings_of(again)[TopicPartition("phoenix", 0)]) == (State.NEVER_WRITTEN, 0, 0, None)
 
 
 def test_a_topic_made_again_between_two_polls_is_noticed(kafka: Kafka) -> None:
@@ -157,11 +158,11 @@ def test_added_partitions_are_read_and_the_others_keep_what_is_known(broker: Bro
     watch = Watch(broker.bootstrap, ["grows.*"])
     watch.poll()
     workbench.write([("grows-not", 0, DAY_AGO + 1)])
-    before = watch.poll().readings
+    before = readings_of(watch.poll())
     workbench.admin.create_partitions([NewPartitions("grows", 4)])["grows"].result(30)
     workbench.await_leaders("grows", 4)
     workbench.write([("grows", 3, DAY_AGO + 2)] * 7)
-    after = watch.poll().readings
+    after = readings_of(watch.poll())
     assert set(after) == before.keys() | {TopicPartition("grows", 2), TopicPartition("grows", 3)}
     for key, reading in before.items():
         assert seen(after[key]) == seen(reading)
@@ -218,11 +219,11 @@ def test_a_record_from_the_future_is_named_so(kafka: Kafka) -> None:
     kafka.write([("ahead", 0, tomorrow), ("ahead", 1, 9e14), ("ahead", 2, soon)])
     watch = Watch(kafka.bootstrap, ["ahead"])
     snapshot = watch.poll()
-    assert seen(snapshot.readings[TopicPartition("ahead", 2)]) == (State.FUTURE, 0, 1, soon)
+    assert seen(readings_of(snapshot)[TopicPartition("ahead", 2)]) == (State.FUTURE, 0, 1, soon)
     watch.clock.seconds = 600.0
     assert seen(watch.reading("ahead", 2)) == (State.CONTRADICTORY, 0, 1, soon), "its time has come, nothing else"
-    assert seen(snapshot.readings[TopicPartition("ahead", 0)]) == (State.FUTURE, 0, 1, tomorrow)
-    assert seen(snapshot.readings[TopicPartition("ahead", 1)]) == (State.FUTURE, 0, 1, END_OF_TIME)
+    assert seen(readings_of(snapshot)[TopicPartition("ahead", 0)]) == (State.FUTURE, 0, 1, tomorrow)
+    assert seen(readings_of(snapshot)[TopicPartition("ahead", 1)]) == (State.FUTURE, 0, 1, END_OF_TIME)
 
 
 def test_records_that_kept_their_time_are_named_so(kafka: Kafka) -> None:
@@ -246,7 +247,7 @@ def test_log_append_time_is_the_brokers_own(kafka: Kafka) -> None:
     began = time.time()
     kafka.write([("stamped", 0, DAY_AGO)])
     snapshot = Watch(kafka.bootstrap, ["stamped"]).poll()
-    newest = snapshot.readings[TopicPartition("stamped", 0)].newest
+    newest = readings_of(snapshot)[TopicPartition("stamped", 0)].newest
     assert newest is not None
     assert began - 1 <= newest <= time.time() + 1
     config = snapshot.metadata.topics["stamped"].config

@@ -23,6 +23,7 @@ from exporter.domain.polls.readings import Reason, State, TopicPartition
 from tests.demo.broker import Broker, free_port
 from tests.integration.watch import UNREACHED, Watch, exactly, seen
 from tests.times import led, objects
+from tests.views import readings_of
 from tests.workbench import Workbench
 
 DAY_AGO = time.time() // 1 - 86400
@@ -150,7 +151,7 @@ def test_rights_grow_from_nothing_to_offsets_to_settings(ports: tuple[int, int, 
     assert as_eve(ports, "for-eve.*").poll().metadata.unmatched == ("for-eve.*",)
     grant(bench, "for-eve", AclOperation.DESCRIBE)
     snapshot = as_eve(ports, "for-eve").poll()
-    assert seen(snapshot.readings[TopicPartition("for-eve", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)
+    assert seen(readings_of(snapshot)[TopicPartition("for-eve", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)
     assert snapshot.metadata.topics["for-eve"].config is None
     grant(bench, "for-eve", AclOperation.DESCRIBE_CONFIGS)
     assert as_eve(ports, "for-eve").poll().metadata.topics["for-eve"].config is not None
@@ -205,8 +206,8 @@ def test_a_broker_that_goes_and_comes_back(guarded: Broker, bench: Workbench) ->
     assert guarded.bootstrap in failure.detail
     guarded.start()
     after = watch.poll()
-    assert after.readings[TopicPartition("comes-back", 0)].latest == 2
-    assert {key: seen(reading) for key, reading in after.readings.items()} == {
-        key: seen(reading) for key, reading in before.readings.items()
+    assert readings_of(after)[TopicPartition("comes-back", 0)].latest == 2
+    assert {key: seen(reading) for key, reading in readings_of(after).items()} == {
+        key: seen(reading) for key, reading in readings_of(before).items()
     }
     assert after.lookups["by-time"] == 2, "a broker that was away must prove again that it knows MAX_TIMESTAMP"

@@ -19,6 +19,7 @@ from exporter.kafka.msk_iam import AwsIam
 from tests.demo.broker import free_port
 from tests.integration.secured import SECRET, WRONG, Secured, Watched, await_that
 from tests.plain_http import get
+from tests.views import readings_of
 
 COMMAND = [sys.executable, "-m", "exporter"]
 
@@ -144,7 +145,7 @@ def test_a_renewed_certificate_is_taken_up_once_its_key_has_come(
     renew("crt", "liveness")
     assert [watched.fail().reason for _ in range(2)] == [Reason.TLS_FAILED] * 2
     renew("key", "liveness")
-    assert len(watched.poll().readings) >= 1
+    assert len(readings_of(watched.poll())) >= 1
     failed, unusable = logged_warnings()
     assert f"the client certificate {paths['crt']} has expired" in failed
     assert "the earlier secrets stay in use, a changed file is unusable: " in unusable

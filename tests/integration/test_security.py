@@ -22,6 +22,7 @@ from tests.integration.secured import (
     token_endpoint,
 )
 from tests.integration.watch import seen
+from tests.views import readings_of
 
 TOPIC = TopicPartition("orders", 0)
 NO_SETTINGS = "settings of topics could not be read; offsets are read"
@@ -50,7 +51,7 @@ def test_the_documented_rights_are_enough_on_every_way_in(
             properties = secured.by_password(mechanism)
     watched = Watched(properties)
     snapshot = watched.poll()
-    assert seen(snapshot.readings[TOPIC]) == (State.OBSERVED, 0, 1, DAY_AGO)
+    assert seen(readings_of(snapshot)[TOPIC]) == (State.OBSERVED, 0, 1, DAY_AGO)
     config = snapshot.metadata.topics["orders"].config
     assert config is not None and config.timestamp_type == "CreateTime"
     assert set(snapshot.metadata.topics) == {"orders"}
@@ -105,17 +106,17 @@ def test_half_of_the_topics_forbidden(secured: Secured, logged_warnings: Callabl
     secured.grant("half", [*configs, *((AclOperation.DESCRIBE, name) for name in names[:3])])
     watched = Watched(secured.by_password(user="half"), "half-[0-2]", r"half\-3")
     first = watched.poll()
-    assert {key.topic: reading.state for key, reading in first.readings.items()} == dict.fromkeys(
+    assert {key.topic: reading.state for key, reading in readings_of(first).items()} == dict.fromkeys(
         names[:3], State.OBSERVED
     )
     assert first.metadata.topics["half-3"].reason is Reason.UNAUTHORIZED, "named, so it is asked for"
     assert watched.counted('topic_liveness_partitions{kafka_cluster="test",outcome="unauthorized"}') == 1
 
     secured.take_away("half", (AclOperation.DESCRIBE, "half-2"))
-    await_that(lambda: watched.poll().readings[TopicPartition("half-2", 0)].reason is Reason.UNAUTHORIZED)
+    await_that(lambda: readings_of(watched.poll())[TopicPartition("half-2", 0)].reason is Reason.UNAUTHORIZED)
     after = watched.poll()
-    assert seen(after.readings[TopicPartition("half-0", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)
-    lost = after.readings[TopicPartition("half-2", 0)]
+    assert seen(readings_of(after)[TopicPartition("half-0", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)
+    lost = readings_of(after)[TopicPartition("half-2", 0)]
     assert (lost.state, lost.reason) == (State.UNREADABLE, Reason.UNAUTHORIZED), "seen before, so it is not deleted"
     await_that(lambda: watched.counted('topic_liveness_partitions{kafka_cluster="test",outcome="unauthorized"}') == 2)
     assert watched.counted('topic_liveness_include_patterns_unmatched{kafka_cluster="test"}') == 0
@@ -125,8 +126,8 @@ def test_half_of_the_topics_forbidden(secured: Secured, logged_warnings: Callabl
     assert "unauthorized 2 (half-2, half-3)" in watched.shown()
 
     secured.grant("half", [(AclOperation.DESCRIBE, name) for name in names[2:]])
-    await_that(lambda: all(reading.state is State.OBSERVED for reading in watched.poll().readings.values()))
-    assert len(watched.poll().readings) == 4
+    await_that(lambda: all(reading.state is State.OBSERVED for reading in readings_of(watched.poll()).values()))
+    assert len(readings_of(watched.poll())) == 4
     secured.bench.delete("half-3")
     await_that(
         lambda: "half-3" not in watched.poll().metadata.topics, "what is deleted is gone, with the right to see it"

@@ -17,6 +17,7 @@ from tests.integration.lagging import commit
 from tests.integration.serving import Exporter, until
 from tests.integration.watch import Watch
 from tests.trio import Wire
+from tests.views import readings_of
 from tests.workbench import Workbench
 
 SLOW = "polls take longer than poll.interval"
@@ -52,7 +53,7 @@ def test_connections_that_a_firewall_forgot_cost_one_retry(
             began = time.monotonic()
             snapshot = watch.attempt()
             assert isinstance(snapshot, Snapshot), snapshot
-            assert snapshot.readings[key].reason is None
+            assert readings_of(snapshot)[key].reason is None
             listed = source.groups.list_groups()
             assert (set(listed.names), len(listed.unlisted)) == ({"readers"}, 0)
             assert source.groups.committed(["readers"]).failed == {}

@@ -20,8 +20,7 @@ from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, overruled
-from exporter.domain.polls.readings import Answer, Inspected, PollFailure, Reason, State, TopicPartition
-from exporter.domain.polls.silence import silence_of
+from exporter.domain.polls.readings import Answer, PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.recorder import History
@@ -36,8 +35,10 @@ from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that
 from tests.integration.sweeping import Swept, commit
 from tests.integration.watch import UNREACHED, Watch, advanced, seen
+from tests.snapshots import silence_of
 from tests.times import led, objects, tier_of
 from tests.trio import THIRD, Trio
+from tests.views import Inspected, readings_of, topics_in
 
 TIMEOUT = 2.0
 BUDGET = 6.0
@@ -71,7 +72,7 @@ def lost_and_others(snapshot: Snapshot) -> set[Reason | None]:
     """The reasons of the third broker's partitions; insists that all others are exact."""
     reasons: set[Reason | None] = set()
     for number in range(6):
-        reading = snapshot.readings[TopicPartition("spread", number)]
+        reading = readings_of(snapshot)[TopicPartition("spread", number)]
         if number % 3 == THIRD - 1:
             assert (reading.state, reading.latest) == (State.UNREADABLE, None)
             reasons.add(reading.reason)
@@ -95,7 +96,7 @@ def test_the_third_broker_costs_its_own_partitions_only(
     )
     watch = Watch(trio.bootstrap, ["spread"], timeout=TIMEOUT, budget=BUDGET, sinks=[monitor])
     whole = watch.poll()
-    assert {reading.state for reading in whole.readings.values()} == {State.OBSERVED}
+    assert {reading.state for reading in readings_of(whole).values()} == {State.OBSERVED}
     assert whole.max_timestamp_supported == {1: True, 2: True, 3: True}
     with getattr(trio, how)():
         snapshots = [watch.poll() for _ in range(4)]
@@ -107,8 +108,8 @@ def test_the_third_broker_costs_its_own_partitions_only(
     assert lines
     assert set(lines) <= {"leader-unreachable or timed-out at broker 3", "no-leader 2 (spread)"}
     assert len(lines) == len(set(lines)), "said once each"
-    before = {key: seen(reading) for key, reading in whole.readings.items()}
-    trio.workbench.until(lambda: {key: seen(each) for key, each in watch.poll().readings.items()} == before)
+    before = {key: seen(reading) for key, reading in readings_of(whole).items()}
+    trio.workbench.until(lambda: {key: seen(each) for key, each in readings_of(watch.poll()).items()} == before)
     watch.source.close()
 
 
@@ -204,30 +205,30 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
         # With one of three left, the client may try the others for a while.
         return bench.admin.list_topics(timeout=60).topics["torn"].partitions[0]
 
-    assert seen(read(torn).readings[torn]) == (State.OBSERVED, 0, 5, began)
+    assert seen(readings_of(read(torn))[torn]) == (State.OBSERVED, 0, 5, began)
     trio.brokers[2].stop()
     bench.until(lambda: shown().isrs == [THIRD])
     bench.write([(*torn, began + 3)] * 3)
-    whole = read(torn).readings[torn]
+    whole = readings_of(read(torn))[torn]
     assert (seen(whole), advanced(whole.activity)) == ((State.OBSERVED, 0, 8, began + 3), (3, False))
     with trio.dead():
         bench.until(lambda: shown().leader == -1)
         snapshot = watch.poll_until(lambda readings: readings[torn].reason is Reason.NO_LEADER)
-        assert snapshot.readings[alone].reason is Reason.NO_LEADER
+        assert readings_of(snapshot)[alone].reason is Reason.NO_LEADER
         assert limited(snapshot, torn) is Verdict.HELD, "a silence that nobody saw is not proved"
-        topics = Detector(ExpectationSet()).assess(snapshot, snapshot.taken_at).topics
+        topics = topics_in(Detector(ExpectationSet()).assess(snapshot, snapshot.taken_at))
         assert topics["torn"].newest == began + 3, "as it was last read"
         trio.brokers[2].start()
         snapshot = read(torn)
-        cut = snapshot.readings[torn]
+        cut = readings_of(snapshot)[torn]
         assert (seen(cut), advanced(cut.activity)) == ((State.OBSERVED, 0, 5, began), (0, True))
         assert cut.activity.last_advance == whole.activity.last_advance
         assert limited(snapshot, torn) is Verdict.LEARNING, "its silence is proved anew, and may be older"
         bench.write([(*torn, began + 4)] * 2)
-        assert advanced(read(torn).readings[torn].activity) == (2, False)
+        assert advanced(readings_of(read(torn))[torn].activity) == (2, False)
     bench.until(lambda: sorted(shown().isrs) == [2, THIRD])
     snapshot = read(torn, alone)
-    again = snapshot.readings[torn]
+    again = readings_of(snapshot)[torn]
     assert (seen(again), advanced(again.activity)) == ((State.OBSERVED, 0, 7, began + 4), (0, False))
     history.flush(snapshot.taken_at)
     rows = [row for path in tmp_path.glob("spool/windows/*.parquet") for row in pq.read_table(path).to_pylist()]
@@ -309,7 +310,7 @@ def test_a_group_whose_coordinator_moves_is_never_lost(lately: Trio, coordinated
 def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
     """How a poll judges a partition that may be silent for a second."""
     limit = TopicOverride(".*", max_silence_seconds=1.0)
-    return overruled(silence_of(snapshot.readings[partition], None), limit, snapshot.taken_at).verdict
+    return overruled(silence_of(readings_of(snapshot)[partition], None), limit, snapshot.taken_at).verdict
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -331,7 +332,7 @@ def test_sizes_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Tri
         inspecting.source.close()
         lost = Inspecting(topic, timeout="2s", **{"bootstrap.servers": trio.bootstrap})
         inspection = lost.inspect()
-        known = lost.poll().readings
+        known = readings_of(lost.poll())
     first, second, third = (known[TopicPartition(topic, number)].inspected for number in range(3))
     assert first is not None and first.disk_bytes == 2 * (first.log_bytes or 0) > 0
     assert second is not None

@@ -33,6 +33,7 @@ from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.integration.zookeeper import ZookeeperBroker
 from tests.times import first_since, led, objects, tier_of
+from tests.views import readings_of
 from tests.workbench import QUIET
 
 HOUR = 3600.0
@@ -73,7 +74,7 @@ def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     assert seen(watch.reading("aged")) == kafka.observed(0, 3, DAY_AGO + 5)
     kafka.write([("aged", 0, DAY_AGO + 9)])
     snapshot = watch.poll()
-    reading = snapshot.readings[TopicPartition("aged", 0)]
+    reading = readings_of(snapshot)[TopicPartition("aged", 0)]
     assert seen(reading) == kafka.observed(0, 4, DAY_AGO + 9, State.PRESERVED)
     assert advanced(reading.activity) == (1, False)
     assert reading.activity.last_advance == snapshot.taken_at
@@ -202,7 +203,7 @@ def test_a_partition_emptied_by_retention_is_empty(kafka: Kafka) -> None:
     key = TopicPartition("emptied", 0)
     kafka.until(lambda: objects(watch.source.starts(led({key: 1})))[0].offset == 3)
     snapshot = watch.poll()
-    reading = snapshot.readings[key]
+    reading = readings_of(snapshot)[key]
     assert seen(reading) == (State.EMPTY, 3, 3, None)
     assert advanced(reading.activity) == (0, False)
     assert "max-timestamp" not in snapshot.lookups
@@ -262,7 +263,7 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
             """Upgrade a broker; return all polls meanwhile, the last one of which could read every partition again."""
             upgrade, polls = aside.submit(broker.upgrade, new), [watch.poll()]
             deadline = time.monotonic() + 240
-            while not upgrade.done() or any(each.reason is not None for each in polls[-1].readings.values()):
+            while not upgrade.done() or any(each.reason is not None for each in readings_of(polls[-1]).values()):
                 assert time.monotonic() < deadline
                 wait([upgrade], 0.1)
                 polls.append(watch.poll())
@@ -285,8 +286,8 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
         assert all(states(snapshot).get(of_second, dated) == dated for snapshot in back)
         lines, after = metric_and_poll()
         assert (lines, states(after)) == (series(1, 1), {of_first: dated, of_second: dated})
-        for key, reading in before.readings.items():
-            activities = [snapshot.readings[key].activity for snapshot in (*rolled, after)]
+        for key, reading in readings_of(before).items():
+            activities = [readings_of(snapshot)[key].activity for snapshot in (*rolled, after)]
             assert {each.silent_since for each in activities} == {reading.activity.silent_since}
             assert {advanced(each) for each in activities} == {(0, False)}
             assert {states(snapshot).get(key, aged) for snapshot in rolled} - {undated} == {aged, dated}
@@ -295,4 +296,4 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
 
 def states(snapshot: Snapshot) -> dict[TopicPartition, tuple[State, int | None, int | None, float | None]]:
     """What a poll knows of the partitions that it could read."""
-    return {key: seen(reading) for key, reading in snapshot.readings.items() if reading.latest is not None}
+    return {key: seen(reading) for key, reading in readings_of(snapshot).items() if reading.latest is not None}

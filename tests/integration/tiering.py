@@ -11,7 +11,7 @@ from pathlib import Path
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.remote_tier import TierSweep, TierWatch
-from exporter.domain.polls.readings import PollFailure, Reading, TopicPartition
+from exporter.domain.polls.readings import PollFailure, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.java import java
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
@@ -21,6 +21,7 @@ from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
 from tests.demo.broker import KAFKA_VERSION, Broker, free_port
 from tests.times import tier_of
+from tests.views import Reading, readings_of
 from tests.workbench import EVERLASTING, Workbench
 
 USER, PASSWORD = "lena", "n0t-for-logs"
@@ -166,7 +167,7 @@ class TierTest:
 
     def reading(self, topic: str) -> Reading:
         """Poll, and return what was learnt of partition 0."""
-        return self.poll().readings[TopicPartition(topic, 0)]
+        return readings_of(self.poll())[TopicPartition(topic, 0)]
 
     def sweep(self) -> TierSweep:
         """Look at the tiers."""

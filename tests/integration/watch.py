@@ -9,12 +9,13 @@ from typing import Any
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain.polls.readings import Activity, PollFailure, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.readings import PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ReaderKnowledge, SnapshotSink
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.times import end_of
+from tests.views import Activity, Reading, readings_of
 
 
 class AheadClock(SystemClock):
@@ -83,13 +84,13 @@ class Watch:
     def poll_until(self, true: Callable[[Mapping[TopicPartition, Reading]], bool], seconds: float = 90.0) -> Snapshot:
         """Poll until something is so of what a poll read, and return that poll."""
         deadline = time.monotonic() + seconds
-        while not true((snapshot := self.poll()).readings):
-            assert time.monotonic() < deadline, f"not so within {seconds:g} s: {snapshot.readings}"
+        while not true(readings_of(snapshot := self.poll())):
+            assert time.monotonic() < deadline, f"not so within {seconds:g} s: {readings_of(snapshot)}"
         return snapshot
 
     def reading(self, topic: str, partition: int = 0) -> Reading:
         """Poll, and return what was learnt of one partition."""
-        return self.poll().readings[TopicPartition(topic, partition)]
+        return readings_of(self.poll())[TopicPartition(topic, partition)]
 
     def await_latest(self, topic: str, offset: int, seconds: float = 90.0) -> None:
         """Wait until partition 0 ends at ``offset``: a transaction's marker comes after its commit has returned."""
@@ -100,7 +101,7 @@ class Watch:
 
     def leaders(self, snapshot: Snapshot) -> Mapping[TopicPartition, int]:
         """Who leads each partition of a snapshot."""
-        return {key: reading.leader for key, reading in snapshot.readings.items() if reading.leader is not None}
+        return {key: reading.leader for key, reading in readings_of(snapshot).items() if reading.leader is not None}
 
 
 def seen(reading: Reading) -> tuple[State, int | None, int | None, float | None]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from exporter.domain.polls.readings import Activity, Reading, State, TopicPartition
+from exporter.domain.polls.readings import State, TopicPartition
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from exporter.state.monitor_settings import MonitorSettings
@@ -16,6 +16,7 @@ from exporter.web.server import WebServer
 from tests.prometheus import scraping
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
+from tests.views import Activity, Reading
 
 TOPICS, PARTITIONS = 50, 200
 

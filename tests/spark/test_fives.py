@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 
 from exporter.collectors.poller import Poller
 from exporter.domain.judging.detection import judge
-from exporter.domain.polls.readings import Activity, Reading, State, TopicPartition
-from exporter.domain.polls.silence import silence_of
+from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.verdicts import Verdict
 from exporter.history.columns import Columns
 from exporter.history.columns import Row as HistoryRow
@@ -27,9 +26,11 @@ from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
 from spark_rollups.views import hourly
 from tests.delta import Row, rows_of
+from tests.snapshots import silence_of
 from tests.spark.spool_days import fold
 from tests.spark.story import CLUSTER, HOUR, World, at, moment
 from tests.unit.readings import ManualClock, TableSource
+from tests.views import Activity, Reading
 
 pytestmark = pytest.mark.timeout(600)
 

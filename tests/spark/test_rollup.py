@@ -20,8 +20,8 @@ from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.history.rows import Relation
 from exporter.domain.judging.detection import judge
 from exporter.domain.learning.rest_days import Calendar
-from exporter.domain.polls.readings import Activity, Reading, State
-from exporter.domain.polls.silence import Silence, silence_of, union
+from exporter.domain.polls.readings import State
+from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import Accepted
 from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.published import Expectations
@@ -33,8 +33,10 @@ from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
 from tests.delta import Row, in_order, rows_of
+from tests.snapshots import silence_of
 from tests.spark.judged import verdicts_as_of
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
+from tests.views import Activity, Reading, union
 
 pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on whatever machine this is
 

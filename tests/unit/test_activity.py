@@ -22,10 +22,12 @@ from exporter.domain.polls.activity import (
 )
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Activity, Answer, Reading, Reason, State
-from exporter.domain.polls.silence import Silence, silence_of, union
+from exporter.domain.polls.readings import Answer, Reason, State
+from exporter.domain.polls.silence import Silence
 from exporter.domain.polls.table import Table
 from exporter.domain.verdicts import Expectation
+from tests.snapshots import silence_of
+from tests.views import Activity, Reading, activity_of, reading_of, union
 
 HOUR = 3600.0
 PROMISE = Expectation(
@@ -77,12 +79,12 @@ class OneRow:
         answers = Answers.of([newest] * len(rows))
         given = Circumstances(np.array([tiered]), np.array([unsupported]), at + 60.0, at)
         self.table = conclude(self.table, rows, answers, given)
-        return self.table.activity(0)
+        return activity_of(self.table, 0)
 
     def unread(self) -> Activity:
         """Take a poll that could not read the partition."""
         self.table = observe(self.table, self._sightings(SEEN, int(self.table.topic_id[0]), good=False), 0.0)
-        return self.table.activity(0)
+        return activity_of(self.table, 0)
 
     def asks_about(self, moved: Sighting) -> bool:
         """Return whether a poll that sees this asks for the newest timestamp."""
@@ -175,9 +177,9 @@ def test_what_is_known_of_the_tiers_completes_an_answer(
     row = OneRow()
     row.observe(SEEN, polled, at=100.0, tiered=True)
     tier = TierFacts(*(np.array([np.nan if fact is None else fact]) for fact in facts))
-    reading = with_tiers(
-        row.table, np.array([0]), tier, Circumstances(np.array([True]), np.array([False]), 160.0)
-    ).reading(0)
+    reading = reading_of(
+        with_tiers(row.table, np.array([0]), tier, Circumstances(np.array([True]), np.array([False]), 160.0)), 0
+    )
     assert (reading.state, reading.newest) == expected
     assert (reading.earliest_local, reading.latest_tiered) == facts[:2]
 

@@ -10,12 +10,13 @@ import pytest
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, judge
 from exporter.domain.polls.metadata import TopicInfo
-from exporter.domain.polls.readings import Activity, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Expectation, Verdict
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, by_clock, by_wall
+from tests.views import Activity, Reading, topics_in
 
 PROMISE = by_wall()
 OFFICE = by_clock([1.0 if day < 5 and 8 <= hour < 18 else 0.0 for day in range(7) for hour in range(24)])
@@ -79,7 +80,7 @@ def newest_of_orders(*readings: Reading) -> float | None:
     """The newest timestamp of a topic with these partitions."""
     keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
     topics = topics_of(keyed) or {"orders": TopicInfo("id-1", {})}
-    return Detector().assess(snapshot_of(keyed, topics, taken_at=100.0), 100.0).topics["orders"].newest
+    return topics_in(Detector().assess(snapshot_of(keyed, topics, taken_at=100.0), 100.0))["orders"].newest
 
 
 def read(state: State, newest: float | None) -> Reading:

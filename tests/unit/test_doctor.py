@@ -24,7 +24,7 @@ from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host
 from exporter.doctor.examination import connection
 from exporter.doctor.findings import all_within
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
-from exporter.domain.polls.readings import Activity, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
 from exporter.kafka.connect_result import ConnectResult
@@ -35,6 +35,7 @@ from exporter.web.pages import SCRAPED_EVERY, ScrapeIntervals
 from exporter.web.server import WebServer
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import DAY, by_wall, publish
+from tests.views import Activity, Reading
 
 NOW = 1_772_539_200.0
 BCRYPT = "$2b$04$" + 53 * "a"

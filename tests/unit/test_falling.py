@@ -21,6 +21,7 @@ from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.test_incidents import NOW, fleet
 from tests.unit.test_rollup_verdicts import objects, steady, streams
+from tests.views import topics_in
 
 TUESDAY = MONDAY + DAY
 DROP = OngoingDrop(TUESDAY, TUESDAY + MOST_DAYS * DAY, 41, 50)
@@ -97,7 +98,7 @@ def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
     (incident,) = found.incidents
     assert (incident.topics[0], len(incident.topics), incident.with_expectation) == ("silent-000", 12, 40)
     assert incident.name.startswith("drop-")
-    judgement = found.topics["silent-003"].judgement
+    judgement = topics_in(found)["silent-003"].judgement
     assert judgement.verdict is Verdict.HELD
     record = of_judged([JudgedSubject(judgement, incident=incident)], NOW)[0]
     assert record["incident"] == incident.name
@@ -108,7 +109,7 @@ def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
 def test_one_topic_that_died_before_the_drop_stays_dead() -> None:
     """A drop explains nothing that was unusual before it."""
     found = assessed(1, hours=24 * 9.0, falling=True)
-    assert found.topics["silent-000"].judgement.verdict is Verdict.DEAD
+    assert topics_in(found)["silent-000"].judgement.verdict is Verdict.DEAD
     assert found.incidents == ()
 
 

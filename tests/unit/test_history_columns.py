@@ -22,6 +22,7 @@ from exporter.history.inventory import InventoryRows
 from exporter.history.tables import to_table
 from exporter.history.windows import OpenWindow
 from tests.snapshots import columns_to_write
+from tests.views import readings_of
 
 START, END = 1_000_000.0, 1_000_300.0
 DAY = 86_400.0
@@ -143,8 +144,8 @@ def test_polls_folded_in_columns_are_windows_merged_one_by_one(polls: Polls) -> 
     failures = dict[TopicPartition, int]()
     for snapshot, (_, moved, _) in zip(snapshots(polls), polls, strict=True):
         window.fold(snapshot, np.full(len(snapshot.table), moved))
-        for key in snapshot.readings:
-            if snapshot.readings[key].latest is None:
+        for key in readings_of(snapshot):
+            if readings_of(snapshot)[key].latest is None:
                 failures[key] = failures.get(key, 0) + 1
             unit = unit_of(snapshot, key, moved)
             if unit is not None:
@@ -161,7 +162,7 @@ def test_polls_folded_in_columns_are_windows_merged_one_by_one(polls: Polls) -> 
 
 def unit_of(snapshot: Snapshot, key: TopicPartition, moved: float) -> Window | None:
     """The window that one poll gives alone; None where nothing happened."""
-    reading, at = snapshot.readings[key], snapshot.taken_at
+    reading, at = readings_of(snapshot)[key], snapshot.taken_at
     activity = reading.activity
     topic_id = snapshot.metadata.topics[key.topic].topic_id
     window = Window("c", key.topic, topic_id, key.partition, START, END, "e", Source.POLL, advances=0, records=0)
@@ -198,7 +199,7 @@ def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(pol
     passing = {State.PENDING, State.FUTURE, State.CONTRADICTORY, State.PRESERVED, State.UNREADABLE}
     for snapshot in snapshots(polls):
         at, topics, rows = snapshot.taken_at, snapshot.metadata.topics, list[Inventory]()
-        for key, reading in snapshot.readings.items():
+        for key, reading in readings_of(snapshot).items():
             topic = topics[key.topic]
             state = State.OBSERVED if reading.state in passing else reading.state
             facts = (topic.topic_id, topic.config, topic.owner, state)
@@ -211,7 +212,7 @@ def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(pol
             ):
                 known[key], known_facts[key] = row_of(snapshot, key), facts
                 rows.append(known[key])
-        for key in sorted(known.keys() - snapshot.readings.keys()):
+        for key in sorted(known.keys() - readings_of(snapshot).keys()):
             if key.topic not in topics or topics[key.topic].reason is None:
                 rows.append(replace(known.pop(key), observed_at=at, deleted=True))
         found = inventory.due(snapshot)
@@ -246,7 +247,7 @@ def test_a_state_that_passes_is_not_listed_and_one_that_lasts_is(state: State, r
 
 def row_of(snapshot: Snapshot, key: TopicPartition) -> Inventory:
     """What the inventory says of one partition."""
-    reading, topic = snapshot.readings[key], snapshot.metadata.topics[key.topic]
+    reading, topic = readings_of(snapshot)[key], snapshot.metadata.topics[key.topic]
     config = topic.config
     return Inventory(
         "c",

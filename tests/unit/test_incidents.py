@@ -11,12 +11,13 @@ from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
-from exporter.domain.polls.readings import Activity, Reading, State, TopicPartition
+from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, by_clock, by_wall
+from tests.views import Activity, Reading, judgements_of, readings_of, topics_in
 
 STEADY = by_clock([1.0] * 168, clock_step=1.0, suspect_score=2.5, dead_score=3.0)
 """A slot each hour: crossed past e^2 - 1 = 6.4, suspect past 11.2, dead past 19.1 hours missed."""
@@ -46,7 +47,7 @@ def fleet(
 
 def verdicts(assessment: Assessment) -> set[Verdict]:
     """Return the verdicts of the topics that fell silent."""
-    return {roll_up.judgement.verdict for name, roll_up in assessment.topics.items() if name.startswith("silent")}
+    return {roll_up.judgement.verdict for name, roll_up in topics_in(assessment).items() if name.startswith("silent")}
 
 
 def assessed(silent: int, living: int, hours: float, **more: int) -> Assessment:
@@ -72,7 +73,7 @@ def test_more_than_five_and_four_percent_silent_together_are_one_incident(
     assessment = assessed(silent, living, 20.5)
     assert verdicts(assessment) == {expected}
     assert assessment.held_topics == (silent if expected is Verdict.HELD else 0)
-    held = [key for key, judgement in assessment.judgements.items() if judgement.verdict is Verdict.HELD]
+    held = [key for key, judgement in judgements_of(assessment).items() if judgement.verdict is Verdict.HELD]
     assert len(held) == assessment.held_topics, "the partitions go with their topic"
 
 
@@ -92,7 +93,7 @@ def test_what_is_noticed_counts_for_an_incident_before_it_crosses(slow: int, exp
     names = {f"silent-{number:03d}" for number in range(2, 2 + slow)}
     rows = [replace(row, profile=[0.2] * 168) if row.topic in names else row for row in promises.expectations]
     assessment = Detector(ExpectationSet(rows)).assess(snapshot, NOW)
-    found = {name: one.judgement.verdict for name, one in assessment.topics.items() if name.startswith("silent")}
+    found = {name: one.judgement.verdict for name, one in topics_in(assessment).items() if name.startswith("silent")}
     assert {name for name, verdict in found.items() if verdict is Verdict.QUIET} == names
     assert {verdict for name, verdict in found.items() if name not in names} == {expected}
 
@@ -127,7 +128,7 @@ def test_a_hold_lasts_through_hours_without_traffic() -> None:
                 silent_since=friday_night - 8 * HOUR,
             ),
         )
-        for key, reading in snapshot.readings.items()
+        for key, reading in readings_of(snapshot).items()
     }
     now = friday_night + 2 * DAY
     later = snapshot_of(shifted, metadata=snapshot.metadata, taken_at=NOW)
@@ -139,7 +140,9 @@ def test_a_leader_that_takes_no_records_is_one_incident() -> None:
     """All partitions of one broker stop while their topics live on elsewhere: held, and the topics stay live."""
     assessment = assessed(12, 11, 20.5, partitions=3, silent_partitions=1)
     assert verdicts(assessment) == {Verdict.LIVE}
-    stopped = {judgement.verdict for key, judgement in assessment.judgements.items() if key.topic.startswith("silent")}
+    stopped = {
+        judgement.verdict for key, judgement in judgements_of(assessment).items() if key.topic.startswith("silent")
+    }
     assert stopped == {Verdict.LIVE, Verdict.HELD}
     (incident,) = assessment.incidents
     assert (len(incident.topics), incident.with_expectation, incident.leader) == (12, 23, 0)
@@ -152,7 +155,7 @@ def test_lost_keys_here_and_there_are_no_incident() -> None:
     """Five partitions at one leader are five losses."""
     assessment = assessed(5, 20, 20.5, partitions=3, silent_partitions=1)
     assert assessment.incidents == ()
-    assert Verdict.DEAD in {judgement.verdict for judgement in assessment.judgements.values()}
+    assert Verdict.DEAD in {judgement.verdict for judgement in judgements_of(assessment).values()}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5], ids=["always on", "half of them rest at night"])
@@ -161,7 +164,7 @@ def test_deaths_at_unrelated_moments_are_none_of_one_incident(share: float) -> N
     ages = np.linspace(3.0, 96.0, 15)
     snapshot, promises = fleet(15, 120, hours=0.0)
     resting = [1.0 if 6 <= hour % 24 < 22 else 0.0 for hour in range(168)]
-    silent = sorted({key.topic for key in snapshot.readings if key.topic.startswith("silent")})
+    silent = sorted({key.topic for key in readings_of(snapshot) if key.topic.startswith("silent")})
     died = {name: NOW - age * HOUR for name, age in zip(silent, ages.tolist(), strict=True)}
     readings = {
         key: reading
@@ -170,14 +173,14 @@ def test_deaths_at_unrelated_moments_are_none_of_one_incident(share: float) -> N
             reading,
             activity=replace(reading.activity, last_advance=died[key.topic], silent_since=died[key.topic]),
         )
-        for key, reading in snapshot.readings.items()
+        for key, reading in readings_of(snapshot).items()
     }
     rows = [replace(row, profile=resting) if int(row.topic[-3:]) < share * 15 else row for row in promises.expectations]
     assessment = Detector(ExpectationSet(rows)).assess(
         snapshot_of(readings, metadata=snapshot.metadata, taken_at=NOW), NOW
     )
     assert assessment.incidents == ()
-    found = [assessment.topics[name].judgement.verdict for name in silent]
+    found = [topics_in(assessment)[name].judgement.verdict for name in silent]
     assert found.count(Verdict.DEAD) >= 10 and Verdict.HELD not in found
 
 
@@ -194,9 +197,9 @@ def test_on_a_holiday_topics_are_held_that_fell_silent_one_after_the_other(
         last = since.get(key.topic, NOW - 60.0)
         return replace(reading, activity=replace(reading.activity, last_advance=last, silent_since=last))
 
-    readings = {key: silent(key, reading) for key, reading in snapshot.readings.items()}
+    readings = {key: silent(key, reading) for key, reading in readings_of(snapshot).items()}
     assessment = Detector(promises).assess(snapshot_of(readings, metadata=snapshot.metadata, taken_at=NOW), NOW)
-    found = [assessment.topics[name].judgement.verdict for name in since]
+    found = [topics_in(assessment)[name].judgement.verdict for name in since]
     assert found[:3] == [expected] * 3 and found[3:5] == [expected if died_before == [] else Verdict.SUSPECT] * 2
     assert found[5:7] == [Verdict.QUIET] * 2, "what is no alarm shows no hold"
     assert set(found[7:]) <= {Verdict.DEAD}

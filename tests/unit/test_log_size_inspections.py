@@ -15,7 +15,7 @@ from exporter.domain.arrays import Counts
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import LogSizes
 from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicInfo
-from exporter.domain.polls.readings import Activity, Inspected, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.state.cluster import Rhythm
@@ -23,6 +23,7 @@ from exporter.state.monitor import Monitor
 from exporter.state.monitor_settings import MonitorSettings
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
+from tests.views import Activity, Inspected, Reading, sizes_of
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 INTERVAL = 300.0
@@ -90,7 +91,7 @@ def inspector(brokers: Brokers) -> Inspector:
 
 def of(seen: Inspector, key: TopicPartition, topic_id: str) -> Inspected:
     """What it tells of a partition, whose topic has this id."""
-    return seen.results(poll({key: (1,)}, topic_id).metadata).get(key, Inspected())
+    return sizes_of(seen.results(poll({key: (1,)}, topic_id).metadata)).get(key, Inspected())
 
 
 @pytest.fixture

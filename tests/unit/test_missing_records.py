@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain.polls.answers import Answers
-from exporter.domain.polls.readings import Activity, Answer, Reading, Reason, State
+from exporter.domain.polls.readings import Answer, Reason, State
 from exporter.domain.polls.table import STATE_CODES
 from exporter.domain.replicas.comparison import (
     COMPARED,
@@ -30,6 +30,7 @@ from exporter.domain.replicas.missing_records import (
     times_to_ask,
     without_asking,
 )
+from tests.views import Activity, Reading
 
 Found = tuple[int, float | None] | NotCompared
 """At least so many records, and the time of the oldest; or why that is unknown."""

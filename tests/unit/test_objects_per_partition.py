@@ -23,7 +23,7 @@ from exporter.domain.judging.assessment import Judgement
 from exporter.domain.polls.answers import ANSWERED, Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, PartitionsOf, TopicConfig, TopicInfo
-from exporter.domain.polls.readings import Activity, Answer, Inspected, Reading, Reason, TopicPartition
+from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.ports import SnapshotSink
 from exporter.history.published import Published
@@ -35,6 +35,7 @@ from exporter.state.monitor import Monitor
 from exporter.state.monitor_settings import MonitorSettings
 from tests.unit.expectations import DAY, MONDAY, by_wall
 from tests.unit.readings import Collected, ManualClock
+from tests.views import Activity, Inspected, Reading, readings_of
 
 PER_TOPIC = 5
 OBJECTS: tuple[type, ...] = (
@@ -193,7 +194,7 @@ def test_what_is_counted_are_objects() -> None:
     seen = Collected()
     Poller("prod", source, [seen], ManualClock(MONDAY + DAY)).poll()
     with counting() as counts:
-        assert len(dict(seen.snapshots[-1].readings)) == 10
+        assert len(dict(readings_of(seen.snapshots[-1]))) == 10
     assert counts == {"Reading": 10, "Activity": 10, "TopicPartition": 10}
 
 

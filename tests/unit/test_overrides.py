@@ -12,7 +12,7 @@ from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import Detector, overruled
 from exporter.domain.overrides import REMEMBERED, Overrides
 from exporter.domain.owners import Owners
-from exporter.domain.polls.readings import Activity, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import TopicOverride, TopicOwner, Verdict
 from exporter.state.cluster import Rhythm
@@ -21,6 +21,7 @@ from exporter.state.monitor_settings import MonitorSettings
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import ManualClock, TableSource
+from tests.views import Activity, Reading
 
 LIMIT = TopicOverride("orders", max_silence_seconds=2 * HOUR)
 MUTED = TopicOverride("orders", muted_until=1000.0)

@@ -12,10 +12,11 @@ from exporter.domain.formatting import duration
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, State, TopicPartition
-from exporter.domain.polls.silence import silence_of
 from exporter.domain.polls.table import ClusterChange
 from exporter.domain.ports import SourceError
+from tests.snapshots import silence_of
 from tests.unit.readings import Collected, ManualClock, TableSource
+from tests.views import readings_of
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -37,7 +38,7 @@ def test_max_timestamp_is_asked_only_for_partitions_that_moved() -> None:
     first, second = collected.snapshots
     assert first.lookups["max-timestamp"] == 2
     assert second.lookups["max-timestamp"] == 1
-    assert (second.readings[A].newest, second.readings[B].newest) == (150.0, 200.0)
+    assert (readings_of(second)[A].newest, readings_of(second)[B].newest) == (150.0, 200.0)
 
 
 def test_one_failing_partition_costs_only_itself() -> None:
@@ -45,7 +46,7 @@ def test_one_failing_partition_costs_only_itself() -> None:
     source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}, failures={A: Answer(reason=Reason.LEADER_UNREACHABLE)})
     poller, collected, _ = make(source)
     poller.poll()
-    readings = collected.snapshots[0].readings
+    readings = readings_of(collected.snapshots[0])
     assert (readings[A].state, readings[A].reason) == (State.UNREADABLE, Reason.LEADER_UNREACHABLE)
     assert (readings[A].latest, readings[A].newest) == (None, None)
     assert (readings[B].state, readings[B].latest) == (State.OBSERVED, 5)
@@ -64,7 +65,7 @@ def test_a_partition_that_cannot_be_read_keeps_what_it_was() -> None:
     poller.poll()
     source.topic_ids["a"] = "id-2"
     poller.poll()
-    first, *away, again = (snapshot.readings[A] for snapshot in collected.snapshots)
+    first, *away, again = (readings_of(snapshot)[A] for snapshot in collected.snapshots)
     assert first.before is None
     earlier = [reading.before for reading in away if reading.before is not None]
     assert [(one.state, one.latest, one.newest) for one in earlier] == [(first.state, 5, 100.0)] * 2
@@ -79,14 +80,14 @@ def test_a_pending_answer_keeps_the_last_timestamp_and_is_asked_again() -> None:
     source.offsets[A] = (0, 6, 100.0)
     source.pending.add(A)
     poller.poll()
-    assert (collected.snapshots[1].readings[A].state, collected.snapshots[1].readings[A].newest) == (
+    assert (readings_of(collected.snapshots[1])[A].state, readings_of(collected.snapshots[1])[A].newest) == (
         State.PENDING,
         100.0,
     )
     source.offsets[A] = (0, 6, 1_000_030.0)
     source.pending.clear()
     poller.poll()
-    assert (collected.snapshots[2].readings[A].state, collected.snapshots[2].readings[A].newest) == (
+    assert (readings_of(collected.snapshots[2])[A].state, readings_of(collected.snapshots[2])[A].newest) == (
         State.OBSERVED,
         1_000_030.0,
     )
@@ -99,13 +100,13 @@ def test_a_newest_record_that_does_not_come_has_no_timestamp() -> None:
     for _ in range(12):
         poller.poll()
         clock.time += 30
-    states = [snapshot.readings[A].state for snapshot in collected.snapshots]
+    states = [readings_of(snapshot)[A].state for snapshot in collected.snapshots]
     assert states == [State.PENDING] * 10 + [State.NO_TIMESTAMP] * 2
     assert source.newest_lookups == 11
     source.offsets[A] = (0, 6, 1_000_030.0)
     source.pending.clear()
     poller.poll()
-    assert collected.snapshots[-1].readings[A].newest == 1_000_030.0
+    assert readings_of(collected.snapshots[-1])[A].newest == 1_000_030.0
 
 
 def test_a_moved_partition_whose_answer_was_left_out_is_not_observed() -> None:
@@ -116,11 +117,11 @@ def test_a_moved_partition_whose_answer_was_left_out_is_not_observed() -> None:
     source.offsets[A] = (0, 6, 1_000_030.0)
     source.left_out.add(A)
     poller.poll()
-    readings = collected.snapshots[1].readings
+    readings = readings_of(collected.snapshots[1])
     assert (readings[A].state, readings[A].newest, readings[B].state) == (State.PENDING, 100.0, State.OBSERVED)
     source.left_out.clear()
     poller.poll()
-    reading = collected.snapshots[2].readings[A]
+    reading = readings_of(collected.snapshots[2])[A]
     assert (reading.state, reading.newest) == (State.OBSERVED, 1_000_030.0)
 
 
@@ -132,12 +133,12 @@ def test_a_failing_answer_about_the_newest_record_leaves_no_timestamp() -> None:
     source.offsets[A] = (0, 6, 1_000_030.0)
     source.timestamp_failure = Reason.STORAGE_ERROR
     poller.poll()
-    reading = collected.snapshots[1].readings[A]
+    reading = readings_of(collected.snapshots[1])[A]
     assert (reading.state, reading.reason, reading.newest) == (State.UNREADABLE, Reason.STORAGE_ERROR, None)
     assert (reading.latest, reading.activity.advanced_by) == (6, 1)
     source.timestamp_failure = None
     poller.poll()
-    assert collected.snapshots[2].readings[A].newest == 1_000_030.0
+    assert readings_of(collected.snapshots[2])[A].newest == 1_000_030.0
 
 
 def test_an_empty_partition_is_not_asked_for_its_newest_record() -> None:
@@ -146,7 +147,10 @@ def test_an_empty_partition_is_not_asked_for_its_newest_record() -> None:
     poller, collected, _ = make(source)
     poller.poll()
     assert source.newest_lookups == 0
-    assert [reading.state for reading in collected.snapshots[0].readings.values()] == [State.NEVER_WRITTEN, State.EMPTY]
+    assert [reading.state for reading in readings_of(collected.snapshots[0]).values()] == [
+        State.NEVER_WRITTEN,
+        State.EMPTY,
+    ]
 
 
 def test_a_cluster_that_cannot_be_asked_is_a_failure_with_its_reason() -> None:
@@ -169,8 +173,8 @@ def test_a_deleted_partition_is_forgotten() -> None:
     poller.poll()
     source.offsets[B] = (0, offsets[1] + 3, 100.0)
     poller.poll()
-    assert B not in collected.snapshots[1].readings
-    assert collected.snapshots[2].readings[B].activity.advanced_by == 0
+    assert B not in readings_of(collected.snapshots[1])
+    assert readings_of(collected.snapshots[2])[B].activity.advanced_by == 0
 
 
 def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> None:
@@ -183,13 +187,13 @@ def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> 
     source.topic_errors["a"] = Reason.STORAGE_ERROR
     poller.poll()
     snapshot = collected.snapshots[1]
-    assert {reading.reason for reading in snapshot.readings.values()} == {Reason.STORAGE_ERROR}
-    assert snapshot.readings[B].activity.last_good_poll == clock.time - 30
+    assert {reading.reason for reading in readings_of(snapshot).values()} == {Reason.STORAGE_ERROR}
+    assert readings_of(snapshot)[B].activity.last_good_poll == clock.time - 30
     assert snapshot.metadata.topics["a"].topic_id == "id-1"
     clock.time += 30
     source.topic_errors.clear()
     poller.poll()
-    activity = collected.snapshots[2].readings[A].activity
+    activity = readings_of(collected.snapshots[2])[A].activity
     assert (activity.advanced_by, activity.previous_poll) == (1, clock.time - 60)
 
 
@@ -209,7 +213,7 @@ def test_a_clock_that_is_set_changes_no_silence(step: float, caplog: pytest.LogC
     source.error = None
     clock.time += 30
     poller.poll()
-    silence = silence_of(collected.snapshots[-1].readings[A], None)
+    silence = silence_of(readings_of(collected.snapshots[-1])[A], None)
     assert silence is not None
     assert (silence.until, silence.until - silence.since) == (clock.now(), 60.0)
     assert [snapshot.clock_set for snapshot in collected.snapshots] == [0.0, 0.0, step]
@@ -235,7 +239,7 @@ def test_earliest_is_asked_in_turns() -> None:
     source.offsets[keys[7]] = (2, 3, 100.0)
     poller.poll()
     assert any(keys[7] in turn for turn in source.earliest_requests)
-    assert collected.snapshots[-1].readings[keys[7]].earliest == 2
+    assert readings_of(collected.snapshots[-1])[keys[7]].earliest == 2
 
 
 def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() -> None:
@@ -260,7 +264,7 @@ def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() 
     source.fails = False
     clock.time += 30
     poller.poll()
-    assert collected.snapshots[-1].readings[A].earliest == 60
+    assert readings_of(collected.snapshots[-1])[A].earliest == 60
 
 
 def test_earliest_is_asked_at_every_poll_where_a_group_is_near_the_log_start() -> None:
@@ -288,7 +292,7 @@ def test_a_topic_that_is_gone_leaves_at_the_poll_that_finds_it_gone() -> None:
     poller.poll()
     del source.offsets[gone]
     poller.poll()
-    assert list(collected.snapshots[1].readings) == [A]
+    assert list(readings_of(collected.snapshots[1])) == [A]
 
 
 def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:
@@ -299,7 +303,7 @@ def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:
     source.offsets[A], source.topic_ids["a"] = (0, 4, 200.0), "id-2"
     poller.poll()
     snapshot = collected.snapshots[1]
-    reading = snapshot.readings[A]
+    reading = readings_of(snapshot)[A]
     assert snapshot.metadata.topics["a"].topic_id == "id-2"
     assert (reading.activity.advanced_by, reading.activity.restarted, reading.newest) == (4, True, 200.0)
 
@@ -317,7 +321,7 @@ def test_a_topic_that_one_answer_leaves_out_is_no_other_topic() -> None:
     source.offsets = {A: offsets}
     clock.time += 30
     poller.poll()
-    activity = collected.snapshots[-1].readings[A].activity
+    activity = readings_of(collected.snapshots[-1])[A].activity
     assert (activity.advanced_by, activity.restarted, activity.last_advance) == (0, False, None)
 
 
@@ -334,7 +338,7 @@ def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
     del source.offsets[A]
     source.offsets[added] = (0, 50, 500.0)
     poller.poll()
-    readings = collected.snapshots[-1].readings
+    readings = readings_of(collected.snapshots[-1])
     assert set(readings) == {B, other, added}
     assert (readings[other].activity.last_advance, readings[B].newest) == (clock.time - 30, 200.0)
     assert (readings[added].activity.last_advance, readings[added].activity.polls_good) == (None, 1)
@@ -349,7 +353,7 @@ def test_records_of_another_cluster_are_no_advance_although_metadata_is_kept() -
     source.own_id, source.offsets = "second", {A: (0, 9, 200.0), B: (0, 3, 200.0)}
     poller.poll()
     snapshot = collected.snapshots[1]
-    readings = snapshot.readings
+    readings = readings_of(snapshot)
     assert {key: (one.latest, one.activity.advanced_by) for key, one in readings.items()} == {A: (9, 0), B: (3, 0)}
     assert snapshot.metadata.cluster_id == "second"
     assert snapshot.cluster_change == ClusterChange("first", clock.time)
@@ -369,4 +373,4 @@ def test_no_poll_counts_while_two_clusters_answer_in_turn() -> None:
     clock.time += 30
     source.offsets[A] = (0, 9, 200.0)
     poller.poll()
-    assert collected.snapshots[-1].readings[A].activity.advanced_by == 0
+    assert readings_of(collected.snapshots[-1])[A].activity.advanced_by == 0

@@ -28,7 +28,7 @@ from exporter.domain.history.rows import Window
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import Answer, Inspected, Reason, TopicPartition
+from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.history.cluster_states import read_state
 from exporter.history.recorder import History
@@ -39,6 +39,7 @@ from tests.backfill_rows import Stream, first_polls_by_stream
 from tests.groups import Group, sweep_of
 from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
+from tests.views import Inspected
 
 ORDERS = TopicPartition("orders", 0)
 IDLE = TopicPartition("idle", 0)

@@ -13,13 +13,14 @@ import pytest
 
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import TopicInfo
-from exporter.domain.polls.readings import Inspected, TopicPartition
+from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.replicas.comparison import Comparison, Matching, NotCompared, Replica, ReplicaReading, ReplicaState
 from exporter.history.columns import table_of
 from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
 from tests.groups import topic_readers
 from tests.snapshots import inspections_of
 from tests.unit.readings import replica_table
+from tests.views import Inspected
 
 DAY = 86_400.0
 NOW = 1_772_539_200.0

@@ -20,7 +20,7 @@ from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.activity import Circumstances, TierFacts, with_tiers
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicConfig, TopicInfo
-from exporter.domain.polls.readings import Activity, Answer, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ByTime
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
@@ -30,6 +30,7 @@ from exporter.state.monitor_settings import MonitorSettings
 from tests.snapshots import snapshot_of
 from tests.times import answered
 from tests.unit.readings import ManualClock
+from tests.views import Activity, Reading, reading_of
 
 A, B, LOCAL = TopicPartition("tiered", 0), TopicPartition("tiered", 1), TopicPartition("local", 0)
 NEWEST = 999_000.0
@@ -318,7 +319,7 @@ def test_what_the_tiers_say_of_a_reading(
     table = poll({A: reading(state, known)}).table
     columns = TierFacts(*(np.array([math.nan if fact is None else fact]) for fact in tier))
     given = Circumstances(np.array([True]), np.array([False]), 100.0)
-    after = with_tiers(table, np.array([0]), columns, given).reading(0)
+    after = reading_of(with_tiers(table, np.array([0]), columns, given), 0)
     assert (after.state, after.newest) == expected
     assert (after.earliest_local, after.latest_tiered) == tier[:2]
 

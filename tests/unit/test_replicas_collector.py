@@ -34,6 +34,7 @@ from exporter.state.monitor_settings import MonitorSettings
 from tests.demo.broker import free_port
 from tests.times import answered
 from tests.unit.readings import Collected, ManualClock, TableSource, replica_table
+from tests.views import readings_of
 
 ORDERS = TopicPartition("orders", 0)
 COPY = TopicPartition("east.orders", 0)
@@ -460,7 +461,7 @@ def test_a_reading_without_an_answer_is_unknown_on_its_side() -> None:
     found = pair.compare()
     assert found.readings[REPLICA].state is ReplicaState.IN_STEP
     assert found.readings[Replica("orders", "east.orders", 1)].reason is NotCompared.SOURCE_UNREADABLE
-    assert State.UNREADABLE in {reading.state for reading in pair.seen.snapshots[0].readings.values()}
+    assert State.UNREADABLE in {reading.state for reading in readings_of(pair.seen.snapshots[0]).values()}
 
 
 def test_a_served_comparison_that_can_no_longer_be_made_says_so_once_and_shows_no_old_numbers(

@@ -14,15 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from exporter.collectors.poller import Poller
 from exporter.domain.judging.assessment import Assessment, Judgement
 from exporter.domain.judging.detection import Detector
-from exporter.domain.polls.readings import (
-    Activity,
-    Answer,
-    Inspected,
-    Reading,
-    Reason,
-    State,
-    TopicPartition,
-)
+from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Verdict
 from exporter.metrics import lines
@@ -38,6 +30,7 @@ from exporter.state.exposition import families
 from tests.exposed import exposed
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 from tests.unit.readings import Collected, ManualClock, TableSource
+from tests.views import Activity, Inspected, Reading, readings_of
 
 ALL = [metric.switch for metric in PARTITION_METRICS if metric.switch is not None]
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -222,7 +215,7 @@ def polls(draw: st.DrawFn) -> list[tuple[Snapshot, Assessment]]:
         topics = draw(TOPICS) if not found or draw(st.booleans()) else {}
         readings = {TopicPartition(name, number): draw(READINGS) for name in topics for number in topics[name]}
         if not readings:
-            readings = {key: draw(st.sampled_from([each, OBSERVED])) for key, each in found[-1][0].readings.items()}
+            readings = {key: draw(st.sampled_from([each, OBSERVED])) for key, each in readings_of(found[-1][0]).items()}
         snapshot = snapshot_of(readings)
         judged = {key: draw(st.sampled_from(JUDGEMENTS)) for key in readings}
         found.append((snapshot, assessment_of(snapshot, judged, dict(zip("abcde", JUDGEMENTS, strict=False)))))

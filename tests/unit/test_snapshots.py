@@ -8,9 +8,10 @@ import pytest
 
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Activity, Inspected, Reading, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.verdicts import Verdict
 from tests.snapshots import assessment_of, snapshot_of, topics_of
+from tests.views import Activity, Inspected, Reading, judgements_of, readings_of, topics_in
 
 AT = 1_000_000.0
 POLLED = Activity(AT, AT - 30, AT - 60, AT - 60, 0, end_offset=12, polls_good=3, polls_missed=1, advanced_after=AT - 90)
@@ -27,16 +28,16 @@ READINGS = {
 def test_a_snapshot_reads_as_the_readings_that_it_was_built_from() -> None:
     """Read, not read, and never read partitions survive the way into columns and back."""
     snapshot = snapshot_of(READINGS, taken_at=AT)
-    assert dict(snapshot.readings) == READINGS
-    assert list(snapshot.readings) == sorted(READINGS)
+    assert dict(readings_of(snapshot)) == READINGS
+    assert list(readings_of(snapshot)) == sorted(READINGS)
 
 
 def test_a_partition_without_a_reading_was_never_read() -> None:
     """The table has a row for every partition of the metadata."""
     topics = topics_of(READINGS)
     snapshot = snapshot_of({}, topics)
-    assert {reading.latest for reading in snapshot.readings.values()} == {None}
-    assert len(snapshot.readings) == len(READINGS)
+    assert {reading.latest for reading in readings_of(snapshot).values()} == {None}
+    assert len(readings_of(snapshot)) == len(READINGS)
 
 
 def test_an_assessment_reads_as_the_judgements_that_it_was_built_from() -> None:
@@ -44,13 +45,13 @@ def test_an_assessment_reads_as_the_judgements_that_it_was_built_from() -> None:
     snapshot = snapshot_of(READINGS)
     dead = Judgement(Verdict.DEAD, AT - 60, AT - 1, 2.5)
     found = assessment_of(snapshot, {TopicPartition("b", 1): dead}, {"b": Judgement(Verdict.LIVE)})
-    assert found.judgements[TopicPartition("b", 1)] == dead
-    assert found.judgements[TopicPartition("b", 0)] == Judgement(Verdict.LEARNING)
-    b = found.topics["b"]
+    assert judgements_of(found)[TopicPartition("b", 1)] == dead
+    assert judgements_of(found)[TopicPartition("b", 0)] == Judgement(Verdict.LEARNING)
+    b = topics_in(found)["b"]
     assert (b.partitions, b.newest, b.judgement.verdict) == (2, AT - 61.5, Verdict.LIVE)
     assert b.states == {State.OBSERVED: 2}
     assert b.verdicts == {Verdict.DEAD: 1, Verdict.LEARNING: 1}
-    assert found.topics["a"].newest is None
+    assert topics_in(found)["a"].newest is None
 
 
 def test_no_column_of_a_table_can_be_written_to() -> None:

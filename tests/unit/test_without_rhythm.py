@@ -15,13 +15,14 @@ from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow, evid
 from exporter.domain.judging.queries import ClusterFacts, Query, partitions, topics
 from exporter.domain.judging.rollup_verdicts import judge
 from exporter.domain.learning.baselines import Baselines
-from exporter.domain.polls.readings import Activity, Reading, State, TopicPartition
+from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
 from tests.unit.test_rhythms import START, known
 from tests.unit.test_rollup_verdicts import steady, streams
+from tests.views import Activity, Reading
 
 NOW = MONDAY + 2 * HOUR
 NO_BASELINES = steady(1)[np.zeros(0, np.intp)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +11,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, Flags, Floats, or_none
 from exporter.domain.judging.incidents import Held, Incident
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.polls.silence import Silence, Silences
-from exporter.domain.polls.table import STATES
 from exporter.domain.verdicts import VERDICTS, Verdict
 
 
@@ -47,18 +43,7 @@ class Judgements:
         return Judgement(VERDICTS[self.verdict[row]], *map(or_none, numbers))
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRollUp:
-    """One topic at one poll; timestamps are Unix seconds, None where unknown."""
-
-    partitions: int
-    newest: float | None
-    judgement: Judgement
-    states: Mapping[State, int]
-    verdicts: Mapping[Verdict, int]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Assessment:
     """The judgements of one cluster as of one poll, and its topics rolled up.
 
@@ -99,56 +84,3 @@ class Assessment:
     def silence_of(self, row: int, *, topic: bool) -> Silence | None:
         """Return the silence of a partition, or of the topic with that number."""
         return None if self.silences is None else self.silences.silence(row + len(self.layout) * topic)
-
-    @cached_property
-    def judgements(self) -> Mapping[TopicPartition, Judgement]:
-        """The judgement of each partition as an object, created on access."""
-        return _OfPartitions(self.layout, self.of_partitions)
-
-    @cached_property
-    def topics(self) -> Mapping[str, TopicRollUp]:
-        """Each topic as an object, created on access."""
-        return _OfTopics(self)
-
-
-class _OfPartitions(Mapping[TopicPartition, Judgement]):
-    def __init__(self, layout: Layout, judged: Judgements) -> None:
-        self._layout, self._judged = layout, judged
-
-    def __getitem__(self, key: TopicPartition) -> Judgement:
-        row = self._layout.row(key)
-        if row is None:
-            raise KeyError(key)
-        return self._judged.judgement(row)
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(self._layout)
-
-    def __len__(self) -> int:
-        return len(self._layout)
-
-
-class _OfTopics(Mapping[str, TopicRollUp]):
-    def __init__(self, assessment: Assessment) -> None:
-        self._of = assessment
-
-    def __getitem__(self, name: str) -> TopicRollUp:
-        topic = self._of.layout.number_of(name)
-        if topic is None:
-            raise KeyError(name)
-        rows, newest = self._of.layout.rows_of(name), self._of.newest[topic]
-        return TopicRollUp(
-            partitions=rows.stop - rows.start,
-            newest=or_none(newest),
-            judgement=self._of.of_topics.judgement(topic),
-            states={state: int(count) for state, count in zip(STATES, self._of.states[topic], strict=True) if count},
-            verdicts={
-                verdict: int(count) for verdict, count in zip(VERDICTS, self._of.verdicts[topic], strict=True) if count
-            },
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._of.layout.topics)
-
-    def __len__(self) -> int:
-        return len(self._of.layout.topics)

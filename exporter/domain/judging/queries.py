@@ -341,8 +341,7 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None) -> Subje
 def _sizes(one: ClusterFacts, topic: str, partition: int | None) -> tuple[int | None, int | None]:
     """Return the bytes of a topic or partition in one copy, and with all replicas."""
     found = one.snapshot.inspected
-    if partition is not None:
-        known = found.get(TopicPartition(topic, partition))
-        return (None, None) if known is None else (known.log_bytes, known.disk_bytes)
-    number = found.layout.number_of(topic)
-    return (None, None) if number is None else found.of_topics.topic(number)
+    place = found.layout.number_of(topic) if partition is None else found.layout.row(TopicPartition(topic, partition))
+    if place is None:
+        return None, None
+    return found.of_topics.topic(place) if partition is None else found.partition(place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,7 +10,6 @@ import numpy as np
 from exporter.domain.arrays import Counts, Flags, Rows
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.log_sizes import SizesOfPartitions
-from exporter.domain.polls.readings import Inspected, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +25,16 @@ class SizesOfTopics:
 
 
 @dataclass(frozen=True, eq=False)
-class Inspections(Mapping[TopicPartition, Inspected]):
-    """The results for n partitions, each a column [n] by ``layout``; an Inspected is created on access.
-
-    Without slots, to keep the values of topics.
-    """
+class Inspections:
+    """The log sizes of n partitions in bytes, each a column [n] by ``layout``, without the remote tier."""
 
     layout: Layout
     there: Flags
     """Whether an inspection knew the partition; elsewhere a row is invalid."""
     log_bytes: Counts
+    """The replica at the leader."""
     disk_bytes: Counts
+    """All replicas, and copies that are being moved to another disk."""
 
     @classmethod
     def nothing(cls, layout: Layout) -> Inspections:
@@ -83,17 +80,9 @@ class Inspections(Mapping[TopicPartition, Inspected]):
         known = self._known_of_topics(counts.known)
         return Counts(np.where(known, np.diff(sums), 0), known)
 
-    def __getitem__(self, key: TopicPartition) -> Inspected:
-        row = self.layout.row(key)
-        if row is None or not self.there[row]:
-            raise KeyError(key)
-        return Inspected(_whole(self.log_bytes, row), _whole(self.disk_bytes, row))
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        return (self.layout.key(row) for row in np.flatnonzero(self.there).tolist())
-
-    def __len__(self) -> int:
-        return int(np.count_nonzero(self.there))
+    def partition(self, row: int) -> tuple[int | None, int | None]:
+        """Return the two values of one row."""
+        return _whole(self.log_bytes, row), _whole(self.disk_bytes, row)
 
 
 def _either(new: Flags, one: Counts, other: Counts) -> Counts:

@@ -106,66 +106,18 @@ class Answer:
     reason: Reason | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """The advances of one partition in all polls so far.
+class Reading(NamedTuple):
+    """What the last poll read of one partition; None where it read nothing, or nothing is known.
 
-    ``silent_since`` is the start of the silence that polls prove: the last advance, or the first good poll where none
-    was seen yet. ``advanced_by`` counts the records of this poll (0: none); the advance lies in (``previous_poll``,
-    this poll]. ``end_offset`` is that of the last good poll.
-    """
-
-    last_good_poll: float | None = None
-    previous_poll: float | None = None
-    last_advance: float | None = None
-    silent_since: float | None = None
-    advanced_by: int = 0
-    restarted: bool = False
-    """The end offset fell, or the topic was created again: offsets start over."""
-    end_offset: int | None = None
-    polls_good: int = 0
-    polls_missed: int = 0
-    """Polls since ``silent_since``: good ones, the first included, and failed ones."""
-    advanced_after: float | None = None
-    """The good poll before the last advance: its records were written later."""
-
-
-@dataclass(frozen=True, slots=True)
-class Inspected:
-    """The result of the last inspection of one partition; unknown values are None.
-
-    Sizes are those of log segments in bytes, without the remote tier.
-    """
-
-    log_bytes: int | None = None
-    """The replica at the leader."""
-    disk_bytes: int | None = None
-    """All replicas, and copies that are being moved to another disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The result of one poll for one partition.
-
-    ``newest`` is the timestamp of the newest record (MAX_TIMESTAMP), kept from an earlier poll while the partition does
-    not move. ``reason`` is set exactly when ``state`` is ``unreadable``.
+    ``reason`` is set exactly when ``state`` is ``unreadable``; ``newest`` is the timestamp of the newest record.
     """
 
     state: State
-    activity: Activity
-    leader: int | None = None
+    leader: int | None
+    reason: Reason | None
     earliest: int | None = None
     latest: int | None = None
     newest: float | None = None
-    reason: Reason | None = None
-    earliest_local: int | None = None
-    """The first offset on the leader's own disk, of topics with remote storage, as of the last look-up."""
-    latest_tiered: int | None = None
-    """The last offset in the remote tier, as of the last look-up."""
-    inspected: Inspected | None = None
-    """Log sizes; None where they are not inspected."""
-    before: Reading | None = None
-    """The last reading with offsets, where this one has none; None where there never was one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Reading, State
+from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, Table
-from exporter.domain.verdicts import Expectation
 
 TIMESTAMPS_DIFFER_SECONDS = 300.0
 """A record dated so much after the last advance that history has of its partition was written after that."""
@@ -120,39 +119,7 @@ class BeforeRestart:
         return cls(nobody, np.zeros(count, dtype=np.int64), nobody, np.full(count, np.nan))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Advances:
-    """The advances of n partitions in polls of this process, each a column [n]; see Table."""
-
-    last_good_poll: Floats
-    last_advance: Floats
-    silent_since: Floats
-    advanced_after: Floats
-    end_offset: Offsets
-    polls_good: NDArray[np.int32]
-    polls_missed: NDArray[np.int32]
-    newest: Floats
-    """The newest timestamp where it shows when its record was written; NaN elsewhere."""
-
-
 def silences_of(table: Table, before: BeforeRestart) -> Silences:
-    """Return the silence that polls and history prove for each row."""
-    return silences(
-        Advances(
-            table.last_good_poll,
-            table.last_advance,
-            table.silent_since,
-            table.advanced_after,
-            table.latest,
-            table.polls_good,
-            table.polls_missed,
-            np.where(table.state_now == STATE_CODES[State.OBSERVED], table.newest, np.nan),
-        ),
-        before,
-    )
-
-
-def silences(polled: Advances, before: BeforeRestart) -> Silences:
     """Return the silences that polls and history prove.
 
     An unchanged end offset proves that the last advance in history is still the last one: where polls saw none, or only
@@ -161,67 +128,30 @@ def silences(polled: Advances, before: BeforeRestart) -> Silences:
     poll. A partition never advanced if it never held a record, or if its end offset is unchanged and history has no
     advance of it.
     """
-    there = ~np.isnan(polled.last_good_poll)
-    seen = there & ~np.isnan(polled.last_advance)
-    since, advance = polled.silent_since, before.last_advance
+    there = ~np.isnan(table.last_good_poll)
+    seen = there & ~np.isnan(table.last_advance)
+    newest = np.where(table.state_now == STATE_CODES[State.OBSERVED], table.newest, np.nan)
+    since, advance = table.silent_since, before.last_advance
     ended = before.known & before.ended
-    unmoved = ended & (polled.end_offset == before.end_offset)
+    unmoved = ended & (table.latest == before.end_offset)
     with np.errstate(invalid="ignore"):
-        missed = polled.newest > advance + TIMESTAMPS_DIFFER_SECONDS
-        carried = there & unmoved & (advance <= since) & (~seen | (advance >= polled.advanced_after)) & ~missed
+        missed = newest > advance + TIMESTAMPS_DIFFER_SECONDS
+        carried = there & unmoved & (advance <= since) & (~seen | (advance >= table.advanced_after)) & ~missed
     unseen = there & ~seen & ~carried
-    never = unseen & np.isnan(advance) & (unmoved | (polled.end_offset == 0))
-    moved = unseen & ended & (polled.end_offset > before.end_offset)
-    known = carried | (seen & (since == polled.last_advance))
+    never = unseen & np.isnan(advance) & (unmoved | (table.latest == 0))
+    moved = unseen & ended & (table.latest > before.end_offset)
+    known = carried | (seen & (since == table.last_advance))
     return Silences(
         there=there,
         since=np.where(carried, advance, since),
-        until=polled.last_good_poll,
+        until=table.last_good_poll,
         known=known,
         advanced=~never,
-        settling=~seen & (polled.polls_good <= SETTLING_POLLS),
-        polls_good=polled.polls_good.astype(np.int64),
-        polls_missed=polled.polls_missed.astype(np.int64),
-        not_before=np.where(seen & ~known, polled.last_advance, np.where(moved | (unseen & missed), advance, np.nan)),
+        settling=~seen & (table.polls_good <= SETTLING_POLLS),
+        polls_good=table.polls_good.astype(np.int64),
+        polls_missed=table.polls_missed.astype(np.int64),
+        not_before=np.where(seen & ~known, table.last_advance, np.where(moved | (unseen & missed), advance, np.nan)),
     )
-
-
-def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | None:
-    """Return the silence of one partition as ``silences`` does; None for one that was never read."""
-    activity = reading.activity
-    if activity.end_offset is None:
-        return None
-    end, advance = None, None
-    if expectation is not None:
-        end, advance = expectation.end_offset, expectation.last_advance
-    return silences(
-        Advances(
-            _moment(activity.last_good_poll),
-            _moment(activity.last_advance),
-            _moment(activity.silent_since),
-            _moment(activity.advanced_after),
-            np.array([activity.end_offset], dtype=np.int64),
-            np.array([activity.polls_good], dtype=np.int32),
-            np.array([activity.polls_missed], dtype=np.int32),
-            _moment(reading.newest if reading.state is State.OBSERVED else None),
-        ),
-        BeforeRestart(
-            np.array([expectation is not None]),
-            np.array([0 if end is None else end], dtype=np.int64),
-            np.array([end is not None]),
-            _moment(advance),
-        ),
-    ).silence(0)
-
-
-def _moment(at: float | None) -> Floats:
-    return np.array([np.nan if at is None else at], dtype=np.float64)
-
-
-def union(of_partitions: Iterable[Silence | None]) -> Silence | None:
-    """Return the silence of one topic as ``by_topic`` does."""
-    columns = Silences.of(of_partitions)
-    return by_topic(columns, Layout.of({"": range(len(columns))})).silence(0)
 
 
 def by_topic(silences: Silences, layout: Layout) -> Silences:

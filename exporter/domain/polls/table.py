@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.domain.polls.inspections import NO_INSPECTIONS, Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import Activity, Inspected, Reading, State, TopicPartition
+from exporter.domain.polls.readings import Reading, State
 
 STATES = tuple(State)
 STATE_CODES: Mapping[State, int] = {state: code for code, state in enumerate(STATES)}
@@ -125,52 +124,11 @@ class Table:
         """The broker that answered the last poll; where it did not read the offsets, as ``leader``."""
         return np.where(self.read, self.led_by, self.leader)
 
-    def reading(self, row: int, *, inspected: Inspected | None = None) -> Reading:
+    def reading(self, row: int) -> Reading:
         """Return one row as the last poll saw it."""
-        known = not np.isnan(self.last_good_poll[row])
-        as_read = self._as_read(row, inspected) if known else None
-        if self.read[row] and as_read is not None:
-            return as_read
-        leader = int(self.leader[row])
-        return Reading(
-            State.UNREADABLE,
-            self.activity(row),
-            None if leader == NO_LEADER else leader,
-            reason=reason_of_code(int(self.unread[row])),
-            inspected=inspected,
-            before=None if self.other_topic[row] else as_read,
-        )
-
-    def _as_read(self, row: int, inspected: Inspected | None) -> Reading:
-        local, tiered = self.earliest_local[row], self.latest_tiered[row]
-        return Reading(
-            STATES[self.state[row]],
-            self.activity(row),
-            int(self.led_by[row]),
-            int(self.earliest[row]),
-            int(self.latest[row]),
-            or_none(self.newest[row]),
-            reason_of_code(int(self.reason[row])),
-            None if np.isnan(local) else int(local),
-            None if np.isnan(tiered) else int(tiered),
-            inspected,
-        )
-
-    def activity(self, row: int) -> Activity:
-        """Return the advances of one row in all polls so far."""
-        known = not np.isnan(self.last_good_poll[row])
-        return Activity(
-            last_good_poll=or_none(self.last_good_poll[row]),
-            previous_poll=or_none(self.previous_poll[row]),
-            last_advance=or_none(self.last_advance[row]),
-            silent_since=or_none(self.silent_since[row]),
-            advanced_by=int(self.advanced_by[row]),
-            restarted=bool(self.restarted[row]),
-            end_offset=int(self.latest[row]) if known else None,
-            polls_good=int(self.polls_good[row]),
-            polls_missed=int(self.polls_missed[row]),
-            advanced_after=or_none(self.advanced_after[row]),
-        )
+        state, reason, leader = (int(of[row]) for of in (self.state_now, self.reason_now, self.leader_now))
+        as_read = (int(self.earliest[row]), int(self.latest[row]), or_none(self.newest[row])) if self.read[row] else ()
+        return Reading(STATES[state], None if leader == NO_LEADER else leader, reason_of_code(reason), *as_read)
 
     def changed(self, **columns: Any) -> Table:
         """Return the table with other columns."""
@@ -216,39 +174,6 @@ def _never_read(layout: Layout) -> dict[str, NDArray[Any]]:
 assert tuple(_UNKNOWN) == tuple(column.name for column in fields(Table))[1:]
 
 
-class Readings(Mapping[TopicPartition, Reading]):
-    """The rows of a table as objects, for people and tests, created on access."""
-
-    def __init__(self, table: Table, inspected: Mapping[TopicPartition, Inspected]) -> None:
-        self._table = table
-        self._inspected = inspected
-
-    def __getitem__(self, key: TopicPartition) -> Reading:
-        row = self._table.layout.row(key)
-        if row is None:
-            raise KeyError(key)
-        return self._table.reading(row, inspected=self._inspected.get(key))
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(self._table.layout)
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def of_topics(self, topics: Iterable[str]) -> dict[TopicPartition, Reading]:
-        """Return the readings of these topics; unknown topics are left out."""
-        layout = self._table.layout
-        found = {}
-        for name in topics:
-            if layout.number_of(name) is None:
-                continue
-            rows = layout.rows_of(name)
-            for row in range(rows.start, rows.stop):
-                key = layout.key(row)
-                found[key] = self._table.reading(row, inspected=self._inspected.get(key))
-        return found
-
-
 class ClusterChange(NamedTuple):
     """Another Kafka cluster answered where one of this id did before."""
 
@@ -283,8 +208,3 @@ class Snapshot:
     def now(self, at: float) -> float:
         """Return the wall clock of the poll and what has passed since, until the monotonic time ``at``."""
         return self.taken_at + max(0.0, at - self.read_at)
-
-    @cached_property
-    def readings(self) -> Readings:
-        """The rows of the table as objects."""
-        return Readings(self.table, self.inspected)
