@@ -17,7 +17,7 @@ from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason, TopicPartition
-from exporter.domain.polls.silence import BeforeRestart, Silence, silences_of
+from exporter.domain.polls.silence import BeforeRestart, Silence, Silences, silences_of
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
 from tests.views import Inspected, Reading
@@ -151,6 +151,7 @@ def assessment_of(
     """
     table, layout = snapshot.table, snapshot.table.layout
     judged = judgements_of([(partitions or {}).get(key, LEARNING) for key in layout])
+    no_silence = Silences.of([None] * (len(layout) + len(layout.topics)))
     nothing = Held(np.full(len(layout.topics), -1), np.full(len(layout), -1), ())
     return Assessment(
         layout,
@@ -159,7 +160,7 @@ def assessment_of(
         _newest(table) if newest is None else np.array([newest.get(name, np.nan) for name in layout.topics]),
         _counted(layout, table.state_now, len(STATES)),
         _counted(layout, judged.verdict, len(VERDICTS)),
-        **{"held": nothing, **further},
+        **{"held": nothing, "silences": no_silence, "follows": np.zeros(len(layout), np.bool_), **further},
     )
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TextIO
 from urllib.parse import quote
 
@@ -16,7 +16,7 @@ from exporter.commands.api_client import Access, ApiError, Client, NotFoundError
 from exporter.commands.explanation import explain, plain
 from exporter.domain.judging.detection import judge, overruled
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.judging.subject_facts import SubjectFacts, weekly_scores
+from exporter.domain.judging.subject_facts import describe_expectation, record_subject, weekly_scores
 from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.polls.silence import Silence
@@ -169,23 +169,18 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
     override = Overrides([one.as_override() for one in settings.overrides]).of(cluster, subject.topic, now)
     judged = {number: _judge(one.expectation, override, usable=usable) for number, one in rows.items()}
     own, expectation = judged[subject.partition], row.expectation
-    return SubjectFacts(
-        cluster=cluster,
-        topic=subject.topic,
-        partition=subject.partition,
-        now=expectation.as_of,
-        judgement=own.judgement,
-        seen=own.seen,
+    alarms = published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
+    return record_subject(
+        cluster,
+        own,
+        expectation.as_of,
+        {} if subject.partition is not None else {number: judged[number] for number in numbers},
+        describe_expectation(expectation, published.published_at, in_force=usable),
         proved_until=None if own.seen.silence is None else own.seen.silence.until,
-        expectation=expectation,
-        published_at=published.published_at,
-        in_force=usable,
-        override=override,
         owner=Owners([each.as_owner() for each in settings.owners]).of(cluster, subject.topic),
-        partitions={} if subject.partition is not None else {number: judged[number] for number in numbers},
         weekly_scores=weekly_scores(expectation, row.further.get("weekly_scores")),
-        past_alarms=published.past_alarms.get(TOPIC if subject.partition is None else PARTITION),
-    ).record()
+        past_alarms=None if alarms is None else asdict(alarms),
+    )
 
 
 def _judge(row: Expectation, override: TopicOverride | None, *, usable: bool) -> JudgedSubject:

@@ -18,7 +18,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.judging.subject_facts import of_judged
+from exporter.domain.judging.subject_facts import describe_judged
 from exporter.domain.owners import Owners
 from exporter.domain.verdicts import OF_ALL_PARTITIONS, Expectation, Verdict
 from exporter.storage.files import Location
@@ -175,7 +175,7 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
             "owner": owners.of(row.cluster, row.topic),
             "readers": None,
         }
-        for row, judged in zip(shown, of_judged(subjects, now), strict=True)
+        for row, judged in zip(shown, describe_judged(subjects, now), strict=True)
     ]
     items.sort(key=lambda item: (item["what"], item["last_advance"] or 0.0))
     held = [published.rows.row(row) for row in published.rows.of_verdicts([Verdict.HELD]).tolist()]

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from exporter.domain.groups.records import groups_of
 from exporter.domain.judging.incidents import Incident
-from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, partitions, subject_facts, topics
+from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, explain_subject, partitions, topics
 from exporter.domain.polls.readings import Reason, State
 from exporter.domain.verdicts import Verdict
 from exporter.web.status import ClusterStatus, Status
@@ -121,10 +121,10 @@ def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
             raise HTTPException(404, f"no cluster {cluster!r} is read now; {PREFIX}/clusters lists them all")
         subject = None
         if number is None or partition is not None:
-            subject = subject_facts(found, topic, partition)
-        if subject is None or not (subject.partitions or subject.reading):
+            subject = explain_subject(found, topic, partition)
+        if subject is None or not (subject["partitions"] or subject["reading"]):
             raise HTTPException(404, _not_in_view(found, topic))
-        return subject.record()
+        return subject
 
     def openapi(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ())

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from exporter.domain.formatting import ago, duration, moment, plural, some
-from exporter.domain.judging.queries import GRAVEST, ClusterFacts, Query, partitions, subject_facts, topics
+from exporter.domain.judging.queries import GRAVEST, ClusterFacts, Query, explain_subject, partitions, topics
 from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
@@ -196,10 +196,9 @@ def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> s
 def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str) -> str | None:
     """Return the page of one topic, None where it is not in view."""
     one = next((one for one in known if one.cluster == cluster), None)
-    found = None if one is None else subject_facts(one, name, None)
-    if one is None or found is None:
+    subject = None if one is None else explain_subject(one, name, None)
+    if one is None or subject is None:
         return None
-    subject = found.record()
     query = Query(topics=[name], limit=_SHOWN_PARTITIONS)
     return _render(
         "topic.html",

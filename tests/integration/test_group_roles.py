@@ -17,8 +17,9 @@ from exporter.domain.groups.readers import groups_in, who_reads, why_unknown
 from exporter.domain.groups.roles import GroupRole
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.readers_and_copies import why_keep
-from exporter.domain.judging.subject_facts import SubjectFacts
+from exporter.domain.judging.subject_facts import record_subject
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.verdicts import Verdict
 from exporter.java import java
@@ -38,17 +39,17 @@ ASSIGNED, LEFT, GONE = GroupRole.ASSIGNED, GroupRole.COMMITTED, GroupRole.GONE
 def lines_of(sweep: GroupSweep, topic: str) -> list[str]:
     """What ``explain`` shows of the groups of a topic."""
     labels = ("read by", "left by", "committed", " " * 13)
-    record = SubjectFacts(
-        cluster="test",
-        topic=topic,
-        partition=None,
-        now=0.0,
-        judgement=Judgement(Verdict.LEARNING),
-        groups=groups_in(sweep, topic),
-        all_groups=bool(who_reads(sweep, [topic]).known[0]),
+    record = record_subject(
+        "test",
+        JudgedSubject(Judgement(Verdict.LEARNING), seen=SubjectNow(topic=topic)),
+        0.0,
+        {},
+        None,
+        groups=[one._asdict() for one in groups_in(sweep, topic)],
+        all_groups_known=bool(who_reads(sweep, [topic]).known[0]),
         groups_unknown=why_unknown(sweep, topic),
-        others=sweep.others or {},
-    ).record()
+        other_groups=[{"group": name, **one._asdict()} for name, one in sorted((sweep.others or {}).items())],
+    )
     return [line for line in explain(record, "", 0.0) if line.startswith(labels)]
 
 

@@ -59,7 +59,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
         history_start=None if monday is None else timestamp(monday - span),
         weeks=weeks,
         observed_seconds=None if observed is None else observed.total_seconds(),
-        largest_silence=largest * 3600.0 if judged else None,
+        largest_silence_seconds=largest * 3600.0 if judged else None,
         largest_silence_end=timestamp(monday - 2 * DAY) if judged and monday and largest else None,
         missed_slots=None if silent is None or not judged or period else silent / HOUR * 0.9,
         largest_missed=None if period else most,

@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.judging.subject_facts import SubjectFacts
+from exporter.domain.judging.subject_facts import describe_config, describe_copy, describe_expectation, record_subject
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
@@ -74,13 +74,15 @@ def explained(history: Path, subject: str, cluster: str | None = None, **setting
 
 def lines_of(**facts: Any) -> list[str]:
     """The lines about a topic of which these facts are known."""
-    known = {"cluster": "prod", "topic": "orders", "partition": None, "now": NOW, "in_force": True, **facts}
-    silence = known.pop("silence", None)
-    row = known.get("expectation")
-    judgement = known.pop("judgement", None) or judge(silence, row, NOW)
-    seen = SubjectNow(topic="orders", silence=silence)
+    silence, row, incident = (facts.pop(name, None) for name in ("silence", "expectation", "incident"))
+    judgement = facts.pop("judgement", None) or judge(silence, row, NOW)
+    partition, override = facts.pop("partition", None), facts.pop("override", None)
+    seen = SubjectNow(topic="orders", partition=partition, silence=silence, override=override)
     until = None if silence is None else silence.until
-    record = SubjectFacts(judgement=judgement, seen=seen, proved_until=until, **known).record()
+    in_force = facts.pop("in_force", True)
+    published = None if row is None else describe_expectation(row, facts.pop("published_at", None), in_force=in_force)
+    subject = JudgedSubject(judgement, row if in_force else None, incident, seen)
+    record = record_subject("prod", subject, NOW, facts.pop("partitions", {}), published, proved_until=until, **facts)
     return list(explain(record, "http://exporter:9797", NOW))
 
 
@@ -310,10 +312,10 @@ def of_groups(sweep: GroupSweep, partition: int | None = None) -> list[str]:
     """The lines about the groups of ``orders`` or one of its partitions."""
     lines = lines_of(
         partition=partition,
-        groups=None if sweep.blank else groups_in(sweep, "orders", partition),
-        all_groups=bool(who_reads(sweep, ["orders"]).known[0]),
+        groups=None if sweep.blank else [one._asdict() for one in groups_in(sweep, "orders", partition)],
+        all_groups_known=bool(who_reads(sweep, ["orders"]).known[0]),
         groups_unknown=why_unknown(sweep, "orders"),
-        others=sweep.others or {},
+        other_groups=[{"group": name, **one._asdict()} for name, one in sorted((sweep.others or {}).items())],
     )
     return starting(lines, "read by", "left by", "committed", " " * 13)
 
@@ -361,7 +363,7 @@ UNKNOWN = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIM
 )
 def test_a_replica_is_compared_with_its_source(readings: list[ReplicaReading], expected: str) -> None:
     """The states of its partitions, what is missing, and what could not be compared."""
-    lines = lines_of(copies={("east", "orders"): readings})
+    lines = lines_of(replica_of=[describe_copy("east", "orders", readings)])
     assert starting(lines, "replica of") == [f"replica of    east/orders: {expected}"]
 
 
@@ -395,7 +397,9 @@ def test_colours_change_nothing_but_the_paint(tmp_path: Path) -> None:
 )
 def test_the_timestamp_of_the_newest_record_is_rated(newest: float, config: TopicConfig | None, line: str) -> None:
     """The newest timestamp follows the last advance, with whose clock it is and what it is worth."""
-    lines = lines_of(silence=Silence(NOW - 4 * HOUR, NOW, known=True), newest=newest, config=config)
+    lines = lines_of(
+        silence=Silence(NOW - 4 * HOUR, NOW, known=True), last_record=newest, config=config and describe_config(config)
+    )
     place = lines.index("last advance  Tue 2026-03-03 08:00 UTC")
     assert lines[place + 1] == f"newest record {line}"
 
@@ -432,10 +436,8 @@ def test_the_moments_of_a_partition_that_follows_its_topic_are_those_of_the_topi
     topic, own = by_wall(partition=None, max_silence_seconds=DAY), by_wall(max_silence_seconds=40 * HOUR)
     followed = JudgedSubject(judge(silence, topic, NOW), topic, seen=SubjectNow(topic="orders", silence=silence))
     seen = SubjectNow(topic="orders", partition=0, silence=silence, with_topic=followed)
-    record = SubjectFacts(
-        cluster="prod", topic="orders", partition=0, now=NOW, judgement=followed.judgement, seen=seen,
-        expectation=own, in_force=True,
-    ).record()  # fmt: skip
+    subject = JudgedSubject(followed.judgement, own, None, seen)
+    record = record_subject("prod", subject, NOW, {}, describe_expectation(own, None, in_force=True))
     assert (record["verdict"], record["expected_by"]) == ("dead", NOW - 2 * HOUR)
     assert record["retired_from"] == silence.since + 28 * DAY
     assert record["evidence"].startswith("with its topic")

@@ -13,7 +13,7 @@ from exporter.domain.judging.assessment import Assessment
 from exporter.domain.judging.detection import Detector, judge
 from exporter.domain.judging.evidence_now import JudgedSubject
 from exporter.domain.judging.rollup_verdicts import judge as judge_all
-from exporter.domain.judging.subject_facts import of_judged
+from exporter.domain.judging.subject_facts import describe_judged
 from exporter.domain.learning.drops import MOST_DAYS, Drop, OngoingDrop
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.polls.silence import Silence
@@ -100,7 +100,7 @@ def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
     assert incident.name.startswith("drop-")
     judgement = topics_in(found)["silent-003"].judgement
     assert judgement.verdict is Verdict.HELD
-    record = of_judged([JudgedSubject(judgement, incident=incident)], NOW)[0]
+    record = describe_judged([JudgedSubject(judgement, incident=incident)], NOW)[0]
     assert record["incident"] == incident.name
     assert "12 of 40 topics that usually write then were silent or nearly so" in record["evidence"]
     assert "; without it dead since " in record["evidence"]

@@ -12,6 +12,7 @@ from exporter.domain.judging.incidents import Held
 from exporter.domain.judging.replica_verdicts import with_verdicts
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import PartitionInfo, TopicInfo
+from exporter.domain.polls.silence import Silences
 from exporter.domain.replicas.comparison import (
     Comparison,
     Matching,
@@ -143,7 +144,9 @@ def test_a_dead_source_excuses_only_what_is_in_step() -> None:
     unknown = np.full(len(layout), np.nan)
     of_partitions = Judgements(np.array(verdicts, dtype=np.int8), unknown, unknown, unknown)
     nobody, rows = np.zeros((0, 0), dtype=np.int64), np.full(len(layout), -1, dtype=np.intp)
-    assessment = Assessment(layout, of_partitions, of_partitions, unknown, nobody, nobody, Held(rows, rows, ()))
+    assessment = Assessment(
+        layout, of_partitions, of_partitions, unknown, nobody, nobody, Held(rows, rows, ()), Silences.of(()), rows > 0
+    )
     readings = {
         Replica(topic, "copy", number): ReplicaReading(before) for (topic, number), (_, before, _) in states.items()
     }

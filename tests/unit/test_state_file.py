@@ -238,8 +238,7 @@ def test_what_was_published_meanwhile_dates_an_advance_of_days_without_an_export
     first.row = by_wall(as_of=advanced + 9 * HOUR, last_advance=advanced, end_offset=11)
     again = first.next(after=10 * HOUR)
     again.polls(1, gained=1)
-    silences = again.monitor.cluster_facts()[0].assessment.silences
-    silence = None if silences is None else silences.silence(1)
+    silence = again.monitor.cluster_facts()[0].assessment.silences.silence(1)
     assert silence is not None and (silence.since, silence.known) == (advanced, True)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.queries import Query, subject_facts
+from exporter.domain.judging.queries import Query, explain_subject
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
@@ -138,9 +138,9 @@ def test_the_lag_of_a_group_that_committed_nothing_is_not_known() -> None:
         *("unread", "not known", "unauthorized", "not known", "not known"),
     ]
     for partition in (None, 0):
-        explained = subject_facts(monitor.cluster_facts()[0], "gone", partition)
+        explained = explain_subject(monitor.cluster_facts()[0], "gone", partition)
         assert explained is not None
-        assert [group["lag"] for group in explained.record()["groups"]] == [10, None, None]
+        assert [group["lag"] for group in explained["groups"]] == [10, None, None]
 
 
 def test_readers_are_not_known_where_consumer_groups_could_not_be_read() -> None:

@@ -60,9 +60,9 @@ class Assessment:
     verdicts: NDArray[np.int64]
     """[m, verdicts]: how many partitions have each of VERDICTS."""
     held: Held
-    silences: Silences | None = None
+    silences: Silences
     """The silences that were judged: of each partition, then of each topic."""
-    follows: Flags | None = None
+    follows: Flags
     """[n]: which partitions have the verdict of their topic (``detection.follow_topics``)."""
 
     @property
@@ -83,4 +83,4 @@ class Assessment:
 
     def silence_of(self, row: int, *, topic: bool) -> Silence | None:
         """Return the silence of a partition, or of the topic with that number."""
-        return None if self.silences is None else self.silences.silence(row + len(self.layout) * topic)
+        return self.silences.silence(row + len(self.layout) * topic)

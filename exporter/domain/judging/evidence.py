@@ -28,45 +28,48 @@ _OBSERVED_SHARE = 0.95
 """Observed share of the past. With less, the line says how much was observed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFacts:
-    """The facts of one judged stream that its evidence line shows. Moments are Unix seconds; None where unknown."""
+    """The facts of one judged stream that its evidence line shows. Moments are Unix seconds; None where unknown.
+
+    Those from ``active_slots`` to ``polled_from`` are named as in ``Expectation``.
+    """
 
     as_of: float
     topic: str
-    partition: int | None
+    partition: int | None = None
     verdict: str
-    state: str | None
-    reason: str | None
-    last_advance: float | None
-    observed_until: float | None
-    unreadable_since: float | None
-    silence_seconds: float | None
-    active_slots: int | None
-    history_start: float | None
-    weeks: int | None
-    observed_seconds: float | None
-    largest_silence: float | None
-    largest_silence_end: float | None
-    missed_slots: float | None
-    largest_missed: float | None
-    max_silence_seconds: float | None
-    suspect_from: float | None
-    expected_by: float | None
-    partitions: int
-    partitions_live: int
-    partitions_learning: int
-    slot_seconds: float
+    state: str | None = None
+    reason: str | None = None
+    last_advance: float | None = None
+    observed_until: float | None = None
+    unreadable_since: float | None = None
+    silence_seconds: float | None = None
+    active_slots: int | None = None
+    history_start: float | None = None
+    weeks: int | None = None
+    observed_seconds: float | None = None
+    largest_silence_seconds: float | None = None
+    largest_silence_end: float | None = None
+    largest_missed: float | None = None
+    max_silence_seconds: float | None = None
+    slot_seconds: float = _HOUR
     schedule: Schedule | None = None
-    rests: Sequence[Rest] = ()
+    rests: Sequence[Rest] | None = ()
+    polled_from: float | None = None
+    """Its first poll."""
+    missed_slots: float | None = None
+    suspect_from: float | None = None
+    expected_by: float | None = None
+    partitions: int = 1
+    partitions_live: int = 0
+    partitions_learning: int = 0
     falling: OngoingDrop | None = None
     """The drop that holds it."""
     held: str | None = None
     """Another reason why it is held."""
     by_gaps: bool = False
     """Whether the law of gaps judges it (``exporter.domain.judging.gap_law``)."""
-    polled_from: float | None = None
-    """Its first poll."""
     newest: float | None = None
     """The timestamp of its newest record, where the age of that is proved."""
     records: int | None = None
@@ -151,7 +154,7 @@ def at_least_since(first_poll: float) -> str:
 def _rested(row: EvidenceFacts) -> str | None:
     """Return the days of the silence on which the stream rested."""
     since = math.inf if row.last_advance is None else row.last_advance
-    found = [one for one in row.rests if one.since < row.as_of and one.until > since]
+    found = [one for one in row.rests or () if one.since < row.as_of and one.until > since]
     if not found:
         return None
     return f"not counted: {', '.join(f'{_when(one)} ({one.why})' for one in found)}"
@@ -175,16 +178,16 @@ def _usual_silence(row: EvidenceFacts) -> str | None:
     if row.schedule is not None and row.last_advance is not None:
         missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET) and not _unproved(row)
         return row.schedule.describe_missed_run(row.last_advance, row.as_of) if missing else str(row.schedule)
-    if row.last_advance is None or row.history_start is None or row.largest_silence is None:
+    if row.last_advance is None or row.history_start is None or row.largest_silence_seconds is None:
         return None
     chosen_by = row.last_advance if row.baseline_of is None else row.baseline_of
     if judged_until(chosen_by) <= row.history_start:
         return None
     baseline = "".join(judged_by(row.history_start, chosen_by, row.observed_seconds))
-    if row.largest_silence < row.slot_seconds:
+    if row.largest_silence_seconds < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
     else:
-        never = f"never silent over {duration_at_most(row.largest_silence)}"
+        never = f"never silent over {duration_at_most(row.largest_silence_seconds)}"
         if row.largest_silence_end is not None:
             never += f" (until {moment(row.largest_silence_end)})"
     missed, most = row.missed_slots, row.largest_missed

@@ -20,7 +20,6 @@ from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.profiles import missed_scale
-from exporter.domain.learning.slots import BY_HOUR
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import GAPS, NO_RULE, Expectation, TopicOverride, Verdict
@@ -126,15 +125,23 @@ def falling(incident: Incident | None, expectation: Expectation | None) -> Ongoi
     return own or incident.falling
 
 
+_LEARNED = (
+    *("active_slots", "history_start", "weeks", "observed_seconds", "largest_silence_seconds", "largest_silence_end"),
+    *("largest_missed", "max_silence_seconds", "slot_seconds", "schedule", "rests", "polled_from"),
+)
+"""What evidence shows of an expectation."""
+
+
 def _judged(subject: JudgedSubject, now: float, foreseen: Foreseen) -> EvidenceFacts:
     judgement, expectation, incident, seen = subject
     last, (since, until) = judgement.last_advance, _span(subject, now)
-    live = judgement.expected_by is not None
+    learned = {} if expectation is None else {name: getattr(expectation, name) for name in _LEARNED}
     # Without any advance only the age of its newest record can have judged it.
     newest = seen.newest if last is None and judgement.verdict in (Verdict.SUSPECT, Verdict.RETIRED) else None
     if newest is not None:
         foreseen = Foreseen(newest + SUSPECT_AFTER_SECONDS, newest + DEAD_AFTER_SECONDS)
-    polled_from = None if expectation is None else expectation.polled_from
+        learned["polled_from"] = since
+    partitions, live, learning = seen.partitions
     return EvidenceFacts(
         as_of=now,
         topic=seen.topic,
@@ -146,27 +153,16 @@ def _judged(subject: JudgedSubject, now: float, foreseen: Foreseen) -> EvidenceF
         observed_until=until,
         unreadable_since=until if seen.state is State.UNREADABLE else None,
         silence_seconds=None if last is None else max(0.0, until - last),
-        active_slots=None if expectation is None else expectation.active_slots,
-        history_start=None if expectation is None else expectation.history_start,
-        weeks=None if expectation is None else expectation.weeks,
-        observed_seconds=None if expectation is None else expectation.observed_seconds,
-        largest_silence=None if expectation is None else expectation.largest_silence_seconds,
-        largest_silence_end=None if expectation is None else expectation.largest_silence_end,
+        **learned,
         missed_slots=foreseen.missed,
-        largest_missed=None if expectation is None else expectation.largest_missed,
-        max_silence_seconds=None if expectation is None else expectation.max_silence_seconds,
         suspect_from=foreseen.suspect_from,
-        expected_by=judgement.expected_by if live else foreseen.dead_from,
-        partitions=seen.partitions[0],
-        partitions_live=seen.partitions[1],
-        partitions_learning=seen.partitions[2],
-        slot_seconds=BY_HOUR.seconds if expectation is None else expectation.slot_seconds,
-        schedule=None if expectation is None else expectation.schedule,
-        rests=() if expectation is None else expectation.rests or (),
+        expected_by=foreseen.dead_from if judgement.expected_by is None else judgement.expected_by,
+        partitions=partitions,
+        partitions_live=live,
+        partitions_learning=learning,
         falling=falling(incident, expectation),
         held=_held(judgement, seen.silence, foreseen.suspect_from) if incident is None else str(incident),
         by_gaps=expectation is not None and expectation.rule == GAPS,
-        polled_from=since if newest is not None else polled_from,
         newest=newest,
         records=seen.records,
         baseline_of=None if expectation is None else expectation.last_advance,
@@ -176,32 +172,26 @@ def _judged(subject: JudgedSubject, now: float, foreseen: Foreseen) -> EvidenceF
 def foresee(subjects: Sequence[JudgedSubject], now: float) -> list[Foreseen]:
     """Return what becomes of the silence of each subject, which are all different, if it lasts."""
     found = [Foreseen()] * len(subjects)
-    spans = [_span(subject, now) for subject in subjects]
-    rows = [
-        row
-        for row, (subject, (since, _)) in enumerate(zip(subjects, spans, strict=True))
-        if subject.expectation is not None and since is not None
+    chosen = [
+        (row, one.expectation, since, until)
+        for row, one in enumerate(subjects)
+        for since, until in [_span(one, now)]
+        if one.expectation is not None and since is not None
     ]
-    if not rows:
+    if not chosen:
         return found
-    since, until = np.array([spans[row] for row in rows], np.float64).T
-    judged_by = ExpectationSet(one for row in rows if (one := subjects[row].expectation) is not None)
+    rows, expectations, since, until = zip(*chosen, strict=True)
+    judged_by = ExpectationSet(expectations)
     of_each = np.argsort(judged_by.table.number)  # they stand there in the order of their names
-    foreseen = judged_by.foresee(JudgedSilences(of_each, since, until))
-    for row, of_one in zip(rows, np.column_stack(foreseen).tolist(), strict=True):
+    foreseen = judged_by.foresee(JudgedSilences(of_each, np.array(since), np.array(until)))
+    for row, expectation, of_one in zip(rows, expectations, np.column_stack(foreseen).tolist(), strict=True):
         suspect_from, dead_from, missed = map(or_none, of_one)
-        missed = None if missed is None else missed * _missed_scale(subjects[row].expectation)
-        found[row] = Foreseen(suspect_from, dead_from, missed)
+        found[row] = Foreseen(suspect_from, dead_from, missed and missed * _missed_scale(expectation))
     return found
 
 
-def _missed_scale(row: Expectation | None) -> float:
-    if (
-        row is None
-        or row.schedule is not None
-        or row.profile is None
-        or None in (row.active_slots, row.observed_seconds)
-    ):
+def _missed_scale(row: Expectation) -> float:
+    if row.schedule is not None or row.profile is None or None in (row.active_slots, row.observed_seconds):
         return 1.0
     known = (np.array([value], np.float64) for value in (row.active_slots, row.observed_seconds, row.profile))
     return float(missed_scale(*known)[0])

@@ -69,23 +69,23 @@ class MeasuredSilences:
         self.active_slots = of_baseline(baselines.active_slots, streams.known_slots).astype(np.int64)
         self.weeks = of_baseline(baselines.weeks, 0).astype(np.int64)
         self.history_start = of_baseline(baselines.history_start, streams.known_since)
-        self.largest = of_baseline(baselines.largest_silence, np.nan)
-        self.observed = of_baseline(baselines.observed, np.nan)
-        self.largest_end = of_baseline(baselines.largest_silence_end, np.nan)
+        self.largest_silence_seconds = of_baseline(baselines.largest_silence, np.nan)
+        self.observed_seconds = of_baseline(baselines.observed, np.nan)
+        self.largest_silence_end = of_baseline(baselines.largest_silence_end, np.nan)
         self.schedule = of_baseline(baselines.schedule, np.array(None))
         by_schedule = planned(self.schedule)
         scale = missed_scale(baselines.active_slots.astype(np.float64), baselines.observed, baselines.profile)
         self._scale = np.where(by_schedule, 1.0, of_baseline(scale, 1.0))
         self.largest_missed = of_baseline(baselines.largest_missed, np.nan) * self._scale
         by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
-        self.suspect_limit, self.limit = (
+        self.suspect_limit, self.max_silence_seconds = (
             of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
         self.rests = _resting(streams, baselines, row)
         excused = extra_seconds_for_rests(
-            longest_usual(self.suspect_limit, self.limit), streams.last_advance, self.rests
+            longest_usual(self.suspect_limit, self.max_silence_seconds), streams.last_advance, self.rests
         )
-        self.suspect_limit, self.limit = self.suspect_limit + excused, self.limit + excused
+        self.suspect_limit, self.max_silence_seconds = self.suspect_limit + excused, self.max_silence_seconds + excused
         of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
         for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
             of_baselines[place] = rests
@@ -97,15 +97,15 @@ class MeasuredSilences:
             )
             for name in ("suspect", "dead")
         )
-        by_period = ~np.isnan(self.limit)
+        by_period = ~np.isnan(self.max_silence_seconds)
         by_gaps = ~by_clock & ~by_period & ~np.isnan(streams.last_advance)
         gaps, seconds = self._known_gaps(there)
         of_gaps = find_limits(gaps, seconds, self.suspect, self.dead)
         self.active_slots = np.where(by_gaps, gaps + 1.0, self.active_slots).astype(np.int64)
         self.history_start = np.where(by_gaps, streams.last_advance - seconds, self.history_start)
-        self.suspect_limit, self.limit = (
+        self.suspect_limit, self.max_silence_seconds = (
             np.where(by_gaps, limit, learned)
-            for limit, learned in zip(of_gaps, (self.suspect_limit, self.limit), strict=True)
+            for limit, learned in zip(of_gaps, (self.suspect_limit, self.max_silence_seconds), strict=True)
         )
         self.rule = np.select(
             [by_schedule, by_clock, by_period, by_gaps],
@@ -123,7 +123,7 @@ class MeasuredSilences:
             self.suspect,
             self.dead,
             self.suspect_limit,
-            self.limit,
+            self.max_silence_seconds,
             falling_since,
             falling_until,
             streams.polled_from,
@@ -131,7 +131,7 @@ class MeasuredSilences:
         since = streams.last_advance
         self.known = ~np.isnan(since) & ~np.isnan(streams.observed_until)
         until = np.maximum(np.where(self.known, streams.observed_until, 0.0), np.where(self.known, since, 0.0))
-        self.silence = np.where(self.known, until - np.where(self.known, since, 0.0), np.nan)
+        self.silence_seconds = np.where(self.known, until - np.where(self.known, since, 0.0), np.nan)
         rows = np.where(self.known & (self.rule != NO_RULE), np.arange(count), -1)
         self.scores = rules.judge(
             JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
@@ -140,7 +140,7 @@ class MeasuredSilences:
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
         self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))
-        self.missed = np.where(self.known, missed * self._scale, np.nan)
+        self.missed_slots = np.where(self.known, missed * self._scale, np.nan)
         # Of these only the newest record is known.
         self.by_age = np.isnan(since) & ~np.isnan(streams.newest)
         self.suspect_from = np.where(self.by_age, streams.newest + SUSPECT_AFTER_SECONDS, self.suspect_from)
@@ -167,15 +167,15 @@ class MeasuredSilences:
     def columns(self) -> dict[str, Any]:
         """Return the columns of Verdicts that are neither counts nor texts."""
         return {
-            "silence": self.silence,
+            "silence": self.silence_seconds,
             "slot_seconds": self.slot,
             "active_slots": self.active_slots,
             "history_start": self.history_start,
             "weeks": self.weeks,
-            "missed_slots": self.missed,
+            "missed_slots": self.missed_slots,
             "largest_missed": self.largest_missed,
             "suspect_limit": self.suspect_limit,
-            "limit": self.limit,
+            "limit": self.max_silence_seconds,
             "suspect_from": self.suspect_from,
             "expected_by": self.expected_by,
             "suspect_score": self.suspect,
@@ -205,7 +205,7 @@ class MeasuredSilences:
             columns[name] = columns[name].copy()
             columns[name][rows] = value
         for row in rows.tolist():
-            line = evidence.overridden(self._line(row, VERDICTS[verdict[row]], 0, 0, 0), override)
+            line = evidence.overridden(self._line(row, VERDICTS[verdict[row]]), override)
             lines[row] = "; ".join(clause for clause in (self._unseen(row, VERDICTS[verdict[row]]), line) if clause)
 
     def _unseen(self, row: int, verdict: Verdict) -> str | None:
@@ -242,9 +242,12 @@ class MeasuredSilences:
                 if_held[row] = evidence.evidence(self._line(row, Verdict.HELD, *counts))
         return lines, if_held
 
-    def _line(self, row: int, verdict: Verdict, partitions: int, live: int, learning: int) -> evidence.EvidenceFacts:
-        streams = self.streams
-        partition = int(streams.partition[row])
+    def _line(
+        self, row: int, verdict: Verdict, partitions: int = 1, live: int = 0, learning: int = 0
+    ) -> evidence.EvidenceFacts:
+        streams, partition = self.streams, int(self.streams.partition[row])
+        numbers: dict[str, Any] = {name: or_none(getattr(streams, name)[row]) for name in _NUMBERS_OF_STREAMS}
+        numbers |= {name: or_none(getattr(self, name)[row]) for name in _NUMBERS}
         return evidence.EvidenceFacts(
             as_of=self.as_of,
             topic=streams.name[row],
@@ -252,33 +255,27 @@ class MeasuredSilences:
             verdict=verdict,
             state=streams.state[row],
             reason=streams.reason[row],
-            last_advance=or_none(streams.last_advance[row]),
-            observed_until=or_none(streams.observed_until[row]),
-            unreadable_since=or_none(streams.unreadable_since[row]),
-            silence_seconds=or_none(self.silence[row]),
             active_slots=int(self.active_slots[row]),
-            history_start=or_none(self.history_start[row]),
             weeks=int(self.weeks[row]),
-            observed_seconds=or_none(self.observed[row]),
-            largest_silence=or_none(self.largest[row]),
-            largest_silence_end=or_none(self.largest_end[row]),
-            missed_slots=or_none(self.missed[row]),
-            largest_missed=or_none(self.largest_missed[row]),
-            max_silence_seconds=or_none(self.limit[row]),
-            suspect_from=or_none(self.suspect_from[row]),
-            expected_by=or_none(self.expected_by[row]),
+            slot_seconds=float(self.slot[row]),
             partitions=partitions,
             partitions_live=live,
             partitions_learning=learning,
-            slot_seconds=float(self.slot[row]),
             schedule=self.schedule[row],
             rests=self.rests[row],
             falling=streams.falling[row] if self.held[row] else None,
             by_gaps=self.rule[row] == GAPS,
-            polled_from=or_none(streams.polled_from[row]),
-            newest=or_none(streams.newest[row]),
             records=None if np.isnan(streams.end_offset[row]) else int(streams.end_offset[row]),
+            **numbers,
         )
+
+
+_NUMBERS_OF_STREAMS = ("last_advance", "observed_until", "unreadable_since", "polled_from", "newest")
+_NUMBERS = (
+    *("silence_seconds", "history_start", "observed_seconds", "largest_silence_seconds", "largest_silence_end"),
+    *("missed_slots", "largest_missed", "max_silence_seconds", "suspect_from", "expected_by"),
+)
+"""What evidence shows of streams, and of what is measured of them."""
 
 
 def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:

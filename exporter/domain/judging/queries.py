@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,14 @@ from exporter.domain.groups.readers import Readership, groups_in, who_reads, why
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.judging.subject_facts import SubjectFacts, of_judged
+from exporter.domain.judging.subject_facts import (
+    describe_config,
+    describe_copy,
+    describe_expectation,
+    describe_judged,
+    describe_reading,
+    record_subject,
+)
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.polls.table import STATES, Snapshot
 from exporter.domain.replicas.comparison import Comparison
@@ -117,7 +124,7 @@ def partitions(known: Sequence[ClusterFacts], query: Query) -> Page:
 
 
 def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of the topic with this number in the layout; ``judged`` is what ``of_judged`` returns."""
+    """Return the record of the topic with this number in the layout; ``judged`` is what ``describe_judged`` returns."""
     assessment = one.assessment
     name = assessment.layout.topics[row]
     info, newest = one.snapshot.metadata.topics[name], assessment.newest[row]
@@ -140,7 +147,7 @@ def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict
 
 
 def partition_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of the partition in this row; ``judged`` is what ``of_judged`` returns."""
+    """Return the record of the partition in this row; ``judged`` is what ``describe_judged`` returns."""
     key, table = one.assessment.layout.key(row), one.snapshot.table
     reading = table.reading(row)
     return {
@@ -150,11 +157,7 @@ def partition_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> 
         **judged,
         "last_record": reading.newest,
         "owner": one.snapshot.metadata.topics[key.topic].owner,
-        "state": str(reading.state),
-        "reason": None if reading.reason is None else str(reading.reason),
-        "leader": reading.leader,
-        "earliest": reading.earliest,
-        "latest": reading.latest,
+        **describe_reading(reading),
     }
 
 
@@ -189,6 +192,7 @@ def _topic(one: ClusterFacts, row: int) -> JudgedSubject:
 
 def _partition(one: ClusterFacts, row: int) -> JudgedSubject:
     key, reading = one.assessment.layout.key(row), one.snapshot.table.reading(row)
+    topic = int(one.assessment.layout.topic[row])
     return JudgedSubject(
         one.assessment.of_partitions.judgement(row),
         one.expectation(*key) if one.in_force else None,
@@ -199,17 +203,13 @@ def _partition(one: ClusterFacts, row: int) -> JudgedSubject:
             silence=one.assessment.silence_of(row, topic=False),
             state=reading.state,
             reason=None if reading.reason is None else str(reading.reason),
-            partitions=_partitions(one, int(one.assessment.layout.topic[row])),
+            partitions=_partitions(one, topic),
             override=one.override(key.topic),
             newest=reading.newest,
             records=reading.latest,
-            with_topic=_topic(one, int(one.assessment.layout.topic[row])) if _follows(one, row) else None,
+            with_topic=_topic(one, topic) if one.assessment.follows[row] else None,
         ),
     )
-
-
-def _follows(one: ClusterFacts, row: int) -> bool:
-    return one.assessment.follows is not None and bool(one.assessment.follows[row])
 
 
 _LIVING = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)]
@@ -285,56 +285,52 @@ def _page(
     judged: dict[int, Mapping[str, Any]] = {}
     for cluster, *_ in found:
         places = [place for place, (one, _) in enumerate(shown) if one is cluster]
-        judged |= zip(places, of_judged([subject(*shown[place]) for place in places], cluster.now), strict=True)
+        judged |= zip(places, describe_judged([subject(*shown[place]) for place in places], cluster.now), strict=True)
     return Page(len(rows), [record(*one, judged[place]) for place, one in enumerate(shown)])
 
 
-def subject_facts(one: ClusterFacts, topic: str, partition: int | None) -> SubjectFacts | None:
+def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dict[str, Any] | None:
     """Return all known facts of a topic (``partition`` None) or partition; None where it is not in the cluster."""
-    layout, table = one.assessment.layout, one.snapshot.table
+    layout, table, sweep = one.assessment.layout, one.snapshot.table, one.sweep
     number = layout.number_of(topic)
     row = number if partition is None else layout.row(TopicPartition(topic, partition))
     if number is None or row is None:
         return None
-    rows = layout.rows_of(topic)
-    judged = one.assessment.of_topics if partition is None else one.assessment.of_partitions
-    proved = table.last_good_poll[rows] if partition is None else table.last_good_poll[row : row + 1]
+    rows = layout.rows_of(topic) if partition is None else slice(row, row + 1)
+    proved = table.last_good_poll[rows]
     reading = None if partition is None else table.reading(row)
-    newest = one.assessment.newest[number]
+    expectation, info = one.expectation(topic, partition), one.snapshot.metadata.topics[topic]
     log_bytes, disk_bytes = _sizes(one, topic, partition)
-    info = one.snapshot.metadata.topics[topic]
-    return SubjectFacts(
-        cluster=one.cluster,
-        topic=topic,
-        partition=partition,
-        now=one.now,
-        judgement=judged.judgement(row),
-        seen=_topic_seen(one, row) if partition is None else _partition(one, row).seen,
+    others = {} if sweep is None else sweep.others or {}
+    return record_subject(
+        one.cluster,
+        _topic(one, row) if partition is None else _partition(one, row),
+        one.now,
+        {int(layout.partition[each]): _partition(one, each) for each in range(rows.start, rows.stop)}
+        if partition is None
+        else {},
+        None if expectation is None else describe_expectation(expectation, one.published_at, in_force=one.in_force),
         proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
-        newest=or_none(newest) if reading is None else reading.newest,
-        reading=reading,
-        expectation=one.expectation(topic, partition),
-        published_at=one.published_at,
-        in_force=one.in_force,
-        override=one.override(topic),
+        last_record=or_none(one.assessment.newest[number]) if reading is None else reading.newest,
+        reading=None if reading is None else describe_reading(reading),
         owner=info.owner,
-        config=info.config,
-        groups=None if one.sweep is None or one.sweep.blank else groups_in(one.sweep, topic, partition),
-        all_groups=_readers(one, topic) is not None,
-        groups_unknown=None if one.sweep is None else why_unknown(one.sweep, topic),
-        others={} if one.sweep is None else one.sweep.others or {},
-        partitions={}
-        if partition is not None
-        else {int(layout.partition[each]): _partition(one, each) for each in range(rows.start, rows.stop)},
-        past_alarms=one.past_alarms.get(TOPIC if partition is None else PARTITION),
-        incident=one.assessment.incident_of(row, topic=partition is None),
+        config=None if info.config is None else describe_config(info.config),
+        groups=None
+        if sweep is None or sweep.blank
+        else [each._asdict() for each in groups_in(sweep, topic, partition)],
+        other_groups=[{"group": name, **each._asdict()} for name, each in sorted(others.items())],
+        all_groups_known=_readers(one, topic) is not None,
+        groups_unknown=None if sweep is None else why_unknown(sweep, topic),
         log_bytes=log_bytes,
         disk_bytes=disk_bytes,
-        copies={
-            (compared.source, source): readings
+        replica_of=[
+            describe_copy(compared.source, source, readings)
             for compared in one.comparisons
             for source, readings in compared.table.copied_to(topic, partition).items()
-        },
+        ],
+        past_alarms=None
+        if (alarms := one.past_alarms.get(TOPIC if partition is None else PARTITION)) is None
+        else asdict(alarms),
     )
 
 

@@ -122,7 +122,7 @@ def judge(
         ),
         learned_rule=measured.rule,
         learned_suspect_limit=measured.suspect_limit,
-        learned_limit=measured.limit,
+        learned_limit=measured.max_silence_seconds,
         **columns,
     )
 

@@ -5,134 +5,93 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from exporter.domain.expectations.silence_rules import retired_after
-from exporter.domain.groups.consumer_groups import OtherGroup
-from exporter.domain.groups.readers import GroupThere
-from exporter.domain.judging.assessment import Judgement
-from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_of_all, foresee
-from exporter.domain.judging.incidents import Incident
+from exporter.domain.judging.evidence_now import JudgedSubject, evidence_of_all, foresee
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reading
 from exporter.domain.replicas.comparison import ReplicaReading
-from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation, TopicOverride
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubjectFacts:
-    """The known facts of a topic (``partition`` None) or partition as of ``now``. Unix seconds; None where unknown."""
+def record_subject(
+    cluster: str,
+    subject: JudgedSubject,
+    now: float,
+    partitions: Mapping[int, JudgedSubject],
+    expectation: Mapping[str, Any] | None,
+    **further: Any,
+) -> dict[str, Any]:
+    """Return the facts of a topic or partition as of ``now`` (Unix seconds) as values for JSON; None where unknown.
 
-    cluster: str | None
-    topic: str
-    partition: int | None
-    now: float
-    judgement: Judgement
-    seen: SubjectNow = NOTHING
-    proved_until: float | None = None
-    """The last good poll, up to which its silence is proved."""
-    newest: float | None = None
-    reading: Reading | None = None
-    """The reading of a partition."""
-    expectation: Expectation | None = None
-    published_at: float | None = None
-    in_force: bool = False
-    """Whether the expectation is used for verdicts."""
-    override: TopicOverride | None = None
-    owner: str | None = None
-    config: TopicConfig | None = None
-    groups: Sequence[GroupThere] | None = None
-    """The consumer groups that are known to read it or committed in it; None where they were not read."""
-    all_groups: bool = False
-    """Whether ``groups`` has all groups that read it."""
-    groups_unknown: str | None = None
-    """Why more groups may read it."""
-    others: Mapping[str, OtherGroup] = field(default_factory=dict)
-    """Groups of the cluster that are no consumer groups: each may read it."""
-    partitions: Mapping[int, JudgedSubject] = field(default_factory=dict)
-    """A topic's partitions."""
-    weekly_scores: list[float | None] | None = None
-    incident: Incident | None = None
-    """The incident that holds it."""
-    past_alarms: PastAlarms | None = None
-    """The past alarms of the threshold of its kind, in the whole fleet."""
-    log_bytes: int | None = None
-    disk_bytes: int | None = None
-    """Its size in one copy, and with all replicas."""
-    copies: Mapping[tuple[str, str], Sequence[ReplicaReading]] = field(default_factory=dict)
-    """By cluster and topic of each source of which it is a replica: the comparison of its partitions."""
-
-    def record(self) -> dict[str, Any]:
-        """Return the facts as values for JSON."""
-        row = self.expectation
-        own = JudgedSubject(self.judgement, row if self.in_force else None, self.incident, self.seen)
-        numbers = sorted(self.partitions)
-        judgement, *of_partitions = of_judged([own, *(self.partitions[number] for number in numbers)], self.now)
-        return {
-            "cluster": self.cluster,
-            "topic": self.topic,
-            "partition": self.partition,
-            "as_of": self.now,
-            **judgement,
-            **_foreseen(own, self.now),
-            "proved_until": self.proved_until,
-            "last_record": self.newest,
-            "reading": None if self.reading is None else _of_reading(self.reading),
-            "owner": self.owner,
-            "override": None if self.override is None else _of_override(self.override),
-            "config": None if self.config is None else _of_config(self.config),
-            "expectation": None if row is None else self._of_expectation(row),
-            "weekly_scores": self.weekly_scores,
-            "groups": None if self.groups is None else [one._asdict() for one in self.groups],
-            "other_groups": [{"group": name, **one._asdict()} for name, one in sorted(self.others.items())],
-            "all_groups_known": self.all_groups,
-            "groups_unknown": self.groups_unknown,
-            "log_bytes": self.log_bytes,
-            "disk_bytes": self.disk_bytes,
-            "replica_of": [_of_copy(*source, readings) for source, readings in self.copies.items()],
-            "past_alarms": None if self.past_alarms is None else asdict(self.past_alarms),
-            "partitions": [{"partition": number, **one} for number, one in zip(numbers, of_partitions, strict=True)],
-        }
-
-    def _of_expectation(self, row: Expectation) -> dict[str, Any]:
-        return {
-            "as_of": row.as_of,
-            "published_at": self.published_at,
-            "in_force": self.in_force,
-            "verdict": row.verdict,
-            "evidence": row.evidence,
-            "rule": row.rule,
-            "slot_seconds": row.slot_seconds,
-            "suspect_silence_seconds": row.suspect_silence_seconds,
-            "dead_silence_seconds": row.max_silence_seconds,
-            "suspect_score": row.suspect_score,
-            "dead_score": row.dead_score,
-            "pause_slots": row.pause_slots,
-            "schedule": None if row.schedule is None else str(row.schedule),
-            "profile": None if row.profile is None else [round(float(rate), 3) for rate in row.profile],
-        }
-
-
-def of_judged(subjects: Sequence[JudgedSubject], now: float) -> list[dict[str, Any]]:
-    """Return the verdict of each as of ``now`` and the facts behind it, as values for JSON."""
-    lines = evidence_of_all(subjects, now)
-    return [_of_judged(subject, now, line) for subject, line in zip(subjects, lines, strict=True)]
-
-
-def _of_judged(subject: JudgedSubject, now: float, evidence: str) -> dict[str, Any]:
-    judgement, incident = subject.judgement, subject.incident
-    last = judgement.last_advance
+    ``partitions`` are those of a topic, ``expectation`` is as ``describe_expectation`` returns it. ``further`` are the
+    fields of the record that only polls and sweeps know.
+    """
+    seen, numbers = subject.seen, sorted(partitions)
+    judgement, *of_partitions = describe_judged([subject, *(partitions[number] for number in numbers)], now)
     return {
-        "verdict": str(judgement.verdict),
-        "evidence": evidence,
-        "incident": None if incident is None else incident.name,
-        "score": judgement.score,
-        "last_advance": last,
-        "silence_seconds": None if last is None else max(0.0, now - last),
-        "expected_by": judgement.expected_by,
+        "cluster": cluster,
+        "topic": seen.topic,
+        "partition": seen.partition,
+        "as_of": now,
+        **judgement,
+        **_foreseen(subject, now),
+        "proved_until": None,
+        "last_record": None,
+        "reading": None,
+        "owner": None,
+        "override": None if seen.override is None else _describe_override(seen.override),
+        "config": None,
+        "expectation": expectation,
+        "weekly_scores": None,
+        "groups": None,
+        "other_groups": [],
+        "all_groups_known": False,
+        "groups_unknown": None,
+        "log_bytes": None,
+        "disk_bytes": None,
+        "replica_of": [],
+        "past_alarms": None,
+        **further,
+        "partitions": [{"partition": number, **one} for number, one in zip(numbers, of_partitions, strict=True)],
     }
+
+
+def describe_expectation(row: Expectation, published_at: float | None, *, in_force: bool) -> dict[str, Any]:
+    """Return a published expectation; ``in_force`` says whether verdicts use it."""
+    return {
+        "as_of": row.as_of,
+        "published_at": published_at,
+        "in_force": in_force,
+        "verdict": row.verdict,
+        "evidence": row.evidence,
+        "rule": row.rule,
+        "slot_seconds": row.slot_seconds,
+        "suspect_silence_seconds": row.suspect_silence_seconds,
+        "dead_silence_seconds": row.max_silence_seconds,
+        "suspect_score": row.suspect_score,
+        "dead_score": row.dead_score,
+        "pause_slots": row.pause_slots,
+        "schedule": None if row.schedule is None else str(row.schedule),
+        "profile": None if row.profile is None else [round(float(rate), 3) for rate in row.profile],
+    }
+
+
+def describe_judged(subjects: Sequence[JudgedSubject], now: float) -> list[dict[str, Any]]:
+    """Return the verdict of each as of ``now`` and the facts behind it."""
+    return [
+        {
+            "verdict": str(judgement.verdict),
+            "evidence": line,
+            "incident": None if incident is None else incident.name,
+            "score": judgement.score,
+            "last_advance": judgement.last_advance,
+            "silence_seconds": None if judgement.last_advance is None else max(0.0, now - judgement.last_advance),
+            "expected_by": judgement.expected_by,
+        }
+        for (judgement, _, incident, _), line in zip(subjects, evidence_of_all(subjects, now), strict=True)
+    ]
 
 
 def _foreseen(own: JudgedSubject, now: float) -> dict[str, float | None]:
@@ -156,7 +115,8 @@ def weekly_scores(row: Expectation, values: Sequence[float | None] | None) -> li
     return [round((log - row.log_mean) / row.log_spread, 3) if math.isfinite(log) else None for log in logs]
 
 
-def _of_copy(cluster: str, topic: str, readings: Sequence[ReplicaReading]) -> dict[str, Any]:
+def describe_copy(cluster: str, topic: str, readings: Sequence[ReplicaReading]) -> dict[str, Any]:
+    """Return how a replica compares with its source, this topic of another cluster."""
     lags = [one.lag_seconds for one in readings if one.lag_seconds is not None]
     return {
         "cluster": cluster,
@@ -168,7 +128,8 @@ def _of_copy(cluster: str, topic: str, readings: Sequence[ReplicaReading]) -> di
     }
 
 
-def _of_reading(reading: Reading) -> dict[str, Any]:
+def describe_reading(reading: Reading) -> dict[str, Any]:
+    """Return what the last poll read of a partition."""
     return {
         "state": str(reading.state),
         "reason": None if reading.reason is None else str(reading.reason),
@@ -178,7 +139,7 @@ def _of_reading(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _of_override(override: TopicOverride) -> dict[str, Any]:
+def _describe_override(override: TopicOverride) -> dict[str, Any]:
     return {
         "topics": override.topics,
         "max_silence_seconds": override.max_silence_seconds,
@@ -187,16 +148,17 @@ def _of_override(override: TopicOverride) -> dict[str, Any]:
     }
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
+def describe_config(config: TopicConfig) -> dict[str, Any]:
+    """Return the settings of a topic; None where a time is unlimited or unknown."""
 
+    def finite(value: float | None) -> float | None:
+        return None if value is None or math.isinf(value) else value
 
-def _of_config(config: TopicConfig) -> dict[str, Any]:
     return {
         "timestamp_type": config.timestamp_type,
         "cleanup_policy": config.cleanup_policy,
-        "retention_seconds": _finite(config.retention_seconds),
-        "timestamp_before_max_seconds": _finite(config.timestamp_before_max_seconds),
-        "timestamp_after_max_seconds": _finite(config.timestamp_after_max_seconds),
+        "retention_seconds": finite(config.retention_seconds),
+        "timestamp_before_max_seconds": finite(config.timestamp_before_max_seconds),
+        "timestamp_after_max_seconds": finite(config.timestamp_after_max_seconds),
         "remote_storage": config.remote_storage,
     }
