@@ -16,6 +16,7 @@ from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.readings import Reason, State
 from exporter.history.columns import Row
 from exporter.history.spool import Spool
+from tests.windows import merge_windows
 
 HOUR, DAY, WEEK = 3600.0, 86_400.0, 7 * 86_400.0
 START = datetime(2025, 1, 6, tzinfo=UTC).timestamp()
@@ -208,7 +209,7 @@ class _Run:
                 self.world.cluster, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL,
                 advances=0, records=0, reason=Reason.NO_LEADER, polls_ok=-1,
             )  # fmt: skip
-            self.windows[part, start] = window.merge(failed)
+            self.windows[part, start] = merge_windows(window, failed)
             return
         end = log.end(when)
         before = self.known.get(part)
@@ -228,7 +229,7 @@ class _Run:
             end_offset=end,
             offset_regressions=0 if grew else 1,
         )  # fmt: skip
-        self.windows[part, start] = seen if (part, start) not in self.windows else window.merge(seen)
+        self.windows[part, start] = seen if (part, start) not in self.windows else merge_windows(window, seen)
 
     def close(self, start: float, end: float, polls: int, last: float) -> None:
         for part in self.parts:

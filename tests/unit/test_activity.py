@@ -381,3 +381,11 @@ def test_a_partition_never_read_leaves_the_topic_unproved() -> None:
     """One partition without any reading may have advanced: nothing after the last advance is proved."""
     assert union([Silence(10.0, 100.0, known=True), None]) == Silence(10.0, 10.0, known=True)
     assert union([None, None]) is None
+
+
+def test_no_column_of_a_table_can_be_written_to() -> None:
+    """A scrape, the history and the next poll read the same columns."""
+    table = Table.empty(Layout.of({"orders": [0]}))
+    for column in (table.latest, table.laid_out(Layout.of({"orders": [0, 1]})).newest):
+        with pytest.raises(ValueError, match="read-only"):
+            column[:] = 0

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.domain.history.rows import Inventory, Source, Window
+from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
@@ -20,7 +20,6 @@ from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
 from exporter.history.columns import Columns, table_of
 from exporter.history.inventory import InventoryRows
 from exporter.history.tables import to_table
-from exporter.history.windows import OpenWindow
 from tests.snapshots import columns_to_write
 from tests.views import readings_of
 
@@ -134,62 +133,6 @@ def table(metadata: Metadata, topics: dict[str, Topic], at: float) -> Table:
     return Table(layout, **vars(found))
 
 
-@given(POLLS)
-@example([(after, 0.0, {"a": ADVANCED}) for after in (1.0, 40.0, 20.0)])
-@example([(30.0, 0.0, {"a": topic}) for topic in (ADVANCED, UNREAD, UNREAD, MADE_AGAIN, MADE_AGAIN)])
-@example([(30.0, 0.0, {"a": topic}) for topic in (UNREAD, UNREAD, MADE_AGAIN)])
-def test_polls_folded_in_columns_are_windows_merged_one_by_one(polls: Polls) -> None:
-    """Each partition in each life of its topic has one row, whatever comes, goes and comes again meanwhile."""
-    window, windows = OpenWindow(START, END, START), dict[tuple[TopicPartition, str | None], Window]()
-    failures = dict[TopicPartition, int]()
-    for snapshot, (_, moved, _) in zip(snapshots(polls), polls, strict=True):
-        window.fold(snapshot, np.full(len(snapshot.table), moved))
-        for key in readings_of(snapshot):
-            if readings_of(snapshot)[key].latest is None:
-                failures[key] = failures.get(key, 0) + 1
-            unit = unit_of(snapshot, key, moved)
-            if unit is not None:
-                before = windows.get((key, unit.topic_id))
-                windows[key, unit.topic_id] = unit if before is None else before.merge(unit)
-    expected = []
-    for (key, _), one in sorted(windows.items(), key=lambda item: (item[0][0], item[0][1] or "")):
-        polls_ok = len(polls) - failures.get(key, 0)
-        seconds = polls_ok / len(polls) * (END - START)
-        expected.append(replace(one, polls_ok=polls_ok, observed_seconds=seconds))
-    found = window.rows("c", "e", END)
-    assert written(found) == as_dicts(expected)
-
-
-def unit_of(snapshot: Snapshot, key: TopicPartition, moved: float) -> Window | None:
-    """The window that one poll gives alone; None where nothing happened."""
-    reading, at = readings_of(snapshot)[key], snapshot.taken_at
-    activity = reading.activity
-    topic_id = snapshot.metadata.topics[key.topic].topic_id
-    window = Window("c", key.topic, topic_id, key.partition, START, END, "e", Source.POLL, advances=0, records=0)
-    window = replace(window, leader=reading.leader)
-    if reading.latest is None:
-        return replace(window, reason=reading.reason)
-    window = replace(
-        window,
-        start_offset=reading.latest - activity.advanced_by,
-        end_offset=reading.latest,
-        log_start_offset=reading.earliest,
-        max_timestamp=reading.newest,
-        future_timestamps=int(reading.state is State.FUTURE),
-    )
-    if not activity.advanced_by:
-        return replace(window, offset_regressions=1) if activity.restarted else None
-    return replace(
-        window,
-        advances=1,
-        records=activity.advanced_by,
-        first_advance=at,
-        last_advance=at,
-        max_inner_gap_seconds=0.0,
-        resolution_seconds=None if activity.previous_poll is None else at - activity.previous_poll + moved,
-    )
-
-
 @given(st.lists(st.tuples(st.sampled_from([30.0, 30.0, -30.0, DAY]), st.just(0.0), TOPICS), max_size=6))
 @example([(30.0, 0.0, {"a": topic}) for topic in (UNREAD, ADVANCED, UNREAD, ADVANCED)])
 def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(polls: Polls) -> None:
@@ -278,7 +221,7 @@ def written(rows: list[Columns]) -> list[dict[str, object]] | None:
     return None if found is None else found.to_pylist()
 
 
-def as_dicts(rows: list[Window] | list[Inventory]) -> list[dict[str, object]] | None:
+def as_dicts(rows: list[Inventory]) -> list[dict[str, object]] | None:
     """Rows as they come out of a file; None for none."""
     found: pa.Table | None = to_table(rows) if rows else None
     return None if found is None else found.to_pylist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,15 +47,6 @@ def test_topics_that_could_not_be_described_keep_their_partitions_without_a_lead
     assert found.membership.same_as(Membership.of(expected))
     assert {name: dict(topic.partitions) for name, topic in found.topics.items()} == expected
     assert {name for name, topic in found.topics.items() if topic.reason is not None} == failed & now.keys()
-
-
-def test_one_topic_that_cannot_be_described_makes_no_object_of_any_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such metadata is read again at each poll: it costs what all other metadata does."""
-    topics = {name: dict.fromkeys(range(3), PartitionInfo(1, (1, 2), (1,))) for name in "abc"}
-    before, now = described(topics), described(topics, frozenset("b"))
-    monkeypatch.setattr("exporter.domain.polls.metadata.PartitionInfo", None)
-    found = with_partitions_known_before(now, before)
-    assert found.membership.leader.tolist() == [1, 1, 1, -1, -1, -1, 1, 1, 1]
 
 
 NUMBERS = st.dictionaries(st.sampled_from("abcdef"), st.sets(st.integers(0, 9), max_size=4))

@@ -40,6 +40,7 @@ from tests.groups import Group, sweep_of
 from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 from tests.views import Inspected
+from tests.windows import merge_windows
 
 ORDERS = TopicPartition("orders", 0)
 IDLE = TopicPartition("idle", 0)
@@ -280,7 +281,7 @@ def test_windows_merge_exactly_in_any_grouping(advances: list[tuple[float, int]]
     units = [_unit(at, records) for at, (_, records) in zip(times, advances, strict=False)]
     cut = data.draw(st.integers(0, len(units) - 1))
     left, right = _fold(units[: cut + 1]), _fold(units[cut + 1 :])
-    merged = left if right is None else (right if left is None else left.merge(right))
+    merged = left if right is None else (right if left is None else merge_windows(left, right))
     whole = _fold(units)
     assert merged == whole
     assert whole is not None
@@ -312,7 +313,7 @@ def _unit(at: float, records: int) -> Window:
 def _fold(units: list[Window]) -> Window | None:
     folded: Window | None = None
     for unit in units:
-        folded = unit if folded is None else folded.merge(unit)
+        folded = unit if folded is None else merge_windows(folded, unit)
     return folded
 
 

@@ -27,30 +27,6 @@ def rows_of(points: Points) -> list[tuple[int, ...]]:
     return list(zip(*(column.tolist() for column in points.columns()), strict=True))
 
 
-@given(facts, facts, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), max_size=8))
-def test_partitions_do_not_mix(first: list[Fact], second: list[Fact], committed: list[tuple[int, int]]) -> None:
-    """Points added and trimmed for all partitions at once are those of each alone, sorted."""
-    together, wrong = Points.none(), set[int]()
-    alone, wrong_alone = [Points.none() for _ in range(4)], set[int]()
-    for step in (first, second):
-        if step:
-            together, disproved = together.added(points_of(step))
-            wrong |= set(disproved.tolist())
-        for row in {fact[0] for fact in step}:
-            alone[row], disproved = alone[row].added(points_of([fact for fact in step if fact[0] == row]))
-            wrong_alone |= set(disproved.tolist())
-    rows, offsets = (np.array([each[at] for each in committed], dtype=np.int64) for at in (0, 1))
-    together = together.trimmed(rows, offsets)
-    alone = [points.trimmed(rows[rows == row], offsets[rows == row]) for row, points in enumerate(alone)]
-    assert rows_of(together) == [point for points in alone for point in rows_of(points)]
-    assert wrong == wrong_alone
-    assert all(
-        one.row[at] == one.row[at + 1] and one.offset[at] < one.offset[at + 1]
-        for one in alone
-        for at in range(len(one) - 1)
-    )
-
-
 @given(facts, facts)
 def test_what_is_kept_does_not_contradict_itself(first: list[Fact], second: list[Fact]) -> None:
     """Whatever the answers, every record is from before the targets of all later points of its partition."""

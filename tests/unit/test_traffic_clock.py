@@ -97,35 +97,6 @@ def test_the_moment_of_a_score_has_that_score(
     assert clock.score(FIRST, later)[0] >= clock.score(FIRST, reached)[0] - 1e-6
 
 
-def slow_verdict(profile: list[float], last_advance: float, until: float, theta: tuple[float, float]) -> Verdict:
-    """Return the verdict as it is defined: step 0.4, mean 0.3, spread 0.5, hours."""
-    start = (math.floor(last_advance / HOUR) + 1) * HOUR
-    score = (math.log(slow_ticks(profile, start, until) + 0.4) - 0.3) / 0.5
-    if until - last_advance <= HOUR:
-        return Verdict.LIVE
-    if score > theta[1]:
-        return Verdict.RETIRED if until - last_advance >= 28 * DAY else Verdict.DEAD
-    return Verdict.SUSPECT if score > theta[0] else Verdict.QUIET
-
-
-@given(profiles, moments, st.floats(0.0, 5 * WEEK) | st.floats(0.0, 12 * HOUR), st.floats(-1.0, 3.0))
-def test_the_verdict_is_that_of_the_definition(
-    profile: list[float], last_advance: float, silence: float, suspect: float
-) -> None:
-    """A proved silence is judged as a slow reading of the definition judges it."""
-    theta = (suspect, suspect + 1.0)
-    promise = by_clock(
-        profile, clock_step=0.4, log_mean=0.3, log_spread=0.5, suspect_score=theta[0], dead_score=theta[1]
-    )
-    until = last_advance + silence
-    judgement = judge(Silence(last_advance, until, known=True), promise, until)
-    assert judgement.score is not None
-    if min(abs(judgement.score - bound) for bound in theta) > 1e-6:
-        assert judgement.verdict is slow_verdict(profile, last_advance, until, theta)
-    if judgement.expected_by is not None and until - last_advance > HOUR and abs(until - judgement.expected_by) > 1:
-        assert (judgement.verdict in {Verdict.DEAD, Verdict.RETIRED}) == (until > judgement.expected_by)
-
-
 @given(profiles, moments, st.floats(0.0, 4 * WEEK), st.floats(0.0, WEEK))
 def test_a_silence_only_grows_worse(profile: list[float], last_advance: float, silence: float, more: float) -> None:
     """As long as nothing advances, neither score nor verdict ever goes back."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
-
-_T = TypeVar("_T")
 
 SCHEMA_VERSION = 1
 """Version of every spool file and published file; a reader refuses versions it does not know."""
@@ -68,39 +65,6 @@ class Window:
     future_timestamps: int = 0
     offset_regressions: int = 0
     reason: str | None = None
-
-    def merge(self, later: Window) -> Window:
-        """Return the window over both intervals; ``later`` follows ``self`` in time.
-
-        Exact for (first_advance, last_advance, max_inner_gap_seconds) and associative: windows may be merged in any
-        grouping.
-        """
-        gaps = [gap for gap in (self.max_inner_gap_seconds, later.max_inner_gap_seconds) if gap is not None]
-        if self.last_advance is not None and later.first_advance is not None:
-            gaps.append(later.first_advance - self.last_advance)
-        return replace(
-            later,
-            window_start=self.window_start,
-            polls_ok=self.polls_ok + later.polls_ok,
-            observed_seconds=self.observed_seconds + later.observed_seconds,
-            advances=_sum(self.advances, later.advances),
-            records=_sum(self.records, later.records),
-            first_advance=_first(self.first_advance, later.first_advance),
-            last_advance=_first(later.last_advance, self.last_advance),
-            max_inner_gap_seconds=max(gaps, default=None),
-            resolution_seconds=max(
-                (r for r in (self.resolution_seconds, later.resolution_seconds) if r is not None),
-                default=None,
-            ),
-            start_offset=_first(self.start_offset, later.start_offset),
-            end_offset=_first(later.end_offset, self.end_offset),
-            log_start_offset=_first(later.log_start_offset, self.log_start_offset),
-            leader=_first(later.leader, self.leader),
-            max_timestamp=_first(later.max_timestamp, self.max_timestamp),
-            future_timestamps=self.future_timestamps + later.future_timestamps,
-            offset_regressions=self.offset_regressions + later.offset_regressions,
-            reason=_first(later.reason, self.reason),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +145,3 @@ class Relation:
     """Those of the groups that had no member at that time; a change alone writes no row."""
     groups_committed_only: int | None = None
     """Those of the groups that had members, none of which had it assigned: they had left it."""
-
-
-def _sum(left: int | None, right: int | None) -> int | None:
-    if left is None:
-        return right
-    return left if right is None else left + right
-
-
-def _first(preferred: _T | None, otherwise: _T | None) -> _T | None:
-    return otherwise if preferred is None else preferred

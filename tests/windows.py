@@ -1,0 +1,39 @@
+"""Two windows of one partition as one: what a longer interval would have seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from exporter.domain.history.rows import Window
+
+
+def merge_windows(window: Window, later: Window) -> Window:
+    """Return the window over both intervals; ``later`` follows the other in time."""
+    gaps = [gap for gap in (window.max_inner_gap_seconds, later.max_inner_gap_seconds) if gap is not None]
+    if window.last_advance is not None and later.first_advance is not None:
+        gaps.append(later.first_advance - window.last_advance)
+    resolutions = [each for each in (window.resolution_seconds, later.resolution_seconds) if each is not None]
+    counted = ("polls_ok", "observed_seconds", "future_timestamps", "offset_regressions")
+    names = ("last_advance", "end_offset", "log_start_offset", "leader", "max_timestamp", "reason")
+    newest: dict[str, Any] = {name: _first(getattr(later, name), getattr(window, name)) for name in names}
+    return replace(
+        later,
+        window_start=window.window_start,
+        **{name: getattr(window, name) + getattr(later, name) for name in counted},
+        **newest,
+        advances=_sum(window.advances, later.advances),
+        records=_sum(window.records, later.records),
+        first_advance=_first(window.first_advance, later.first_advance),
+        max_inner_gap_seconds=max(gaps, default=None),
+        resolution_seconds=max(resolutions, default=None),
+        start_offset=_first(window.start_offset, later.start_offset),
+    )
+
+
+def _sum(left: Any, right: Any) -> Any:
+    return _first(left, right) if left is None or right is None else left + right
+
+
+def _first(preferred: Any, otherwise: Any) -> Any:
+    return otherwise if preferred is None else preferred
