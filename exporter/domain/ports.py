@@ -65,9 +65,8 @@ class OffsetSource(Protocol):
     def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
         """MAX_TIMESTAMP (KIP-734) of partitions that hold records, which have leaders.
 
-        NO_ANSWER where the leader does not support the spec (see ``max_timestamp_supported``), or where the answer
-        proved wrong. A record below the log start is never the answer: then the newest later one is searched by time.
-        ``Reason.HIDDEN`` where that proves nothing.
+        NO_ANSWER where the leader does not support the spec, or the answer proved wrong. In place of a record below the
+        log start the newest later one is searched by time; ``Reason.HIDDEN`` where that proves nothing.
         """
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
@@ -86,10 +85,9 @@ class ByTime(Protocol):
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         """The first record at or after each time, of ``rows``, which have leaders and may repeat; by their places.
 
-        A record found at offset o proves that all records before o are from before that time. **None proves nothing.**
-        A broker looks into the first segment whose largest timestamp reaches the time, and into no later one. Segments
-        keep a large timestamp without a live record: after DeleteRecords until their file goes, after compaction where
-        they stay as empty files (seen on 3.9.2 and 4.3.1). That nothing is newer than a time, MAX_TIMESTAMP says alone.
+        A record found at offset o proves that all records before o are from before that time. **None proves nothing**:
+        a broker looks into the first segment whose largest timestamp reaches the time, and into no later one. Segments
+        without a live record keep theirs, after DeleteRecords and compaction (seen on 3.9.2 and 4.3.1).
         """
 
 
@@ -102,9 +100,9 @@ class PollSource(Protocol):
     def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope: read again where ``fresh``, or where the last metadata is a minute old.
 
-        Otherwise, and where nothing changed, returns the same object as before. Topics that are ``doubted`` may have
-        been created again: their ids are read again, while ids of other topics may be minutes old. A topic that cannot
-        be described keeps its last known partitions. Raises SourceError when no broker answers.
+        Otherwise, and where nothing changed, returns the same object as before. Ids of ``doubted`` topics, which may
+        have been created again, are read again. A topic that cannot be described keeps its last known partitions.
+        Raises SourceError when no broker answers.
         """
 
     def earliest(self, rows: Rows) -> Answers:

@@ -84,19 +84,12 @@ class Expectation:
     ``partition`` None means the topic as the union of its partitions. ``last_advance`` and ``end_offset`` are those
     known at ``as_of``. An override that was in force then decided on ``verdict`` and ``evidence`` alone.
 
-    A limit has one of two forms; without either the verdict is learning. By the wall clock: ``max_silence_seconds`` and
-    ``suspect_silence_seconds``. By the stream's own traffic clock: ``profile``, its active slots per hour for each of
-    the 168 hours of the week from Monday 00:00 UTC, and parameters that turn missed slots U into a score: (ln(U +
-    ``clock_step``) - ``log_mean``) / ``log_spread``. Past ``suspect_score`` and ``dead_score`` a silence is ``suspect``
-    and ``dead``. Up to ``pause_slots`` missed slots it is a pause like earlier ones of the stream. A stream with a
-    ``schedule`` is judged by that instead of its profile. In its ``rests`` its clock stands still. A stream with a
-    clock is dead after ``max_silence_seconds`` at the latest. While a drop of the fleet lasts (``falling``), a silence
-    that only the drop makes unusual is held.
-
-    What was dead already at ``polled_from``, its first poll, is ``retired``: it died before anybody watched.
-
-    The rest only explains: what the stream was judged by, from ``history_start`` on (``evidence.EvidenceFacts``), the
-    state of a replica, and the name of the incident that held it.
+    A limit is by the wall clock (``suspect_silence_seconds``, ``max_silence_seconds``) or by the traffic clock: missed
+    slots U of the ``profile`` (active slots of the 168 hours of the week from Monday 00:00 UTC), or of the ``schedule``
+    in its place, have the score (ln(U + ``clock_step``) - ``log_mean``) / ``log_spread``. Up to ``pause_slots`` a
+    silence is a pause like earlier ones. Without either the verdict is learning. The clock stands still in ``rests``.
+    A silence that only a drop of the fleet (``falling``) makes unusual is held while that lasts. What was dead at
+    ``polled_from``, the first poll, is ``retired``. From ``history_start`` on the fields only explain.
     """
 
     cluster: str

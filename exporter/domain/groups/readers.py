@@ -62,10 +62,9 @@ class TopicReaders:
 def who_reads(sweep: GroupSweep, topics: Sequence[str]) -> TopicReaders:
     """Return the groups that read each of the watched ``topics``, which are different, or committed in it.
 
-    The readers of a topic are unknown where a group could not be read or may be hidden, or where the assignment of one
-    that committed in it is unknown. That nobody reads it needs a proof: it is unknown as well where patterns leave out
-    groups, where there are or may be groups of types that do not say what they read, and where the topic could not be
-    described.
+    Its readers are unknown where a group could not be read or may be hidden, or the assignment of one that committed in
+    it is unknown. That nobody reads it is unknown as well where patterns leave out groups, where there may be groups of
+    types that do not say what they read, and where the topic could not be described.
     """
     layout, pairs = sweep.positions.rows.layout, sweep.roles
     numbers = np.array([-1 if (number := layout.number_of(name)) is None else number for name in topics], dtype=np.intp)

@@ -1,17 +1,12 @@
 """How old the first record is that a consumer group has yet to read, with look-ups of offsets by time (KIP-79).
 
-A broker answers a time t with f(t): the first offset whose timestamp is at or after t, and that timestamp, in whatever
-order the timestamps are. So one answer (offset o, timestamp s) proves that every record before o is from before t, and
-that s is the newest timestamp up to o. The newest timestamp of the log proves the same of its end. No answer proves
-nothing (see ``ports.ByTime``): the search goes on to both sides of such times, and gives up where T may lie among them.
+A broker answers a time t with the first offset whose timestamp is at or after t, and that timestamp. So one answer
+(offset o, timestamp s) proves that every record before o is from before t, and that s is the newest timestamp up to o.
+No answer proves nothing (see ``ports.ByTime``): the search goes on to both sides of such times.
 
-The time lag of a committed offset c is now - T(c), with T(c) the newest timestamp up to the record at c. Where
-timestamps do not decrease that is the record's own; a late record counts as written with those before it, so T never
-moves back as c advances. Before the first timestamp of the log T is that first one. In a compacted topic the record
-at c may be gone: T is then the timestamp of the first later record that is newer than all before c.
-
-Within this module and ``time_points`` times are whole milliseconds: the resolution of Kafka, at which a search ends.
-No I/O.
+The time lag of a committed offset c is now - T(c), with T(c) the newest timestamp up to the record at c: T never moves
+back as c advances. Before the first timestamp of the log T is that first one. In a compacted topic the record at c may
+be gone: T is then the timestamp of the first later record that is newer than all before c. Times are milliseconds here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Aggregates windows and inventory into hourly activity; marks unobserved hours.
 
-Records are counted by offsets, not by adding up windows. The rows of a partition are put in order; each accounts
-for the offsets past the highest one seen before it. So nothing counts twice where two exporters watch the same
-cluster, where a backfill meets the first poll or where a window is written twice. What was written while nobody
-polled shows as a jump between the end of one row and the start of the next.
+The rows of a partition are put in order; each accounts for the offsets past the highest one seen before it. So nothing
+counts twice where two exporters watch a cluster, a backfill meets the first poll or a window is written twice. What was
+written while nobody polled shows as a jump between the end of one row and the start of the next.
 """
 
 from __future__ import annotations

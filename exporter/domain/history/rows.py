@@ -35,10 +35,10 @@ class Window:
 
     Written only where the partition advanced, restarted or could not be read. Key: (cluster, topic, topic_id,
     partition, window_start, exporter, source). ``first_advance`` and ``last_advance`` are the polls that saw an
-    advance; each is at most ``resolution_seconds`` after the record, and later by as much as the wall clock was set
-    since the previous advance. Where the clock was set forward by an hour or more, a window without records has each
-    partition's last advance by the new clock. Backfilled windows leave ``advances`` and ``max_inner_gap_seconds`` None.
-    Their ``first_advance`` is the record's timestamp, and ``last_advance`` is early by at most ``resolution_seconds``.
+    advance, at most ``resolution_seconds`` after the record, and later by as much as the wall clock was set since the
+    advance before. Where that is an hour or more a window without records has the last advance by the new clock.
+    Backfilled windows have the record's timestamp, leave ``advances`` and ``max_inner_gap_seconds`` None, and their
+    ``last_advance`` is early by at most ``resolution_seconds``.
     """
 
     cluster: str
@@ -122,9 +122,9 @@ class Inventory:
 class Relation:
     """Who reads a topic, and what it is a replica of, at one time; a row of the spool table ``relations``.
 
-    Written where something is known: at first, on change, and daily. ``consumer_groups`` counts the groups that have
-    committed an offset in the topic or have it assigned; None where the count may be too small. ``replica_state`` is
-    that of the whole topic (``ReplicaState``), None where the two cannot be compared.
+    Written where something is known: at first, on change, and daily. ``consumer_groups`` counts those that committed
+    in the topic or have it assigned; None where it may be too small. ``replica_state`` is a ``ReplicaState`` of the
+    whole topic, None where the two cannot be compared.
     """
 
     cluster: str

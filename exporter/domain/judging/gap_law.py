@@ -61,10 +61,9 @@ def _pass_score(gaps: Floats, seconds: Floats, score: Floats | float, prior: tup
 def judge_ages(age: Floats, trusted: Flags) -> Codes:
     """Return the verdict on streams of which only the newest record is known, as indices into VERDICTS.
 
-    ``age`` [n] is that of the newest record in seconds, NaN where unknown. It judges only where it is ``trusted``: the
-    end offset has not moved since the first poll, and the timestamp is that of a record that is still there, not
-    preserved by a mirror and not in the future. Such a stream was abandoned before anybody watched, so it is
-    ``retired`` and never ``dead``. Every other stream is ``learning``.
+    ``age`` [n] is that of the newest record in seconds, NaN where unknown. It is ``trusted`` where the end offset has
+    not moved since the first poll, and the record is still there, neither preserved by a mirror nor in the future. Such
+    a stream was abandoned before anybody watched: it is ``retired``, never ``dead``. All others are ``learning``.
     """
     known = np.where(trusted & ~np.isnan(age), age, 0.0)
     suspect, dead = find_limits(np.zeros(len(known)), np.zeros(len(known)))

@@ -110,12 +110,11 @@ def of_drop(falling: OngoingDrop, topics: Sequence[str]) -> Incident:
 
 
 def hold(streams: Streams) -> Held:
-    """Return which topics and partitions incidents hold now. A pure function.
+    """Return which topics and partitions incidents hold now.
 
-    An incident lasts while it holds a topic, and while more than five topics are holdable or may become so. These are
-    more than 4 % of the cluster's topics, or most of those at one leader. In the whole cluster a topic counts as the
-    union of its partitions. At a leader it counts when all its partitions at that leader fell silent: a broker that
-    accepts no more records is one incident, although each topic is live elsewhere.
+    An incident lasts while it holds a topic, and while more than five topics are holdable or may become so: more than
+    4 % of the cluster's topics, or most of those at one leader, of which all partitions there fell silent. A broker
+    that accepts no more records is one incident, although each topic is live elsewhere.
     """
     topics = np.full(len(streams.of_topics.has_expectation), -1, dtype=np.intp)
     partitions = np.full(len(streams.topic), -1, dtype=np.intp)

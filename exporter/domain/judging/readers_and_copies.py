@@ -87,9 +87,8 @@ def why_keep(
     """Return for each topic why it may be needed although nobody writes it; "" where it is proved that it is not.
 
     None: a consumer group reads it. ``retention`` is in seconds, infinite for ever, NaN where unknown; None in other
-    columns is unknown as well. State is read from its beginning, whenever an application starts: a compacted topic, or
-    one that is kept for ever, holds state, and so may one whose name Kafka Streams, Kafka Connect or a schema registry
-    would give.
+    columns is unknown as well. A compacted topic, or one that is kept for ever, holds state that is read whenever an
+    application starts; so may one whose name Kafka Streams, Kafka Connect or a schema registry would give.
     """
     found: list[str | None] = []
     for name, policy, seconds, remote, of in zip(names, policies, retention.tolist(), tiered, readers, strict=True):

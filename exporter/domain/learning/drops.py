@@ -136,10 +136,8 @@ def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[
     """Yield those of the ``days`` on which the fleet dropped; days count from the first of ``active``.
 
     ``active`` [topics, days] are active hours, ``first`` is the first known day of each topic, ``covered`` [days] or
-    [topics, days] whether a day was observed. Usual activity depends only on earlier days. A drop begins on a day on
-    which enough topics fell. It lasts while enough of these, and of those that fell later, are low. So topics that die
-    one by one are no drop, however many they are. All low topics take part in it. A drop is followed for LONGEST_DAYS
-    and one day more, so that a longer one can be recognized.
+    [topics, days] whether a day was observed. A drop begins on a day on which enough topics fell, so topics that die
+    one by one are none. It lasts while enough of these, and of those that fell later, are low. It is followed for LONGEST_DAYS and one day more, so that a longer one can be recognized.
     """
     covered = np.broadcast_to(covered, active.shape)
 

@@ -1,9 +1,8 @@
 """Hours of activity -> the schedules of streams that run once a day, on some days of the week, or once a week.
 
-A silence of such a stream is measured by the runs that were due and did not come. Each counts as -ln P. P is the chance
-that a due run has not come yet: q + (1 - q) S(t), where q is the chance that a run is skipped, and S the share of past
-runs that came later. Cycles begin in the last quarter of the gap before the earliest run, so that a run that is early
-or late by hours still belongs to its cycle.
+Each due run that did not come counts as -ln P, the chance that it has not come yet: q + (1 - q) S(t), with q the chance
+that a run is skipped, and S the share of past runs that came later. Cycles begin in the last quarter of the gap before
+the earliest run, so that a run that is early or late by hours still belongs to its cycle.
 """
 
 from __future__ import annotations

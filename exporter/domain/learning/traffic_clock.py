@@ -1,11 +1,8 @@
 """The traffic clock: silence measured by the traffic that is usual for a stream, for all streams at once.
 
-U(a, b) is the number of active slots that the profile of a stream expects between two times. The profile is periodic in
-the week, which starts Monday 00:00 UTC, and constant within an hour. All functions take arrays with one element for
-each silence. Times are Unix seconds in float64, which resolves below a microsecond.
-
-The clock of a stream with a schedule (``exporter.domain.learning.schedule``) counts the runs that did not come. There U
-is in nats.
+U(a, b) is the number of active slots that the profile of a stream expects between two times (Unix seconds). The profile
+is periodic in the week from Monday 00:00 UTC, and constant within an hour. With a schedule
+(``exporter.domain.learning.schedule``) U counts the runs that did not come, in nats. Arrays have one element a silence.
 """
 
 from __future__ import annotations
@@ -150,10 +147,9 @@ class Clocks:
         return np.asarray(ticks >= self._late[rows])
 
     def ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
-        """Return U(start, end), the active slots expected in between; 0 where ``end`` is not later.
+        """Return U(start, end); 0 where ``end`` is not later.
 
-        In the weeks before and after a change of the clocks it is the least of what the silence misses by the hours of
-        before the change, and of those an hour earlier and later.
+        In the weeks around a change of the clocks it is the least by these hours, and those an hour earlier and later.
         """
         passed = self.slots_missed(rows, start, end)
         some, across = self._changing(start, passed > 0.0)

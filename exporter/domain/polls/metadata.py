@@ -148,9 +148,8 @@ class PartitionsOf(Mapping[int, PartitionInfo]):
 class TopicConfig:
     """The settings of a topic that affect its offsets and timestamps.
 
-    ``retention_seconds`` is ``math.inf`` where retention is unlimited. So are the bounds on timestamps of producers
-    (KIP-32, KIP-937), before and after the broker's clock. They are None with LogAppendTime, where the broker sets
-    timestamps.
+    Times are ``math.inf`` where unlimited. The bounds on timestamps of producers, before and after the broker's clock
+    (KIP-32, KIP-937), are None with LogAppendTime, where the broker sets timestamps.
     """
 
     timestamp_type: str | None
@@ -187,10 +186,9 @@ def are_uncompacted(infos: Iterable[TopicInfo]) -> Flags:
 class Metadata:
     """A cluster's metadata: broker id -> ``host:port``, topic name -> topic.
 
-    ``unmatched`` lists the include patterns that match no allowed topic. Those of them that match internal topics,
-    which the configuration excludes, are also in ``only_internal``. ``unidentified`` has topics whose id is unknown,
-    with the reason; ``unconfigured`` those whose settings could not be read last time, with the reason. ``cluster_id``
-    is Kafka's id of the cluster (KIP-78, brokers from 0.10.1), None where it has none.
+    ``unmatched`` lists the include patterns that match no allowed topic; those that match internal topics, which the
+    configuration excludes, are also in ``only_internal``. ``unidentified`` has topics whose id is unknown,
+    ``unconfigured`` those whose settings could not be read. ``cluster_id`` is that of KIP-78, None where it has none.
     """
 
     brokers: Mapping[int, str]

@@ -64,10 +64,9 @@ class Searches:
     def results(self) -> Answers:
         """Return the first record with the newest timestamp of each partition; NO_ANSWER during the search.
 
-        It is the newest for certain where it is the last one of the log: an answer proves that all records before it
-        are older. Elsewhere a look-up that found nothing ended the search, which proves nothing (see ``ports.ByTime``)
-        unless the log is ``whole``. Then the reason is ``Reason.HIDDEN``, and the timestamp that of the newest record
-        found. None is found where no record carries a timestamp, and where the broker hides all records.
+        Where it is not the last record of the log a look-up that found nothing ended the search, which proves nothing
+        (see ``ports.ByTime``) unless the log is ``whole``: then the reason is ``Reason.HIDDEN``. None is found where no
+        record carries a timestamp, and where the broker hides all records.
         """
         ended = self._reason == ANSWERED
         dated = ended & (self._there >= 0)

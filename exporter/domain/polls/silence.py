@@ -122,11 +122,9 @@ class BeforeRestart:
 def silences_of(table: Table, before: BeforeRestart) -> Silences:
     """Return the silences that polls and history prove.
 
-    An unchanged end offset proves that the last advance in history is still the last one: where polls saw none, or only
-    that there was one between two polls, which may be days apart. Not so where the newest record is later than that:
-    then history missed the last advance. A larger end offset means that the partition advanced unseen, before the first
-    poll. A partition never advanced if it never held a record, or if its end offset is unchanged and history has no
-    advance of it.
+    An unchanged end offset proves that the last advance in history is still the last one, unless the newest record is
+    later: then history missed it. A larger end offset means that the partition advanced unseen before the first poll. A
+    partition never advanced if it never held a record, or if its end offset is unchanged and history has no advance.
     """
     there = ~np.isnan(table.last_good_poll)
     seen = there & ~np.isnan(table.last_advance)

@@ -1,10 +1,8 @@
 """How unusual past silences were -> thresholds that promise a rate of false alarms, and what they gave.
 
-An alarm is a silence past the threshold. One that a later advance ended within 28 days of its beginning was an outage
-that somebody repaired, or false: a pause of the stream. Scores separate the two
-(``exporter.domain.scoring.thresholds``). It counts in the week in which it began, one a topic and week. Half of the
-promised rate is for topics as a whole, half for partitions whose topic goes on. What a hold would have explained is
-neither an alarm nor evidence.
+An alarm is a silence past the threshold. One that an advance ended within 28 days was a repaired outage, or false: a
+pause (``exporter.domain.scoring.thresholds``). It counts in the week in which it began, one a topic and week. Half of
+the promised rate is for topics, half for partitions whose topic goes on. What a hold explains is no evidence.
 """
 
 from __future__ import annotations
@@ -82,11 +80,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The thresholds of one kind of stream, their promise, and what was counted over FITTED_WEEKS.
+    """The thresholds of one kind of stream, and what was counted over FITTED_WEEKS; per 1,000 topic-weeks.
 
-    Rates are false alarms per 1,000 topic-weeks. ``promised`` is the accepted rate, or a higher one that follows from
-    the past where the threshold would rise too far (HIGHER); None while the prior decides more than the fleet's own
-    topic-weeks do.
+    ``promised`` is the accepted rate, or a higher one where the threshold may not rise so far (HIGHER); None while the
+    prior decides more than the fleet's own topic-weeks do.
     """
 
     kind: str
@@ -143,11 +140,9 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Unusual:
-    """Silences scored above HELD_FROM, and the topic-weeks counted.
+    """Silences scored above HELD_FROM: one for each stream, week of begin and week of end; a column each.
 
-    The arrays have one entry for each stream, week of begin and week of end with a score above
-    ``HELD_FROM``. ``judged`` counts topic-weeks by (kind, cluster, week): those of topics, and of
-    topics with at least two partitions to compare. Topic-weeks with a labelled silence are not in it.
+    ``judged`` counts topic-weeks by (kind, cluster, week), without those that have a labelled silence.
     """
 
     kind: NDArray[np.str_]

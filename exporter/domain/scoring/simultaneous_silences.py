@@ -1,9 +1,8 @@
 """Groups silences that began together, and not by chance.
 
-The moment at which a silence began is unknown. It lies between the last advance and the moment at which the silence was
-longer than usual for the stream. Silences began together where more of these intervals overlap one span than chance
-explains (SPANS). Chance explains the usual rate of a fleet (ORDINARY), or the rate around the span if that is larger.
-In a fleet whose topics die one by one the rate around the span is high, so that these deaths do not form a group.
+A silence began between the last advance and the moment at which it was longer than usual for the stream. Silences
+began together where more of these intervals overlap one span than chance explains (SPANS): the usual rate of a fleet
+(ORDINARY), or the rate around the span, which is high in a fleet whose topics die one by one.
 """
 
 from __future__ import annotations
@@ -69,9 +68,8 @@ def together(
 ) -> Iterator[Group]:
     """Yield the groups of silences that began together, the least likely one by chance first.
 
-    Each silence began between ``since`` and ``overdue``, Unix seconds. ``streams`` is the number of streams that could
-    have fallen silent. A group must be larger than ``share`` of them. ``ordinary`` is the usual rate of such silences
-    of one stream, per second. A silence is in one group at most.
+    Each silence began between ``since`` and ``overdue``, Unix seconds. A group must be larger than ``share`` of the
+    ``streams`` that could have fallen silent; ``ordinary`` is the usual rate of silences of one stream, per second.
     """
     left = np.arange(len(since))
     while len(left) > max(share * streams, HELD_LEAST):
@@ -86,9 +84,8 @@ def together(
 def at_once(since: Floats, overdue: Floats, crossed: Flags, streams: int, share: float) -> Iterator[Group]:
     """Yield the group of silences that are overdue at once, if more of them are new than chance explains.
 
-    They need not have begun together: on a holiday a few records are still written, each of which ends one silence and
-    begins the next. Chance explains the usual share (OVERDUE), and as many more as deaths of the days before suggest:
-    silences that ``crossed`` and were overdue then. The other arguments are those of ``together``.
+    On a holiday a few records are still written, each of which ends one silence and begins the next. Chance explains
+    the usual share (OVERDUE), and as many more as ``crossed`` in the days before. Else as ``together``.
     """
     end = overdue.max(initial=-np.inf)
     before = overdue < end - RECENT

@@ -1,13 +1,11 @@
 """The score past which a silence is dead, learned from the scores of the fleet's own past silences.
 
-A past silence that a record ended was a pause of the stream or an outage that somebody repaired. Scores of pauses fall
-off quickly, scores of outages slowly, and only an alarm in a pause is false. A mixture of two exponential tails
-separates the two, e being the score above ``FLOOR``:
+A past silence that a record ended was a pause of the stream, or an outage that somebody repaired: only an alarm in a
+pause is false. Scores of pauses fall off quickly, those of outages slowly. With e the score above ``FLOOR``:
 
     density(e) = (1 - share) Exp(scale) + share Exp(OUTAGE_SCALE)
 
-``scale`` of the pauses and ``share`` of the outages have priors (``exporter.domain.scoring.prior``), so a fleet without
-a past is judged by the priors, and its own topic-weeks take over as they come. The posterior is evaluated on a grid.
+``scale`` and ``share`` have priors (``exporter.domain.scoring.prior``); the posterior is evaluated on a grid.
 """
 
 from __future__ import annotations
