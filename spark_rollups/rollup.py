@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain.learning.baselines import WEEKS
 from exporter.domain.learning.baselines_of_streams import weeks_with_baselines
-from exporter.domain.learning.pauses import PAUSE_WEEKS
-from exporter.domain.learning.recent_pauses import RECENT_DAYS
+from exporter.domain.learning.pauses import PAUSE_WEEKS, RECENT_DAYS
 from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.scoring.calibration import Accepted, Calibration, Threshold
 from exporter.domain.verdicts import Outage, TopicOverride

@@ -23,7 +23,7 @@ from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.hours import UNKNOWN
-from exporter.domain.learning.recent_pauses import with_recent_pauses
+from exporter.domain.learning.pauses import with_recent_pauses
 from exporter.domain.learning.rest_days import Rest, Rests
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.polls.layout import NO_LEADER

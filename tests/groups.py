@@ -12,8 +12,7 @@ from exporter.domain.arrays import or_none
 from exporter.domain.groups.consumer_groups import Description, GroupState, NoTimeLag
 from exporter.domain.groups.positions import GROUP_STATES, OUTCOMES, GroupRows, Positions, outcome_code
 from exporter.domain.groups.readers import TopicReaders, who_reads
-from exporter.domain.groups.roles import GroupRole
-from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason, TopicPartition

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.polls.inspections import Inspections
+from exporter.domain.polls.inspections import Inspections, Replicas, SizesOfPartitions
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.log_sizes import Replicas, SizesOfPartitions
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import GONE, PollFailure, Reason
 from exporter.domain.polls.table import Snapshot

@@ -8,7 +8,7 @@ from typing import Any
 
 from exporter.commands.profile_drawing import Paint, drawn_profile, drawn_weeks, slots
 from exporter.domain.formatting import ago, duration, moment, plural, size
-from exporter.domain.groups.roles import GroupRole
+from exporter.domain.groups.sweep import GroupRole
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.verdicts import Verdict

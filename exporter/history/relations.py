@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Counts, Flags, Floats, Rows
 from exporter.domain.groups.readers import TopicReaders
-from exporter.domain.groups.roles import GroupRole
+from exporter.domain.groups.sweep import GroupRole
 from exporter.domain.history.rows import Relation, Source
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.metadata import TopicInfo

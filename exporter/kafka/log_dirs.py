@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from exporter.domain.arrays import Counts, Rows
+from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.log_sizes import LogSizes
 from exporter.domain.polls.metadata import Membership, ragged
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.error_codes import reason_of_code

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Floats, Rows
 from exporter.domain.groups.positions import GROUP_STATES, NO_ROWS, GroupRows, Positions
 from exporter.domain.groups.readers import who_reads
-from exporter.domain.groups.roles import ROLE_CODES, GroupRole, roles_of
-from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.groups.sweep import ROLE_CODES, GroupRole, GroupSweep, roles_of
 from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import TopicPartition

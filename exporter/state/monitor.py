@@ -14,7 +14,7 @@ from exporter.domain.expectations.table import Key
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.detection import Detector
 from exporter.domain.judging.queries import ClusterFacts
-from exporter.domain.judging.replica_verdicts import with_verdicts
+from exporter.domain.judging.readers_and_copies import with_verdicts
 from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import Clock

@@ -14,8 +14,7 @@ from confluent_kafka import Consumer, Producer
 from exporter.commands.explanation import explain
 from exporter.domain.groups.consumer_groups import NoTimeLag, OtherGroup
 from exporter.domain.groups.readers import groups_in, who_reads, why_unknown
-from exporter.domain.groups.roles import GroupRole
-from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.readers_and_copies import why_keep

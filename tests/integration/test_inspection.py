@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.log_sizes import LogSizes
 from exporter.domain.polls.metadata import PartitionInfo
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.kafka.kafka_python_answers import LOG_DIRS

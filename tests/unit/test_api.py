@@ -18,8 +18,7 @@ from starlette.routing import Route
 from exporter.collectors.poller import Poller
 from exporter.domain.expectations.columns import table_of
 from exporter.domain.groups.positions import Positions
-from exporter.domain.groups.roles import RolesByTopic
-from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.groups.sweep import GroupSweep, RolesByTopic
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import ClusterFacts, Query, topics
 from exporter.domain.learning.drops import OngoingDrop

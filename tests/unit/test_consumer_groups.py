@@ -12,8 +12,7 @@ from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState, NoTimeLag, OtherGroup
 from exporter.domain.groups.readers import who_reads
-from exporter.domain.groups.roles import GroupRole
-from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership

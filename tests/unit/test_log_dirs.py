@@ -8,8 +8,8 @@ from typing import Any
 import kafka.protocol.admin
 import pytest
 
+from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.log_sizes import LogSizes
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.log_dirs import LogDirsClient
 

@@ -12,8 +12,8 @@ import pytest
 
 from exporter.collectors.log_sizes import MAX_FAILED_INSPECTIONS, Inspector
 from exporter.domain.arrays import Counts
+from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.log_sizes import LogSizes
 from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from exporter.domain.scoring.calibration import DECIDED, FALSE_ALARMS
-from exporter.domain.scoring.prior import SHIPPED
-from exporter.domain.scoring.thresholds import fit
+from exporter.domain.scoring.thresholds import SHIPPED, fit
 from tests.bench.detection.prior import FLAT, OfSet, prior_of
 
 DOCS = Path(__file__).parents[2] / "docs"

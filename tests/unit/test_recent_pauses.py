@@ -7,7 +7,7 @@ import pytest
 
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
-from exporter.domain.learning.recent_pauses import RECENT_DAYS, with_recent_pauses
+from exporter.domain.learning.pauses import RECENT_DAYS, with_recent_pauses
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 from exporter.domain.verdicts import Verdict
 from tests.unit.test_rhythms import DAY, FIRST, START, Active, LearnedStream, hours_of, records

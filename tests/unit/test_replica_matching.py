@@ -9,7 +9,7 @@ import pytest
 
 from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.incidents import Held
-from exporter.domain.judging.replica_verdicts import with_verdicts
+from exporter.domain.judging.readers_and_copies import with_verdicts
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import PartitionInfo, TopicInfo
 from exporter.domain.polls.silence import Silences

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, Flags, Rows, or_none, ranges
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.positions import GROUP_STATES
-from exporter.domain.groups.roles import ROLE_CODES, ROLES, GroupRole
-from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.groups.sweep import ROLE_CODES, ROLES, GroupRole, GroupSweep
 from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.domain.polls.readings import Reason, TopicPartition
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from exporter.domain.groups.positions import GROUP_STATES
-from exporter.domain.groups.roles import roles_of
-from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.groups.sweep import GroupSweep, roles_of
 from exporter.domain.polls.answers import reason_of_code
 
 

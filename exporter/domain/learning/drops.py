@@ -137,7 +137,8 @@ def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[
 
     ``active`` [topics, days] are active hours, ``first`` is the first known day of each topic, ``covered`` [days] or
     [topics, days] whether a day was observed. A drop begins on a day on which enough topics fell, so topics that die
-    one by one are none. It lasts while enough of these, and of those that fell later, are low. It is followed for LONGEST_DAYS and one day more, so that a longer one can be recognized.
+    one by one are none. It lasts while enough of these, and of those that fell later, are low. It is followed for
+    LONGEST_DAYS and one day more, so that a longer one can be recognized.
     """
     covered = np.broadcast_to(covered, active.shape)
 

@@ -28,9 +28,15 @@ from exporter.domain.learning.baselines import (
 from exporter.domain.learning.hours import SECOND, Hours, Integers
 from exporter.domain.learning.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, remembered, spells
 from exporter.domain.learning.profiles import TOGETHER, by_days, flat, profile
-from exporter.domain.learning.random_arrivals import arrives_at_random, dispersion, log_mean_and_spread
 from exporter.domain.learning.schedule import schedules
-from exporter.domain.learning.silence_spreads import TOGETHER_SPREAD, expected, summary
+from exporter.domain.learning.silence_spreads import (
+    TOGETHER_SPREAD,
+    arrives_at_random,
+    dispersion,
+    expected,
+    log_mean_and_spread,
+    summary,
+)
 from exporter.domain.learning.slots import (
     ACTIVE_FIVES,
     BY_HOUR,

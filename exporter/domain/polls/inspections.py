@@ -1,15 +1,116 @@
-"""The log sizes of the partitions of a cluster, as columns, and those of topics."""
+"""The log sizes of replicas, from the answers of brokers, and those of partitions and topics."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from exporter.domain.arrays import Counts, Flags, Rows
+from exporter.domain.arrays import Counts, Flags, Rows, ranges
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.log_sizes import SizesOfPartitions
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import Reason
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogSizes:
+    """The logs of n partitions on one broker, in bytes."""
+
+    log: Counts
+    """[n], known where the broker has a log."""
+    moving: NDArray[np.int64]
+    """[n]: copies that will replace a log on another disk of the broker."""
+    missing: Reason = Reason.MISSING_ANSWER
+    """Why a partition has no log: ``storage-error`` where a disk of the broker is offline."""
+
+
+class SizesOfPartitions(NamedTuple):
+    """Log sizes of n partitions, each a column [n], in bytes."""
+
+    complete: Flags
+    """Whether all brokers with a replica were asked; elsewhere the others are invalid."""
+    log: Counts
+    """The replica at the leader."""
+    disk: Counts
+    """All replicas, and copies that are being moved to another disk."""
+
+
+class Replicas:
+    """Replicas with their log sizes, each a row of the columns [r], sorted by partition and broker.
+
+    The partition is given as its row.
+    """
+
+    __slots__ = ("broker", "code", "log", "moving", "row")
+
+    def __init__(self, row: Rows, broker: NDArray[np.int32]) -> None:
+        """Replicas of unknown size, given in any order."""
+        order = np.lexsort((broker, row))
+        self.row = row[order]
+        self.broker = broker[order]
+        self.code: NDArray[np.int64] = (self.row.astype(np.int64) << 32) | self.broker
+        """A number for each, in order."""
+        self.log = Counts.unknown(len(row))
+        """Bytes, known where the broker answered that it has the replica."""
+        self.moving = np.zeros(len(row), dtype=np.int64)
+        """Bytes of a copy that is being moved to another disk of the broker."""
+
+    @classmethod
+    def of(cls, membership: Membership, rows: Rows) -> Replicas:
+        """Return the replicas of all partitions of a membership, which are ``rows`` here."""
+        return cls(np.repeat(rows, np.diff(membership.first_replica)), membership.replicas)
+
+    def by_broker(self, among: Rows | None = None) -> Iterator[tuple[int, Rows]]:
+        """Return for each broker the indices of its replicas, by partition: of all partitions, or of these."""
+        places = np.arange(len(self.row)) if among is None else np.flatnonzero(np.isin(self.row, among))
+        order = places[np.argsort(self.broker[places], kind="stable")]
+        brokers, first = np.unique(self.broker[order], return_index=True)
+        return zip(brokers.tolist(), np.split(order, first[1:]), strict=False)
+
+    def put(self, places: Rows, sizes: LogSizes) -> None:
+        """Write a broker's answer about the replicas at these indices."""
+        there = sizes.log.known
+        self.log.value[places[there]], self.log.known[places[there]] = sizes.log.value[there], True
+        self.moving[places[there]] = sizes.moving[there]
+
+    def lacking(self, places: Rows) -> Rows:
+        """Return the rows of the replicas at these places that have no size."""
+        return self.row[places[~self.log.known[places]]]
+
+    def elsewhere(self, now: Replicas) -> Rows:
+        """Return the rows of partitions of ``now`` that are on other brokers here, in order and each once."""
+        start, end = (np.searchsorted(self.row, np.unique(now.row), side) for side in ("left", "right"))
+        before = self.code[ranges(start, end - start)]
+        rows: Rows = np.unique(np.setxor1d(before, now.code) >> 32).astype(np.intp)
+        return rows
+
+    def replaced(self, rows: Rows, now: Replicas) -> Replicas:
+        """Return the same, with the replicas of some partitions taken from ``now``. Known sizes are kept."""
+        unmoved, moved = ~np.isin(self.row, rows), np.isin(now.row, rows)
+        after = Replicas(
+            np.concatenate([self.row[unmoved], now.row[moved]]),
+            np.concatenate([self.broker[unmoved], now.broker[moved]]),
+        )
+        _, here, there = np.intersect1d(after.code, self.code, assume_unique=True, return_indices=True)
+        after.log.value[here], after.log.known[here] = self.log.value[there], self.log.known[there]
+        after.moving[here] = self.moving[there]
+        return after
+
+    def of_partitions(self, leader: NDArray[np.int32], brokers: Collection[int]) -> SizesOfPartitions:
+        """Return the sizes of n partitions with these leaders [n], after these brokers were asked for theirs."""
+        count = len(leader)
+        unasked = self.row[~np.isin(self.broker, np.fromiter(brokers, dtype=np.int32, count=len(brokers)))]
+        log = Counts.unknown(count)
+        led = self.log.known & (self.broker == leader[self.row])
+        log.value[self.row[led]], log.known[self.row[led]] = self.log.value[led], True
+        replicas, missing = (np.bincount(rows, minlength=count) for rows in (self.row, self.row[~self.log.known]))
+        disk = Counts(np.zeros(count, dtype=np.int64), (replicas > 0) & (missing == 0))
+        np.add.at(disk.value, self.row, self.log.value + self.moving)
+        return SizesOfPartitions(np.bincount(unasked, minlength=count) == 0, log, disk)
 
 
 @dataclass(frozen=True, slots=True)

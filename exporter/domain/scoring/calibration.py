@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags
 from exporter.domain.scoring.poisson import poisson_interval
-from exporter.domain.scoring.prior import SHIPPED
 from exporter.domain.scoring.simultaneous_silences import together
-from exporter.domain.scoring.thresholds import PastScores, fit
+from exporter.domain.scoring.thresholds import SHIPPED, PastScores, fit
 from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
 
 TOPIC, PARTITION = "topic", "partition"

@@ -15,7 +15,7 @@ import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.learning.traffic_clock import HOUR, WEEK
-from exporter.domain.scoring.prior import SHIPPED
+from exporter.domain.scoring.thresholds import SHIPPED
 from exporter.domain.verdicts import HELD_LEAST
 
 _DAY = 86_400.0

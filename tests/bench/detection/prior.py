@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.domain.scoring.calibration import FALSE_ALARMS, SUSPECT_TIMES, TOPIC, evidence
-from exporter.domain.scoring.prior import SHIPPED, Prior
-from exporter.domain.scoring.thresholds import fit
+from exporter.domain.scoring.thresholds import SHIPPED, Prior, fit
 from tests.bench.detection.fleet import Fleet, topics
 from tests.bench.detection.reference import unusual_silences
 from tests.bench.detection.silences import trial
