@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.verdicts import Outage, TopicOverride
 
 _PLAIN = re.compile(r"(?:[\w-]|\\[.\-_])*")
@@ -61,10 +62,6 @@ class Overrides:
         """Pickle the overrides without the cache of results, which cannot be pickled."""
         return Overrides, (self._overrides,)
 
-    def ever(self, cluster: str, topic: str) -> bool:
-        """Return whether a topic has an override at any time."""
-        return self.of(cluster, topic, 0.0) is not None
-
     def of(self, cluster: str, topic: str, now: float) -> TopicOverride | None:
         """Return the override of a topic as of ``now`` (Unix seconds), None where there is none."""
         matching = self._matching(cluster, topic)
@@ -72,15 +69,12 @@ class Overrides:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OverrideColumns:
+class OverrideColumns(ColumnSet):
     """What n overrides set, each a column [n]. Where ``limit`` is NaN and ``retired`` False, the topic is muted."""
 
     limit: Floats
     """The longest silence that is allowed, in seconds; NaN where there is none."""
     retired: Flags
-
-    def __getitem__(self, rows: Rows) -> OverrideColumns:
-        return OverrideColumns(self.limit[rows], self.retired[rows])
 
     @classmethod
     def of(cls, overrides: Sequence[TopicOverride]) -> OverrideColumns:

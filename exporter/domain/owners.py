@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from exporter.domain.overrides import REMEMBERED
 from exporter.domain.verdicts import TopicOwner
@@ -15,7 +16,7 @@ class Owners:
     def __init__(self, owners: Sequence[TopicOwner] = ()) -> None:
         """Raises re.error where ``topics`` of one is not a regular expression."""
         self._owners = [(re.compile(each.topics), each) for each in owners]
-        self._found: dict[tuple[str, str], tuple[int | None, str | None]] = {}
+        self._find = lru_cache(REMEMBERED)(self._first)
 
     def __reduce__(self) -> tuple[type[Owners], tuple[list[TopicOwner]]]:
         """Pickle the entries alone, for client processes: a cache cannot be pickled."""
@@ -29,32 +30,17 @@ class Owners:
         """Return the entries that give no topic an owner, as in the configuration: ``owners[2] ('x')``.
 
         ``topics`` are those of every cluster, None where they are unknown; entries for such a cluster are not returned.
-        Cached topics that are gone are dropped.
         """
-        there = {cluster: None if names is None else frozenset(names) for cluster, names in topics.items()}
-        self._found = {
-            (cluster, topic): found
-            for (cluster, topic), found in self._found.copy().items()
-            if (names := there.get(cluster)) is None or topic in names
-        }
-        used = {self._find(cluster, topic)[0] for cluster, names in there.items() for topic in names or ()}
-        unknown = {cluster for cluster, names in there.items() if names is None}
+        used = {self._find(cluster, topic)[0] for cluster, names in topics.items() for topic in names or ()}
+        unknown = {cluster for cluster, names in topics.items() if names is None}
         return [
             f"owners[{place}] ({each.topics!r})"
             for place, (_, each) in enumerate(self._owners)
             if place not in used and not (unknown if each.cluster is None else unknown & {each.cluster})
         ]
 
-    def _find(self, cluster: str, topic: str) -> tuple[int | None, str | None]:
-        """Return the place of the entry that applies, and the owner that it gives."""
-        found = self._found.get((cluster, topic))
-        if found is None:
-            if len(self._found) >= REMEMBERED:
-                self._found.clear()
-            self._found[cluster, topic] = found = self._first(cluster, topic)
-        return found
-
     def _first(self, cluster: str, topic: str) -> tuple[int | None, str | None]:
+        """Return the place of the entry that applies, and the owner that it gives."""
         for place, (pattern, each) in enumerate(self._owners):
             if each.cluster in (None, cluster) and (match := pattern.fullmatch(topic)):
                 return place, match.expand(each.owner) or None

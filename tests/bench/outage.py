@@ -161,7 +161,11 @@ class Bench:
         if not isinstance(snapshot, Snapshot):
             raise WrongFiguresError(f"{step}: the poll failed: {snapshot.detail}")
         unread = Counter(str(each.reason) for each in readings_of(snapshot).values() if each.latest is None)
-        counts = self._trio.requests - before, sum(snapshot.lookups.values()), len(readings_of(snapshot)) - unread.total()
+        counts = (
+            self._trio.requests - before,
+            sum(snapshot.lookups.values()),
+            len(readings_of(snapshot)) - unread.total(),
+        )
         why = ", ".join(f"{reason} {count}" for reason, count in sorted(unread.items()))
         return (step, f"{snapshot.duration_seconds:.2f}", *map(str, counts), why)
 

@@ -42,6 +42,7 @@ def silences(
         week * WEEK + moments,
         week * WEEK + moments + 6 * HOUR,
         judged,
+        np.zeros(len(rows), np.bool_),
     )
 
 
@@ -57,7 +58,7 @@ def drawn(topics: int, weeks: int, *, scale: float = 0.5, kind: str = TOPIC) -> 
 
 def joined(maxima: Unusual, more: Unusual) -> Unusual:
     """The silences of both; ``more`` adds no topic-weeks."""
-    columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue")
+    columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue", "labelled")
     both: dict[str, Any] = {name: np.concatenate([getattr(maxima, name), getattr(more, name)]) for name in columns}
     return replace(maxima, **both)
 
@@ -155,7 +156,7 @@ def test_only_what_had_ended_before_a_week_makes_its_thresholds() -> None:
     later = replace(maxima, week_ended=maxima.week_ended + 1)
     assert of(TOPIC, later).threshold.dead <= of(TOPIC, maxima).threshold.dead
     before = np.flatnonzero(maxima.week_ended < NOW - 5)
-    columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue")
+    columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue", "labelled")
     judged = {key: count for key, count in maxima.judged.items() if key[2] < NOW - 5}
     then = replace(maxima, judged=judged, **{name: getattr(maxima, name)[before] for name in columns})
     assert of(TOPIC, then, now=NOW - 5) == of(TOPIC, maxima, now=NOW - 5)

@@ -54,14 +54,6 @@ def test_an_entry_is_called_idle_only_where_all_its_clusters_are_known(
     assert Owners([BILLING, BY_NAME, FAR]).idle(topics) == idle
 
 
-def test_of_topics_that_are_gone_nothing_is_remembered() -> None:
-    """Memory stays as large as the clusters where topics come and go; one that is down keeps its own."""
-    owners = Owners([TopicOwner("o.*", "store")])
-    for day in range(3):
-        owners.idle({"prod": [f"orders-{day}"], "down": None if day else ["old"]})
-    assert set(owners._found) == {("prod", "orders-2"), ("down", "old")}  # noqa: SLF001
-
-
 def test_an_entry_behind_one_that_takes_everything_is_idle() -> None:
     """The order is a mistake that nobody would see otherwise."""
     known = Owners([TopicOwner(".*", "everybody"), BILLING])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, or_none
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.judging.incidents import Held, Incident
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.silence import Silence, Silences
@@ -25,7 +26,7 @@ class Judgement(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judgements:
+class Judgements(ColumnSet):
     """Judgements of m streams, each a column [m]; NaN where unknown."""
 
     verdict: Codes
@@ -33,9 +34,6 @@ class Judgements:
     last_advance: Floats
     expected_by: Floats
     score: Floats
-
-    def __len__(self) -> int:
-        return len(self.verdict)
 
     def judgement(self, row: int) -> Judgement:
         """Return one row as an object."""

@@ -78,8 +78,8 @@ class Detector:
             follows[place[:count] >= 0] = False
         return Assessment(
             layout,
-            _part(judged, slice(0, count)),
-            _part(judged, slice(count, None)),
+            judged[slice(0, count)],
+            judged[slice(count, None)],
             newest_by_topic(snapshot.table),
             _counts(layout, snapshot.table.state_now, len(STATES)),
             _counts(layout, judged.verdict[:count], len(VERDICTS)),
@@ -250,12 +250,8 @@ def _judgements(scores: Scores, silences: Silences) -> Judgements:
 
 
 def _put(judged: Judgements, where: Rows, others: Judgements) -> None:
-    judged.verdict[where], judged.last_advance[where] = others.verdict, others.last_advance
-    judged.expected_by[where], judged.score[where] = others.expected_by, others.score
-
-
-def _part(judged: Judgements, rows: slice) -> Judgements:
-    return Judgements(judged.verdict[rows], judged.last_advance[rows], judged.expected_by[rows], judged.score[rows])
+    for column, other in zip(judged.columns(), others.columns(), strict=True):
+        column[where] = other
 
 
 def _counts(layout: Layout, codes: Codes, kinds: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

@@ -8,9 +8,8 @@ the promised rate is for topics, half for partitions whose topic goes on. What a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,27 +153,17 @@ class Unusual:
     overdue: NDArray[np.float64]
     """Unix seconds. Each silence began between ``since`` and ``overdue``."""
     judged: Mapping[tuple[str, str, int], int]
-    labelled: Flags | None = None
-    """Which were in a known outage. These are outages for certain, and their topic-weeks do not count. None: none."""
+    labelled: Flags
+    """Which were in a known outage. These are outages for certain, and their topic-weeks do not count."""
 
-    def __getitem__(self, chosen: Flags) -> Unusual:
-        """Return some of the silences; the topic-weeks stay the same."""
-        names = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue", "labelled")
-        columns: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return replace(self, **{name: column[chosen] for name, column in columns.items() if column is not None})
-
-    def labels(self) -> Flags:
-        """Return which were in a known outage."""
-        return np.zeros(len(self.kind), bool) if self.labelled is None else self.labelled
-
-    def topic_weeks(self) -> Iterable[tuple[int, int]]:
-        """Return the topic-week of each."""
-        return zip(self.topic.tolist(), self.week.tolist(), strict=True)
+    def topic_weeks(self, chosen: Flags) -> set[tuple[int, int]]:
+        """Return the topic-weeks of the chosen silences."""
+        return set(zip(self.topic[chosen].tolist(), self.week[chosen].tolist(), strict=True))
 
     def beside(self, chosen: Flags) -> Flags:
         """Return which silences share a topic-week with a chosen one."""
-        theirs = set(self[chosen].topic_weeks())
-        return np.array([each in theirs for each in self.topic_weeks()], bool)
+        theirs, pairs = self.topic_weeks(chosen), zip(self.topic.tolist(), self.week.tolist(), strict=True)
+        return np.array([each in theirs for each in pairs], bool)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,9 +249,8 @@ def _labelled(unusual: Unusual, kind: str) -> _Alone:
 
     Silences of an incident are left out: they were held as one, so that single dead verdicts were not to be expected.
     """
-    labelled = unusual.labels()
-    excluded = _together(unusual) if kind == TOPIC else unusual.beside(labelled & (unusual.kind == TOPIC))
-    mine = labelled & (unusual.kind == kind) & ~excluded
+    excluded = _together(unusual) if kind == TOPIC else unusual.beside(unusual.labelled & (unusual.kind == TOPIC))
+    mine = unusual.labelled & (unusual.kind == kind) & ~excluded
     return _Alone(unusual.topic[mine], unusual.week[mine], unusual.week_ended[mine], unusual.score[mine])
 
 
@@ -273,13 +261,13 @@ def _alone(unusual: Unusual, kind: str) -> _Alone:
     silences, labelled or not: without the labelled ones the others might be too few for an incident.
     """
     explained = unusual.beside(_together(unusual) if kind == TOPIC else unusual.kind == TOPIC)
-    mine = (unusual.kind == kind) & ~unusual.beside(unusual.labels())
+    mine = (unusual.kind == kind) & ~unusual.beside(unusual.labelled)
     alone = mine & ~explained
     judged: dict[int, int] = {}
     for (of, _, week), count in unusual.judged.items():
         if of == kind:
             judged[week] = judged.get(week, 0) + count
-    for _, week in set(unusual[mine & explained].topic_weeks()):
+    for _, week in unusual.topic_weeks(mine & explained):
         judged[week] = judged.get(week, 0) - 1
     return _Alone(unusual.topic[alone], unusual.week[alone], unusual.week_ended[alone], unusual.score[alone], judged)
 
@@ -292,8 +280,8 @@ def _together(unusual: Unusual) -> Flags:
         if not len(mine):
             continue
         since, overdue, week = unusual.since[mine], unusual.overdue[mine], unusual.week[mine].tolist()
-        labelled = unusual[unusual.labels() & (unusual.cluster == cluster)]
-        not_judged = Counter(week for _, week in set(labelled.topic_weeks()))
+        labelled = unusual.labelled & (unusual.cluster == cluster)
+        not_judged = Counter(week for _, week in unusual.topic_weeks(labelled))
         topics = np.array([unusual.judged.get((TOPIC, str(cluster), each), 0) + not_judged[each] for each in week])
         for group in together(since, overdue, round(float(topics.mean())), HELD_SHARE):
             found[mine[group.members]] = True

@@ -14,8 +14,8 @@ from exporter.domain.judging.gap_law import find_limits
 from exporter.domain.learning.baselines import longest_usual
 from exporter.domain.learning.drops import MOST_DAYS, Drop
 from exporter.domain.learning.rest_days import DAY, Rest, Rests, extra_seconds_for_rests
-from exporter.domain.learning.traffic_clock import Clocks, Plans, Resting
-from exporter.domain.learning.weekly_sums import HourlySums
+from exporter.domain.learning.traffic_clock import Clocks, Resting
+from exporter.domain.learning.weekly_sums import Profiles
 from exporter.domain.verdicts import HELD_DAYS, HELD_SECONDS
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.history import first_week_of
@@ -163,12 +163,15 @@ def product_clock(trial: Trial, drops: Sequence[Drop]) -> ProductClock:
     clocked = judged[made.clocked[judged]]
     row_of[made.stream[clocked], week[clocked]] = clocked
     # All clocks have the same profiles, which take longest to sum.
-    sums, plans = HourlySums(made.profile), Plans.of(made.schedule)
+    counted = made.profile.copy()
+    for row in np.flatnonzero(made.scheduled).tolist():
+        counted[row] = made.schedule[row].deadlines
+    sums = Profiles(counted)
     if plans.deadlines is not None:
         sums.put(plans.rows, plans.deadlines)
 
     def clocks(of: Sequence[Sequence[Rest]]) -> Clocks:
-        return Clocks(sums, made.step, made.mean, made.spread, made.pause, plans, Resting(of, made.stream))
+        return Clocks(sums, made.step, made.mean, made.spread, made.pause, made.schedule, Resting(of, made.stream))
 
     def known(today: int) -> Known:
         rests = Rests(drops=[one for one in drops if one.day < today], today=today)

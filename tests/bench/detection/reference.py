@@ -6,6 +6,7 @@ A test compares it with the job (``tests/spark/test_bench_product.py``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -28,7 +29,9 @@ def calibrations_of_topics(
     found = {}
     for number in range(end - trial.weeks + first_week, end + 1):
         # Silences that still last as a week begins are in no incident yet.
-        made = calibrations(unusual[unusual.week_ended < number], number, Accepted(accepted))
+        ended = unusual.week_ended < number
+        columns = {one.name: getattr(unusual, one.name)[ended] for one in fields(unusual) if one.name != "judged"}
+        made = calibrations(replace(unusual, **columns), number, Accepted(accepted))
         found[number - end + trial.weeks] = next(one for one in made if one.kind == TOPIC)
     return found
 
@@ -53,6 +56,7 @@ def unusual_silences(trial: Trial) -> tuple[Unusual, int]:
         found.silent_from[some],
         found.overdue[some],
         {(TOPIC, CLUSTER, first + week): int(count) for week, count in enumerate(counts) if count},
+        np.zeros(len(some), np.bool_),
     )
     return unusual, first + trial.weeks
 
