@@ -167,8 +167,6 @@ def product_clock(trial: Trial, drops: Sequence[Drop]) -> ProductClock:
     for row in np.flatnonzero(made.scheduled).tolist():
         counted[row] = made.schedule[row].deadlines
     sums = Profiles(counted)
-    if plans.deadlines is not None:
-        sums.put(plans.rows, plans.deadlines)
 
     def clocks(of: Sequence[Sequence[Rest]]) -> Clocks:
         return Clocks(sums, made.step, made.mean, made.spread, made.pause, made.schedule, Resting(of, made.stream))
