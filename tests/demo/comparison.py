@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
-from tests.demo.scenario import TOPICS, Topic
+from tests.demo.scenario import TOPICS, Topic, partitions
+from tests.plain_http import get
+from tests.tables import as_text
 
 CLUSTER = "demo"
 
-_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""A proxy that the environment names would ask its own loopback."""
-
 Key = tuple[str, int | None]
 """(topic, partition); partition None is the topic as a whole."""
+
+_GONE = frozenset({Verdict.DEAD, Verdict.RETIRED})
+_UNSHOWN = frozenset({Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,8 @@ class ExposedVerdicts:
     def at(cls, address: str) -> ExposedVerdicts:
         """Return what an exporter on this host shows, nothing while it does not answer."""
         try:
-            with _DIRECTLY.open(f"http://{address}/metrics", timeout=5.0) as answer:
-                return cls.of(answer.read().decode())
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return cls.of(get(f"http://{address}/metrics", timeout=5.0, trust_env=False).text)
+        except httpx.TransportError:
             return cls()
 
     @classmethod
@@ -72,18 +72,24 @@ class ExposedVerdicts:
 class Row:
     """One line of the comparison: a topic, or a partition that differs from its topic."""
 
-    name: str
-    description: str
-    truth: frozenset[Verdict]
-    published: Verdict | None
-    shown: str
-    reported: str
+    cells: tuple[str, ...]
     problems: tuple[str, ...]
 
     @property
     def fits(self) -> bool:
         """Whether all outputs agree with the truth."""
         return not self.problems
+
+
+def as_lines(rows: Sequence[Row]) -> str:
+    """Return the truth table beside the verdicts of the product, what is wrong, and PASS or FAIL."""
+    head = ("topic", "truth", "history", "/metrics", "report", "", "its story")
+    lines = [as_text([head, *(row.cells for row in rows)]), ""]
+    lines += [f"  {row.cells[0]}: {problem}" for row in rows for problem in row.problems]
+    if wrong := sum(not row.fits for row in rows):
+        return "\n".join([*lines, f"FAIL: {wrong} of {len(rows)} lines are wrong"])
+    judged = f"{len(TOPICS)} topics and {sum(1 for _ in partitions())} partitions"
+    return "\n".join([*lines, f"PASS: the verdicts of {judged} are right"])
 
 
 def reported_dead(report: Path) -> set[Key]:
@@ -100,35 +106,31 @@ def reported_dead(report: Path) -> set[Key]:
 
 def compare(published: Mapping[Key, Verdict], shown: ExposedVerdicts, dead_in_report: set[Key]) -> list[Row]:
     """Return a row for each topic, and for each partition that differs from its topic or has a wrong verdict."""
-    return [row for topic in TOPICS for row in _rows(topic, published, shown, dead_in_report)]
 
+    def rows(topic: Topic) -> Iterable[Row]:
+        yield _row(topic, None, published, shown, dead_in_report)
+        for partition in range(topic.partitions):
+            row = _row(topic, partition, published, shown, dead_in_report)
+            if partition in topic.odd_ones or row.problems:
+                yield row
 
-def _rows(topic: Topic, published: Mapping[Key, Verdict], shown: ExposedVerdicts, dead: set[Key]) -> Iterable[Row]:
-    whole = _row(topic, None, topic.truth, published, shown, dead)
-    yield whole
-    for partition in range(topic.partitions):
-        row = _row(topic, partition, topic.partition_truth(partition), published, shown, dead)
-        if partition in topic.odd_ones or row.problems:
-            yield row
+    return [row for topic in TOPICS for row in rows(topic)]
 
 
 def _row(
-    topic: Topic,
-    partition: int | None,
-    truth: frozenset[Verdict],
-    published: Mapping[Key, Verdict],
-    shown: ExposedVerdicts,
-    dead: set[Key],
+    topic: Topic, partition: int | None, published: Mapping[Key, Verdict], shown: ExposedVerdicts, dead: set[Key]
 ) -> Row:
     key = (topic.name, partition)
+    truth = topic.truth if partition is None else topic.partition_truth(partition)
+    right = ", ".join(verdict for verdict in Verdict if verdict in truth)
     problems = []
     by_spark = published.get(key)
     if by_spark not in truth:
-        problems.append(f"published as {by_spark or 'nothing'}, not as one of: {joined_names(truth)}")
+        problems.append(f"published as {by_spark or 'nothing'}, not as one of: {right}")
     by_exporter = (shown.verdicts or {}).get(key)
     harmless = partition is not None and by_exporter is None
     if not (bool(truth & _UNSHOWN) if harmless else by_exporter in truth):
-        problems.append(f"/metrics shows {by_exporter or 'nothing'}, not as one of: {joined_names(truth)}")
+        problems.append(f"/metrics shows {by_exporter or 'nothing'}, not as one of: {right}")
     # The report lists a partition that died with its topic under the topic.
     named = key in dead or (partition not in topic.odd_ones and (topic.name, None) in dead)
     if named != (truth <= _GONE):
@@ -137,21 +139,7 @@ def _row(
         state = (shown.states or {}).get(key, State.OBSERVED)
         if state is not topic.state:
             problems.append(f"/metrics shows the state {state}, which is not {topic.state}")
-    return Row(
-        topic.name if partition is None else f"{topic.name}/{partition}",
-        topic.description if partition is None else "",
-        truth,
-        by_spark,
-        str(by_exporter) if by_exporter else ("not alarming" if harmless else "nothing"),
-        "dead" if named else "-",
-        tuple(problems),
-    )
-
-
-_GONE = frozenset({Verdict.DEAD, Verdict.RETIRED})
-_UNSHOWN = frozenset({Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING})
-
-
-def joined_names(verdicts: frozenset[Verdict]) -> str:
-    """Return the verdicts as text, in the order of the enum."""
-    return ", ".join(verdict for verdict in Verdict if verdict in verdicts)
+    name, story = (topic.name, topic.description) if partition is None else (f"{topic.name}/{partition}", "")
+    exposed = str(by_exporter or ("not alarming" if harmless else "nothing"))
+    outputs = (str(by_spark or "nothing"), exposed, "dead" if named else "-")
+    return Row((name, right, *outputs, "WRONG" if problems else "ok", story), tuple(problems))

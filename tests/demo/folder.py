@@ -32,39 +32,19 @@ class DemoFolder:
         self._keep_folder = False
 
     def claim(self) -> None:
-        """Create or empty the folder, and lock it.
-
-        Raises DemoError where another demo uses it, where it holds files that no demo wrote, and where it cannot be
-        written.
-        """
+        """Create or empty the folder, and lock it. Raises DemoError where another program or demo uses it."""
+        marker = self.path / MARKER
         try:
-            self._claim()
+            if self.path.is_dir() and any(self.path.iterdir()) and not marker.exists():
+                raise DemoError(
+                    f"{self.path} holds files that no demo wrote, and a demo deletes the files in its folder; "
+                    "next step: name another folder with --folder DIR"
+                )
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = marker.open("a+")
         except OSError as problem:
             advice = "next step: name a folder that can be written, with --folder DIR"
             raise DemoError(f"{self.path} cannot be used by the demo: {problem.strerror}; {advice}") from None
-
-    def keep(self) -> None:
-        """Keep the folder after the end of the demo."""
-        self._keep_folder = True
-
-    def release(self) -> None:
-        """Remove what is not kept, and unlock."""
-        if self._lock is not None:
-            if self._keep_folder and (log := self.broker / "server.log").exists():
-                shutil.move(log, self.logs / "broker.log")
-            shutil.rmtree(self.broker if self._keep_folder else self.path, ignore_errors=True)
-            self._lock.close()
-            self._lock = None
-
-    def _claim(self) -> None:
-        marker = self.path / MARKER
-        if self.path.is_dir() and any(self.path.iterdir()) and not marker.exists():
-            raise DemoError(
-                f"{self.path} holds files that no demo wrote, and a demo deletes the files in its folder; "
-                "next step: name another folder with --folder DIR"
-            )
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = marker.open("a+")
         try:
             # The lock ends with the process, so a crashed demo leaves nothing locked.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,6 +63,18 @@ class DemoFolder:
             elif entry.name != MARKER:
                 entry.unlink()
         lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
+        print(os.getpid(), file=lock, flush=True)
         self.logs.mkdir()
+
+    def keep(self) -> None:
+        """Keep the folder after the end of the demo."""
+        self._keep_folder = True
+
+    def release(self) -> None:
+        """Remove what is not kept, and unlock."""
+        if self._lock is not None:
+            if self._keep_folder and (log := self.broker / "server.log").exists():
+                shutil.move(log, self.logs / "broker.log")
+            shutil.rmtree(self.broker if self._keep_folder else self.path, ignore_errors=True)
+            self._lock.close()
+            self._lock = None

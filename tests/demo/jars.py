@@ -6,13 +6,12 @@ import fcntl
 import hashlib
 import importlib.util
 import shutil
-import time
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from exporter.java import JavaError, java
-from tests.demo.lifeline import Lifeline
 
 KAFKA_VERSION = "4.3.1"
 BROKER = "kafka_2.13"
@@ -65,7 +64,7 @@ def _resolved(version: str, cache: Path, progress: Callable[[str], None], artifa
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
         progress(f"resolving {artifact} {version} (once, into {cache})")
-        _retrieve(runtime, spark, (artifact, version), cache / "ivy", staging, progress)
+        _retrieve(runtime, spark, (artifact, version), cache / "ivy", staging)
         require_locked(name, staging, cache)
         if artifact in (BROKER, MIRROR):
             _bind_logging(spark, staging)
@@ -87,9 +86,7 @@ def _spark_jars() -> Path:
     return jars
 
 
-def _retrieve(
-    runtime: str, spark: Path, wanted: tuple[str, str], ivy: Path, into: Path, progress: Callable[[str], None]
-) -> None:
+def _retrieve(runtime: str, spark: Path, wanted: tuple[str, str], ivy: Path, into: Path) -> None:
     command = [
         runtime,
         # Ivy runs for seconds: compiled by the first tier only it takes half the CPU.
@@ -101,34 +98,20 @@ def _retrieve(
         *(() if wanted[0] in (BROKER, MIRROR) else ("-notransitive",)),
         *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
-    output = into / "ivy.log"
-    deadline, shown_at = time.monotonic() + RESOLVE_TIMEOUT, time.monotonic()
-    run = Lifeline(command, output=output)
     try:
-        while run.poll() is None:
-            if time.monotonic() > deadline:
-                raise DemoError(_why_unresolved(wanted, [f"not done within {RESOLVE_TIMEOUT:g} s"]))
-            time.sleep(0.2)
-            if time.monotonic() - shown_at >= 3.0:
-                shown_at, text = time.monotonic(), output.read_text(errors="replace")
-                progress(f"  {text.count(' in public')} modules found, {text.count('[SUCCESSFUL ]')} files downloaded")
-    finally:
-        run.kill()
-    lines = output.read_text(errors="replace").splitlines()
-    output.unlink()
-    if run.wait() != 0 or not (into / "{}-{}.jar".format(*wanted)).is_file():
-        raise DemoError(_why_unresolved(wanted, lines))
-
-
-def _why_unresolved(wanted: tuple[str, str], output: list[str]) -> str:
-    signs = ("not found", "Server access error", "unresolved", "UNRESOLVED", "ERROR", "Exception", "download failed")
-    lines = [line.strip(" :\t") for line in output if any(word in line for word in signs)]
-    shown = "; ".join(dict.fromkeys(line for line in lines if line)) or "; ".join(output[-3:])
-    return (
-        f"Kafka {wanted[1]} (org.apache.kafka:{wanted[0]}:{wanted[1]}) could not be resolved: {shown[:600]}; "
-        "next step: check the version and the network; behind a proxy set "
-        "JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT' and run again"
-    )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT, check=False)
+        lines, failed = (done.stdout + done.stderr).splitlines(), done.returncode != 0
+    except subprocess.TimeoutExpired:
+        lines, failed = [f"not done within {RESOLVE_TIMEOUT:g} s"], True
+    if failed or not (into / "{}-{}.jar".format(*wanted)).is_file():
+        signs = ("not found", "error", "unresolved", "exception", "download failed")
+        told = [line.strip(" :\t") for line in lines if any(sign in line.lower() for sign in signs)]
+        shown = "; ".join(dict.fromkeys(told)) or "; ".join(lines[-3:])
+        raise DemoError(
+            f"Kafka {wanted[1]} (org.apache.kafka:{wanted[0]}:{wanted[1]}) could not be resolved: {shown[:600]}; "
+            "next step: check the version and the network; behind a proxy set "
+            "JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT' and run again"
+        )
 
 
 def require_locked(name: str, folder: Path, cache: Path) -> None:

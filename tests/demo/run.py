@@ -2,40 +2,70 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 
 import yaml
+from confluent_kafka import KafkaException
 
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from exporter.java import JavaError, java
 from tests.demo.broker import KAFKA_VERSION, Broker, free_port, resolve_kafka
-from tests.demo.comparison import CLUSTER, ExposedVerdicts, Key, Row, compare, reported_dead
+from tests.demo.comparison import CLUSTER, ExposedVerdicts, Key, Row, as_lines, compare, reported_dead
 from tests.demo.folder import DEFAULT_FOLDER, DemoFolder
-from tests.demo.interruption import Interrupted, interruptible
 from tests.demo.jars import DemoError
+from tests.demo.lifeline import Lifeline
 from tests.demo.scenario import OWNERS, TOPICS, partitions
-from tests.demo.screen import Screen
-from tests.demo.stages import CHECK_SECONDS, Stage
 from tests.demo.traffic import LiveTraffic, commit_groups, make_topics, write_history
+from tests.programs import ROOT, cache_folder
 
 EXPORTER_TIMEOUT = 60.0
 BACKFILL_TIMEOUT = 180.0
 SPARK_TIMEOUT = 900.0
 """The first rollup on a machine also downloads the jars of Delta Lake."""
 AGREEMENT_TIMEOUT = 90.0
-POLL_INTERVAL = "5s"
-HISTORY_WINDOW = "15s"
+CHECK_SECONDS = 0.2
+STOP_SECONDS = 15.0
+"""How long a command may take for its cleanup after SIGTERM."""
+TAIL_LINES = 15
 
-_MODULES = {"pyspark": "pyspark", "delta": "delta-spark", "jinja2": "jinja2"}
+_SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The first compiler tier only: on the demo's few records a rollup costs two thirds of the CPU."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(BaseException):
+    """A signal ended the demo. Not an Exception, so that no handler takes it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = ExitCode(128 + number)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise Interrupted in the main thread at the first signal; later ones cannot break into the cleanup."""
+
+    def raise_once(number: int, _frame: FrameType | None) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        raise Interrupted(number)
+
+    before = {number: signal.signal(number, raise_once) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def demo(exit_: bool, folder: Path | None) -> int:
@@ -45,113 +75,156 @@ def demo(exit_: bool, folder: Path | None) -> int:
     main thread. Every process is stopped at the end. The folder with report, history and logs stays, unless the demo
     was interrupted.
     """
-    screen = Screen()
-    place = DemoFolder(folder or DEFAULT_FOLDER)
-    began = False
+    place, began = DemoFolder(folder or DEFAULT_FOLDER), False
     try:
-        _check_prerequisites()
+        java()
         with interruptible(), ExitStack() as cleanup:
             cleanup.callback(place.release)
             place.claim()
             began = True
-            code = _Demo(screen, place, cleanup).run(serve_on=not exit_)
+            code = _Demo(place, cleanup).run(serve_on=not exit_)
     except Interrupted as interrupted:
         print(f"interrupted by {interrupted}; the demo's files are removed", file=sys.stderr)
         return interrupted.exit_code
-    except (DemoError, JavaError) as problem:
+    except (DemoError, JavaError, KafkaException) as problem:
         print(f"Error: {problem}", file=sys.stderr)
         return ExitCode.FOUND if began else ExitCode.NOT_STARTED
-    screen.say(f"Broker and exporter are stopped. Report, history, config and logs are in {place.path}")
+    print(f"Broker and exporter are stopped. Report, history, config and logs are in {place.path}")
     return code
 
 
-@dataclass(slots=True)
-class _Demo:
-    """The stages in order. ``cleanup`` undoes them in reverse; a cleanup is registered before its stage begins."""
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for the demo's commands, with a JVM for a short run.
 
-    screen: Screen
-    place: DemoFolder
-    cleanup: ExitStack
+    Settings of the user's own exporter (``TOPIC_LIVENESS_*``) are removed: they would override the demo's.
+    """
+    ours = {name: value for name, value in environ.items() if not name.startswith("TOPIC_LIVENESS_")}
+    java_options = f"{environ.get('JAVA_TOOL_OPTIONS', '')} {_SHORT_LIVED_JVM}".strip()
+    return ours | {
+        "TOPIC_LIVENESS_CACHE": str(cache_folder()),
+        "PYTHONPATH": str(ROOT),
+        "JAVA_TOOL_OPTIONS": java_options,
+    }
+
+
+class Command:
+    """A command of the product as a process, with the demo's configuration; its output goes to ``log``."""
+
+    def __init__(self, place: DemoFolder, verb: str, *options: str) -> None:
+        self._verb, self.log = verb, place.logs / f"{verb}.log"
+        command = [sys.executable, "-P", "-m", "exporter", verb, "--config", str(place.config), *options]
+        self._process = Lifeline(command, output=self.log, cwd=place.path, env=environment(os.environ))
+
+    def stop(self) -> None:
+        """Send SIGTERM, and SIGKILL after STOP_SECONDS."""
+        self._process.stop(STOP_SECONDS)
+
+    def check(self) -> None:
+        """Raise DemoError with the last lines of the log where a command that should run has ended."""
+        if (code := self._process.poll()) is not None:
+            raise DemoError(self._failure(f"ended with exit code {code}"))
+
+    def finish(self, timeout: float, check: Callable[[], None]) -> None:
+        """Wait until the command succeeds. Raises DemoError where it does not, and any error of ``check``."""
+        deadline = time.monotonic() + timeout
+        while (code := self._process.poll()) is None:
+            if time.monotonic() > deadline:
+                raise DemoError(self._failure(f"did not end within {timeout:.0f} s"))
+            time.sleep(CHECK_SECONDS)
+            check()
+        if code != 0:
+            raise DemoError(self._failure(f"failed with exit code {code}"))
+
+    def _failure(self, what: str) -> str:
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()][-TAIL_LINES:]
+        return "\n".join([f"{self._verb} {what}; the end of {self.log}:", *(f"  | {line}" for line in lines)])
+
+
+class _Demo:
+    """The stages in order; ``cleanup`` undoes them in reverse."""
+
+    def __init__(self, place: DemoFolder, cleanup: ExitStack) -> None:
+        self._place, self._cleanup = place, cleanup
+        self._timings: dict[str, float] = {}
 
     def run(self, *, serve_on: bool) -> int:
-        with self.screen.stage(f"resolving Kafka {KAFKA_VERSION}") as progress:
-            jars = resolve_kafka(cache=_cache(os.environ), progress=progress)
+        with self._stage(f"resolving Kafka {KAFKA_VERSION}"):
+            jars = resolve_kafka(cache=cache_folder(), progress=_say)
         try:
-            return self._run(jars, serve_on=serve_on)
-        except DemoError:
-            self.place.keep()
+            return self._run(Broker(self._place.broker, jars=jars), serve_on=serve_on)
+        except (DemoError, KafkaException):
+            self._place.keep()
             raise
         except Interrupted:
-            self.screen.say("stopping everything ...")
+            _say("stopping everything ...")
             raise
 
-    def _run(self, jars: Path, *, serve_on: bool) -> int:
-        broker = Broker(self.place.broker, jars=jars)
-        self.cleanup.callback(broker.stop)
-        with self.screen.stage("starting the broker"):
+    def _run(self, broker: Broker, *, serve_on: bool) -> int:
+        self._cleanup.callback(broker.stop)
+        with self._stage("starting the broker"):
             broker.start()
-        with self.screen.stage("writing four weeks of records") as progress:
+        with self._stage("writing four weeks of records"):
             make_topics(broker.bootstrap)
             started = time.time()
-            records = write_history(broker.bootstrap, started, progress=progress)
-        commit_groups(broker.bootstrap)
-        self.screen.say(f"  {records} records in {sum(1 for _ in partitions())} partitions on {broker.bootstrap}")
-        trickle = LiveTraffic(broker.bootstrap, started, started, now=time.time)
-        self.cleanup.callback(trickle.stop)
-        trickle.start()
+            records = write_history(broker.bootstrap, started)
+            commit_groups(broker.bootstrap)
+        _say(f"  {records} records in {sum(1 for _ in partitions())} partitions on {broker.bootstrap}")
+        trickle = LiveTraffic(broker.bootstrap, started)
+        self._cleanup.callback(trickle.stop)
         address = f"127.0.0.1:{free_port()}"
-        _write_config(self.place, broker.bootstrap, address)
+        _write_config(self._place, broker.bootstrap, address)
+        service = self._started("serve")
 
-        service = self._stage("exporter", "serve")
-        self.cleanup.callback(service.stop)
-
-        def check(_: str = "") -> None:
+        def check() -> None:
             service.check()
             trickle.check()
 
-        with self.screen.stage("starting the exporter"):
-            service.start()
+        with self._stage("starting the exporter"):
             # Until the copy with old timestamps advances, nobody knows that it lives.
             _wait_for("the first polls", EXPORTER_TIMEOUT, check, lambda: _has_seen_the_living(address))
-        self._command("backfill", BACKFILL_TIMEOUT, check)
-        self._command("rollup", SPARK_TIMEOUT, check, "--report")
+        with self._stage("backfill"):
+            self._started("backfill").finish(BACKFILL_TIMEOUT, check)
+        with self._stage("rollup --report"):
+            self._started("rollup", "--report").finish(SPARK_TIMEOUT, check)
         rows = self._agreement(address, check)
-        self.place.keep()
+        self._place.keep()
         self._conclude(rows, address, broker.bootstrap)
         if serve_on:
-            self._serve_on(check)
+            _say("\nThe broker, the live producers and the exporter run until Ctrl-C.")
+            try:
+                while True:
+                    time.sleep(CHECK_SECONDS)
+                    check()
+            except Interrupted:
+                pass
         return ExitCode.DONE if all(row.fits for row in rows) else ExitCode.FOUND
 
-    def _stage(self, name: str, verb: str, *options: str) -> Stage:
-        arguments = [verb, "--config", str(self.place.config), *options]
-        return Stage(name, arguments, folder=self.place.path, log=self.place.logs / f"{name}.log")
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        begun = time.monotonic()
+        _say(f"{name} ...")
+        yield
+        took = self._timings[name] = time.monotonic() - begun
+        _say(f"{name}: {took:.1f} s")
 
-    def _command(self, verb: str, timeout: float, check: Callable[[], None], *options: str) -> None:
-        stage = self._stage(verb, verb, *options)
-        self.cleanup.callback(stage.stop)
-        with self.screen.stage(" ".join([verb, *options])) as progress:
-
-            def meanwhile(last_line: str) -> None:
-                progress(last_line)
-                check()
-
-            stage.start()
-            stage.finish(timeout, meanwhile=meanwhile)
+    def _started(self, verb: str, *options: str) -> Command:
+        command = Command(self._place, verb, *options)
+        self._cleanup.callback(command.stop)
+        return command
 
     def _agreement(self, address: str, check: Callable[[], None]) -> list[Row]:
         """Wait until the exporter uses the published expectations and agrees with the truth, or time is up."""
-        published = _published(self.place.history)
-        dead = reported_dead(_report(self.place.history, "json"))
+        published = _published(self._place.history)
+        dead = reported_dead(_report(self._place.history, "json"))
         rows: list[Row] = []
 
         def agrees() -> bool:
             shown = ExposedVerdicts.at(address)
-            if shown.expectations_as_of is None:
-                return False
-            rows[:] = compare(published, shown, dead)
-            return all(row.fits for row in rows)
+            if shown.expectations_as_of is not None:
+                rows[:] = compare(published, shown, dead)
+            return bool(rows) and all(row.fits for row in rows)
 
-        with self.screen.stage("the exporter reads the verdicts"):
+        with self._stage("the exporter reads the verdicts"):
             try:
                 _wait_for("the exporter to read the published expectations", AGREEMENT_TIMEOUT, check, agrees)
             except _TooLateError:
@@ -160,35 +233,26 @@ class _Demo:
         return rows
 
     def _conclude(self, rows: list[Row], address: str, bootstrap: str) -> None:
-        say = self.screen.say
-        self.screen.comparison(rows)
-        say()
+        _say("\n" + as_lines(rows) + "\n")
+        place = self._place
         for name, where in {
             "status page": f"http://{address}/",
             "metrics": f"http://{address}/metrics",
             "broker": bootstrap,
-            "report": str(_report(self.place.history, "html")),
-            "": str(_report(self.place.history, "md")),
-            " ": str(_report(self.place.history, "json")),
-            "config": str(self.place.config),
-            "history": str(self.place.history),
-            "logs": str(self.place.logs),
+            "report": str(_report(place.history, "html")),
+            "": str(_report(place.history, "md")),
+            " ": str(_report(place.history, "json")),
+            "config": str(place.config),
+            "history": str(place.history),
+            "logs": str(place.logs),
         }.items():
-            say(f"{name:<12} {where}")
-        say()
-        took = self.screen.timings
-        say("took " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items()))
-        say(f"in all {sum(took.values()):.0f} s")
+            _say(f"{name:<12} {where}")
+        _say("\ntook " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self._timings.items()))
+        _say(f"in all {sum(self._timings.values()):.0f} s")
 
-    def _serve_on(self, check: Callable[[], None]) -> None:
-        self.screen.say()
-        self.screen.say("The broker, the live producers and the exporter run until Ctrl-C.")
-        try:
-            while True:
-                time.sleep(CHECK_SECONDS)
-                check()
-        except Interrupted:
-            return
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def _has_seen_the_living(address: str) -> bool:
@@ -233,21 +297,10 @@ def _report(history: Path, form: str) -> Path:
 def _write_config(place: DemoFolder, bootstrap: str, address: str) -> None:
     config = {
         "clusters": [{"name": CLUSTER, "kafka": {"bootstrap.servers": bootstrap}}],
-        "poll": {"interval": POLL_INTERVAL},
-        "history": {"folder": str(place.history), "window": HISTORY_WINDOW},
+        "poll": {"interval": "5s"},
+        "history": {"folder": str(place.history), "window": "15s"},
         "owners": [{"topics": topics, "owner": owner} for topics, owner in OWNERS.items()],
         "web": {"listen": address},
     }
     comment = "# Written by `make demo`; each of its commands gets this file as --config.\n"
     place.config.write_text(comment + yaml.safe_dump(config, sort_keys=False))
-
-
-def _check_prerequisites() -> None:
-    java()
-    missing = [package for module, package in _MODULES.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise DemoError(f"{', '.join(missing)} not installed; next step: pip install '.[spark]' in a checkout")
-
-
-def _cache(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("TOPIC_LIVENESS_CACHE") or Path.home() / ".cache" / "topic-liveness")

@@ -163,8 +163,8 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
     assert sorted(log.name for log in (folder / "logs").iterdir()) == [
         "backfill.log",
         "broker.log",
-        "exporter.log",
         "rollup.log",
+        "serve.log",
     ]
     assert not (folder / "kafka").exists()
     # The JVM of a job ends by itself after it, which takes seconds on a busy machine.

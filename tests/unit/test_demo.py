@@ -1,0 +1,197 @@
+"""The demo says PASS only where all is true, touches nothing of others, and leaves nothing of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.domain.polls.readings import State
+from exporter.domain.verdicts import Verdict
+from tests.demo.comparison import ExposedVerdicts, Key, as_lines, compare, reported_dead
+from tests.demo.folder import MARKER, DemoFolder
+from tests.demo.jars import DemoError
+from tests.demo.run import Command, Interrupted, environment, interruptible
+from tests.demo.scenario import TOPICS, partitions
+from tests.programs import ROOT
+
+EXPOSITION = """\
+# TYPE kafka_topic_verdict gauge
+kafka_topic_verdict{kafka_cluster="demo",topic="orders",verdict="live"} 1
+kafka_topic_partition_verdict{kafka_cluster="demo",topic="orders",partition="7",verdict="dead"} 1
+kafka_topic_partition_state{kafka_cluster="demo",topic="emptied",partition="0",state="empty"} 1
+topic_liveness_cluster_up{kafka_cluster="demo"} 1
+topic_liveness_expectations_timestamp_seconds 1.7954e+09
+"""
+
+
+def honest() -> tuple[dict[Key, Verdict], ExposedVerdicts, set[Key]]:
+    """A product that tells the truth about everything."""
+    published: dict[Key, Verdict] = {(topic.name, None): min(topic.truth) for topic in TOPICS}
+    published |= {(topic.name, each): min(topic.partition_truth(each)) for topic, each in partitions()}
+    unshown = (Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING)
+    verdicts = {key: one for key, one in published.items() if key[1] is None or one not in unshown}
+    states: dict[Key, State] = {
+        (topic.name, each): topic.state for topic, each in partitions() if topic.state is not None
+    }
+    return published, ExposedVerdicts(True, 1.0, verdicts, states), {("payments-legacy", None), ("orders", 7)}
+
+
+def wrong(published: dict[Key, Verdict], shown: ExposedVerdicts, dead: set[Key]) -> list[str]:
+    """The names of the rows that do not fit."""
+    return [row.cells[0] for row in compare(published, shown, dead) if not row.fits]
+
+
+def test_the_truth_fits() -> None:
+    """There is one row a topic and one for each odd partition, all fit, and the last line says how much was judged."""
+    rows = compare(*honest())
+    assert all(row.fits for row in rows)
+    assert [row.cells[0] for row in rows if "/" in row.cells[0]] == ["orders/7", "payments-legacy/3"]
+    assert len(rows) == len(TOPICS) + 2
+    judged = f"{len(TOPICS)} topics and {len(list(partitions()))} partitions"
+    assert as_lines(rows).splitlines()[-1] == f"PASS: the verdicts of {judged} are right"
+
+
+def test_what_one_output_tells_wrong_is_named() -> None:
+    """A false alarm, a missed death in any output, an alarm in the report alone, a state that is not shown."""
+    published, shown, dead = honest()
+    hidden = {key: verdict for key, verdict in (shown.verdicts or {}).items() if key != ("orders", 7)}
+    states = {key: state for key, state in (shown.states or {}).items() if key[0] != "never-written"}
+    assert set(wrong({}, shown, dead)) >= {topic.name for topic in TOPICS}
+    assert wrong(published | {("orders", 3): Verdict.DEAD}, shown, dead) == ["orders/3"]
+    assert wrong(published | {("orders", 7): Verdict.LIVE}, shown, dead) == ["orders/7"]
+    assert wrong(published, replace(shown, verdicts=hidden), dead) == ["orders/7"]
+    assert wrong(published, shown, dead - {("orders", 7)}) == ["orders/7"]
+    assert wrong(published, shown, dead | {("nightly-batch", None)}) == ["nightly-batch", "nightly-batch/0"]
+    assert wrong(published, replace(shown, states=states), dead) == ["never-written/0"]
+    lines = as_lines(compare(published | {("orders", 3): Verdict.DEAD}, shown, dead))
+    assert "orders/3: published as dead, not as one of: live, quiet" in lines
+    assert lines.splitlines()[-1] == f"FAIL: 1 of {len(TOPICS) + 3} lines are wrong"
+
+
+def test_an_exposition_is_read() -> None:
+    """Verdicts, states, whether the cluster is up and the age of the expectations come from /metrics."""
+    verdicts: dict[Key, Verdict] = {("orders", None): Verdict.LIVE, ("orders", 7): Verdict.DEAD}
+    states: dict[Key, State] = {("emptied", 0): State.EMPTY}
+    assert ExposedVerdicts.of(EXPOSITION) == ExposedVerdicts(True, 1.7954e9, verdicts, states)
+
+
+def test_the_report_names_its_dead(tmp_path: Path) -> None:
+    """Dead topics and dead partitions are collected from every section; other verdicts are not."""
+    findings = [{"partition": 7, "verdict": "retired"}, {"partition": 8, "verdict": "learning"}]
+    sections = [
+        {"entries": [{"topic": "orders", "findings": findings}]},
+        {"entries": [{"topic": "payments-legacy", "findings": [{"partition": None, "verdict": "dead"}]}]},
+    ]
+    report = tmp_path / "liveness.json"
+    report.write_text(json.dumps({"sections": sections}))
+    assert reported_dead(report) == {("orders", 7), ("payments-legacy", None)}
+
+
+def claimed(path: Path) -> DemoFolder:
+    """A folder that this process has claimed, with the configuration of a demo."""
+    folder = DemoFolder(path)
+    folder.claim()
+    folder.config.write_text("x")
+    return folder
+
+
+def test_an_unfinished_demo_leaves_no_folder(tmp_path: Path) -> None:
+    """Without `keep` the whole folder goes, and releasing twice is harmless."""
+    folder = claimed(tmp_path / "demo")
+    folder.release()
+    folder.release()
+    assert not folder.path.exists()
+
+
+def test_a_finished_demo_leaves_all_but_the_broker_data_until_the_next_one(tmp_path: Path) -> None:
+    """After `keep` config, history and logs stay, the broker's log among them; the next demo replaces all of it."""
+    folder = claimed(tmp_path / "demo")
+    (folder.broker / "data").mkdir(parents=True)
+    (folder.broker / "server.log").write_text("started")
+    folder.keep()
+    folder.release()
+    assert sorted(entry.name for entry in folder.path.iterdir()) == sorted([MARKER, "config.yaml", "logs"])
+    assert (folder.logs / "broker.log").read_text() == "started"
+    again = DemoFolder(tmp_path / "demo")
+    again.claim()
+    assert not again.config.exists()
+    again.release()
+
+
+def test_a_folder_of_others_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """One with files that no demo wrote, one of a running demo, which is named, and one that cannot be made."""
+    (tmp_path / "thesis.tex").write_text("years of work")
+    first = claimed(tmp_path / "demo")
+    for path, message in (
+        (tmp_path, r"holds files that no demo wrote.*--folder DIR"),
+        (first.path, rf"runs in .* already \(process {os.getpid()}\)"),
+        (tmp_path / "thesis.tex" / "demo", r"cannot be used by the demo: .*--folder DIR"),
+    ):
+        folder = DemoFolder(path)
+        with pytest.raises(DemoError, match=message):
+            folder.claim()
+        folder.release()
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    assert first.config.read_text() == "x"
+    first.release()
+
+
+def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    """A command that fails raises with its name, exit code and last lines."""
+    folder = claimed(tmp_path / "demo")
+    command = Command(folder, "no-such-verb")
+    with pytest.raises(DemoError, match=r"(?s)no-such-verb failed with exit code \d+; the end of .*\.log:\n  \| .+"):
+        command.finish(60.0, lambda: None)
+    command.stop()
+    folder.release()
+
+
+def test_the_users_own_settings_do_not_reach_the_demo() -> None:
+    """TOPIC_LIVENESS_* is left out of the commands' environment; a proxy in the JVM's options stays."""
+    given = {"TOPIC_LIVENESS_WEB__LISTEN": ":1", "PATH": "/bin", "JAVA_TOOL_OPTIONS": "-Dhttps.proxyHost=proxy"}
+    made = environment(given)
+    assert "TOPIC_LIVENESS_WEB__LISTEN" not in made
+    assert made["PATH"] == "/bin"
+    assert made["JAVA_TOOL_OPTIONS"].startswith("-Dhttps.proxyHost=proxy -XX:")
+
+
+def test_only_the_first_signal_interrupts() -> None:
+    """The first SIGTERM unwinds with 143; later ones do not break into the tidying up; then handlers come back."""
+    tidied, before = [], signal.getsignal(signal.SIGINT)
+
+    def interrupted_twice() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            tidied.append("up")
+
+    with pytest.raises(Interrupted) as caught, interruptible():
+        interrupted_twice()
+    assert tidied == ["up"]
+    assert caught.value.exit_code == 143
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_missing_java_is_reported_with_the_next_step(tmp_path: Path) -> None:
+    """Without Java the demo ends with 2 before it has made anything, and says what to install."""
+    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.demo", "--exit"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "Error: no java on the PATH; next step: install a Java 17" in done.stderr
+    assert list(tmp_path.iterdir()) == []
