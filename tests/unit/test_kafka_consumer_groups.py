@@ -11,14 +11,23 @@ import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Raw
 
-from exporter.domain.groups.consumer_groups import Description, GroupState, OtherGroup
+from exporter.domain.groups.consumer_groups import Committed, Description, GroupState, OtherGroup
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import NOBODYS, OFFSETS_TOPIC, GroupReader
-from tests.committed import by_name
 
 CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSUMER")
+
+
+def by_name(committed: Committed) -> dict[str, dict[TopicPartition, int] | Reason]:
+    """What each group has committed, or why it could not be read."""
+    found: dict[str, dict[TopicPartition, int] | Reason] = dict(committed.failed)
+    columns = zip(committed.topic.tolist(), committed.partition.tolist(), committed.offset.tolist(), strict=True)
+    offsets = [(TopicPartition(committed.topics[topic], number), offset) for topic, number, offset in columns]
+    for at, name in enumerate(committed.names):
+        found[name] = dict(offsets[committed.first[at] : committed.first[at + 1]])
+    return found
 
 
 def described(state: ConsumerGroupState, kind: object = CLASSIC, *assigned: str) -> object:
