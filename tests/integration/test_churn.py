@@ -116,15 +116,3 @@ def test_a_topic_made_again_has_no_ghost_of_the_old_one(watched: tuple[FakeClust
     assert reading.latest is not None
     assert reading.latest < 101
     assert reading.activity.restarted or reading.activity.last_advance is None
-
-
-def test_a_topic_of_ten_thousand_partitions_is_read_whole() -> None:
-    """Each partition has its own row and its own end."""
-    with FakeCluster(topics=1, partitions=10_000) as cluster:
-        cluster.command("set", "bench-0000", 9_999, 0, 77, 1_700_000_000_000)
-        seen = Watched(cluster.bootstrap)
-        snapshot = seen.poll()
-        seen.source.close()
-    assert len(readings_of(snapshot)) == 10_000
-    assert bool(snapshot.table.read.all())
-    assert readings_of(snapshot)[TopicPartition("bench-0000", 9_999)].latest == 77

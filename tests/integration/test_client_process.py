@@ -27,12 +27,11 @@ from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
-from exporter.kafka.poll_source import DENIED_WITHIN, WORTH_BATCHING
 from exporter.kafka.process import ADDRESSES, OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
 from tests.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.test_bad_answers import well
-from tests.scripted import FIND_COORDINATOR, ListedOffset, ScriptedBroker
+from tests.scripted import ListedOffset, ScriptedBroker
 from tests.times import end_of, first_since
 
 NOBODY = "127.0.0.1:9"
@@ -99,9 +98,7 @@ def client(cluster: FakeCluster) -> Iterator[Client]:
     client.process.close()
 
 
-@pytest.mark.parametrize(
-    ("how", "name"), [(signal.SIGABRT, "SIGABRT"), (signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 1, "signal 35")]
-)
+@pytest.mark.parametrize(("how", "name"), [(signal.SIGABRT, "SIGABRT"), (signal.SIGRTMIN + 1, "signal 35")])
 def test_one_that_ends_between_polls_costs_nothing(
     client: Client, how: int, name: str, logged_warnings: Callable[[], list[str]]
 ) -> None:
@@ -189,17 +186,6 @@ def test_a_hanging_call_keeps_no_other_client_waiting(cluster: FakeCluster) -> N
         released.set()
         thread.join()
         client.process.close()
-
-
-def test_the_end_of_a_process_leaves_another_cluster_alone(cluster: FakeCluster, client: Client) -> None:
-    """Which has a process of its own."""
-    other = Client(cluster.bootstrap)
-    other.poll()
-    pid = other.process.pid
-    client.send(signal.SIGABRT)
-    assert (other.poll(), client.poll()) == (20, 20)
-    assert (other.process.pid, other.restarts) == (pid, [])
-    other.process.close()
 
 
 def test_one_that_leaks_is_replaced_between_two_polls(cluster: FakeCluster) -> None:
@@ -344,16 +330,6 @@ def test_its_log_is_the_exporters(caplog: pytest.LogCaptureFixture) -> None:
     client.process.close()
 
 
-def test_a_property_that_librdkafka_refuses_is_named() -> None:
-    """By a ValueError, as where the client is made; and the process is well."""
-    client = Client(NOBODY)
-    source = client.add(NOBODY, properties={"no.such.property": "1"})
-    with pytest.raises(ValueError, match=r"no\.such\.property"):
-        source.exposed()
-    assert client.restarts == []
-    client.process.close()
-
-
 def test_a_client_that_is_closed_leaves_no_connection(client: Client, cluster: FakeCluster) -> None:
     """A round of look-ups makes a client of its own in the process."""
 
@@ -427,19 +403,3 @@ def test_each_process_loads_what_it_needs(module: str, without: set[str]) -> Non
     program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True).stdout
     assert not without & set(loaded.split())
-
-
-def test_a_refused_consumer_is_closed_without_another_question() -> None:
-    """librdkafka asks twice a second who coordinates its group, each time a line in an authorizer's log."""
-    with ScriptedBroker({"t": WORTH_BATCHING, "__consumer_offsets": 1}, well) as broker:
-        client = Client(broker.bootstrap)
-        assert client.poll() == WORTH_BATCHING
-
-        def silent() -> bool:
-            before = broker.requests[FIND_COORDINATOR]
-            time.sleep(DENIED_WITHIN)
-            return 1 <= before == broker.requests[FIND_COORDINATOR]
-
-        await_that(silent)
-        assert client.poll() == WORTH_BATCHING
-        client.process.close()

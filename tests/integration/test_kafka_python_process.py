@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,6 @@ from exporter.domain.ports import SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
 from exporter.kafka.process import LOG_SIZES, TIERS, ClientProcess, RemoteClient, Restart
 from tests.fake_cluster import FakeCluster
-from tests.integration.secured import await_that
-from tests.integration.serving import Exporter, until
-from tests.integration.test_client_restarts import restarts
 from tests.times import tier_of
 
 KEY = TopicPartition("bench-0000", 0)
@@ -92,18 +88,6 @@ def test_the_end_of_the_process_costs_a_round_nothing(rounds: Rounds) -> None:
     assert rounds.restarts == [Restart.ENDED]
 
 
-def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
-    """Past the longest that a call may take; a later round is good."""
-    rounds = Rounds(cluster.bootstrap, limit=1.0)
-    assert rounds.good()
-    assert rounds.process.pid is not None
-    os.kill(rounds.process.pid, signal.SIGSTOP)
-    assert not rounds.good()
-    assert rounds.restarts == [Restart.HUNG]
-    await_that(rounds.good, "a round is good again")
-    rounds.process.close()
-
-
 def test_a_round_that_cannot_connect_says_why(logged_warnings: Callable[[], list[str]]) -> None:
     """In the words of the client, which name the next step; the process is well."""
     rounds = Rounds("127.0.0.1:9")
@@ -122,25 +106,3 @@ def test_without_the_extra_it_says_how_to_get_it(cluster: FakeCluster) -> None:
     with pytest.raises(KafkaPythonError, match=r"pip install '\.\[kafka-python\]' in a checkout"):
         rounds.inspections().left_out()
     rounds.process.close()
-
-
-def test_inspections_of_a_served_exporter_outlive_their_process(cluster: FakeCluster, tmp_path: Path) -> None:
-    """It is that of the polls. Its end is counted, and inspections go on."""
-    environment = {
-        "TOPIC_LIVENESS_GROUPS__ENABLED": "false",
-        "TOPIC_LIVENESS_INSPECTION__LOG_SIZES": "true",
-        "TOPIC_LIVENESS_INSPECTION__INTERVAL": "5s",
-    }
-    with Exporter(tmp_path, cluster.bootstrap, **environment) as exporter:
-
-        def inspected() -> float:
-            return exporter.value("topic_liveness_inspection_timestamp_seconds") or 0.0
-
-        until(lambda: inspected() > 0, "an inspection")
-        [name] = {sample.labels["kafka_cluster"] for sample in exporter.samples() if "kafka_cluster" in sample.labels}
-        [pid] = exporter.clients()
-        os.kill(pid, signal.SIGABRT)
-        until(lambda: restarts(exporter, name)["ended"] == 1, "the end is counted")
-        before = inspected()
-        until(lambda: inspected() > before, "another inspection")
-        assert exporter.end() == 0

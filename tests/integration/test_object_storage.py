@@ -197,29 +197,6 @@ def test_slow_storage_holds_up_no_poll_and_what_is_published_there_comes_when_it
         assert bench.history.counts.dropped.total() == bench.history.counts.failed_writes.total() == 0
 
 
-def test_serve_on_slow_storage_polls_and_answers_scrapes_while_a_request_is_under_way(
-    s3: S3Server, tmp_path: Path
-) -> None:
-    """What it had to write meanwhile is there once the storage answers."""
-    coverage = s3.folder_of("slow-serve") / "spool" / "coverage"
-    with SlowLine(s3.url, 0.05) as line:
-        there = {
-            "TOPIC_LIVENESS_HISTORY__FOLDER": "s3://history/slow-serve",
-            "TOPIC_LIVENESS_HISTORY__WINDOW": "10s",
-            "AWS_ENDPOINT_URL": line.url,
-        }
-        with Exporter(tmp_path, NOWHERE, **there) as exporter:
-            until(lambda: polls(exporter) >= 1, "a poll")
-            line.hold()
-            until(lambda: line.waiting > 0, "a request under way")
-            done = polls(exporter)
-            until(lambda: polls(exporter) >= done + 2, "polls and scrapes meanwhile")
-            assert line.waiting > 0
-            line.release()
-            until(lambda: any(coverage.glob("*.parquet")), "a window that was written")
-            assert exporter.end() == 0
-
-
 def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Server) -> None:
     """Files are listed with size and time, last advances come back, and what is ingested expires."""
     bench = StoredBench(s3, "read")

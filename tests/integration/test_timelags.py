@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.polls.readings import TopicPartition
 from tests.demo.broker import Broker
 from tests.groups import GroupPartition, TimeLag, groups_of
@@ -146,65 +145,6 @@ def test_compacted(workbench: Workbench, exporter: Exporter, name: str) -> None:
         holds(log, group.partitions[TopicPartition(name, 0)], group.read_at, compacted=True)
 
 
-def test_a_group_stops_and_goes_on(workbench: Workbench, exporter: Exporter, name: str) -> None:
-    """Stopped, its lag grows with the clock and costs nothing; at the end it is 0; from the start it is all there is.
-
-    What is idle has lag 0, not none, however old its newest record.
-    """
-    workbench.create(name)
-    now = time.time()
-    write(workbench, name, [now - 45 * 60 + index for index in range(100)])
-    commit(workbench, name, {name: 0})
-    first = exporter.lag(name)
-    assert first.seconds == pytest.approx(45 * 60, abs=60) and not first.stalled
-    exporter.ahead = 600.0
-    sweep = exporter.sweep()
-    second = groups_of(sweep)[name].partitions[TopicPartition(name, 0)].time_lag
-    assert second is not None and second.stalled and "by-time" not in sweep.lookups
-    assert second.seconds - first.seconds == pytest.approx(600, abs=60)
-    exporter.ahead = 0.0
-    commit(workbench, name, {name: 50})
-    third = exporter.lag(name)
-    assert third.seconds == pytest.approx(44 * 60 + 10, abs=60) and not third.stalled
-    commit(workbench, name, {name: 100})
-    exporter.ahead = 365 * DAY
-    assert exporter.lag(name) == TimeLag(0.0, 0.0)
-    exporter.ahead = 0.0
-    commit(workbench, name, {name: 0})
-    assert exporter.lag(name).seconds == pytest.approx(45 * 60, abs=60)
-
-
-def test_a_group_that_keeps_up(workbench: Workbench, exporter: Exporter, name: str) -> None:
-    """A few records behind a topic written to right now, the lag is theirs at each sweep, for a few look-ups."""
-    workbench.create(name)
-    write(workbench, name, rising(500, 60.0, end=time.time() - 60, seed=3))
-    end, lookups = 500, []
-    for _ in range(5):
-        times = [time.time() - (9 - index) * 0.1 for index in range(10)]
-        write(workbench, name, times)
-        end += len(times)
-        commit(workbench, name, {name: end - 3})
-        sweep = exporter.sweep()
-        group = groups_of(sweep)[name]
-        holds(read(workbench, name), group.partitions[TopicPartition(name, 0)], group.read_at)
-        lookups.append(sweep.lookups.get("by-time", 0))
-    assert sum(lookups[1:]) <= 16, lookups
-
-
-def test_the_future(workbench: Workbench, exporter: Exporter, name: str) -> None:
-    """Before a record from the future there is a time lag; at and behind it there is a reason instead."""
-    workbench.create(name)
-    now = time.time()
-    write(workbench, name, [now - HOUR, now - 1800, now + 365 * DAY, now - 60, now - 30])
-    for offset in range(5):
-        commit(workbench, f"{name}-{offset}", {name: offset})
-    sweep = exporter.sweep()
-    positions = [group.partitions[TopicPartition(name, 0)] for _, group in sorted(groups_of(sweep).items())]
-    assert [position.no_time_lag for position in positions] == [None, None] + [NoTimeLag.FUTURE] * 3
-    assert [position.time_lag is None for position in positions] == [False, False, True, True, True]
-    assert sweep.time_lags == {"ok": 2, NoTimeLag.FUTURE: 3}
-
-
 def test_the_log_start(workbench: Workbench, exporter: Exporter, name: str) -> None:
     """A group whose next records were deleted is as late as the first that is left; where none is left it is not."""
     workbench.create(name)
@@ -218,17 +158,6 @@ def test_the_log_start(workbench: Workbench, exporter: Exporter, name: str) -> N
     holds(read(workbench, name), position, group.read_at)
     workbench.delete_records(name, 0, 100)
     assert exporter.position(name).time_lag == TimeLag(0.0, 0.0)
-
-
-def test_made_again(workbench: Workbench, exporter: Exporter, name: str) -> None:
-    """What was proved of a topic is forgotten when it is deleted and made again under its name."""
-    now = time.time()
-    for age in (DAY, HOUR):
-        workbench.create(name)
-        write(workbench, name, [now - age + index for index in range(100)])
-        commit(workbench, name, {name: 50})
-        assert exporter.lag(name).seconds == pytest.approx(age - 50, rel=0.03, abs=60)
-        workbench.delete(name)
 
 
 def test_transactions(workbench: Workbench, exporter: Exporter, name: str) -> None:
