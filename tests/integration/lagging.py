@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
 from confluent_kafka import TopicPartition as Named
@@ -61,14 +60,6 @@ class Exporter:
         """Let go of connections."""
         self.groups.close()
         self._polls.source.close()
-
-
-def commit(workbench: Workbench, group: str, offsets: Mapping[str, int] | Mapping[TopicPartition, int]) -> None:
-    """Commit offsets, without ever being a member; a topic alone stands for its partition 0."""
-    consumer = Consumer({"bootstrap.servers": workbench.bootstrap, "group.id": group, **QUIET})
-    named = {TopicPartition(key, 0) if isinstance(key, str) else key: offset for key, offset in offsets.items()}
-    consumer.commit(offsets=[Named(*key, offset) for key, offset in named.items()], asynchronous=False)
-    consumer.close()
 
 
 def read(workbench: Workbench, topic: str, partition: int = 0) -> Log:

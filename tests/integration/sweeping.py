@@ -94,10 +94,11 @@ def sweeping(bootstrap: str, topics: str, groups: str | None = None) -> Iterator
         swept.close()
 
 
-def commit(bootstrap: str, group: str, offsets: Mapping[Partition, int]) -> None:
-    """Commit without ever being a member, as a consumer with assign() does."""
+def commit(bootstrap: str, group: str, offsets: Mapping[str, int] | Mapping[Partition, int]) -> None:
+    """Commit without ever being a member; a topic alone stands for its partition 0."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **QUIET})
-    consumer.commit(offsets=[TopicPartition(*key, offset) for key, offset in offsets.items()], asynchronous=False)
+    named = {Partition(key, 0) if isinstance(key, str) else key: offset for key, offset in offsets.items()}
+    consumer.commit(offsets=[TopicPartition(*key, offset) for key, offset in named.items()], asynchronous=False)
     consumer.close()
 
 

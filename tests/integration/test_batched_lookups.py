@@ -28,9 +28,9 @@ from exporter.settings.schema import Settings
 from tests.demo.broker import Broker
 from tests.groups import groups_of
 from tests.integration.kafka import DAY_AGO, Kafka
-from tests.integration.lagging import commit as commit_at
 from tests.integration.mirroring import PairTest
 from tests.integration.secured import Properties, Secured, documented_group_rights, documented_rights
+from tests.integration.sweeping import commit as commit_at
 from tests.times import first_since, objects
 from tests.trio import THIRD, Trio
 from tests.workbench import Workbench
@@ -264,7 +264,7 @@ def test_comparisons_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
 def committed(workbench: Workbench, offsets: Mapping[TopicPartition, int]) -> bool:
     """Commit for the group of the test above, and return whether its coordinator was there already."""
     with suppress(confluent_kafka.KafkaException):
-        commit_at(workbench, "traveller", offsets)
+        commit_at(workbench.bootstrap, "traveller", offsets)
         return True
     return False
 

@@ -27,17 +27,7 @@ def published(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "a byte that is no UTF-8",
-        "deep nesting",
-        "a threshold of 400 digits",
-        "a stream with a lone surrogate",
-        "a gigabyte",
-        "a pipe",
-    ],
-)
+@pytest.mark.parametrize("how", ["deep nesting", "a gigabyte", "a pipe"])
 def test_serve_starts_and_says_what_is_wrong(tmp_path: Path, published: Path, how: str) -> None:
     """Whatever the pointer holds: all pages answer, the metric and the status page show it, and memory stays small."""
     damage(published / "current.json", how)

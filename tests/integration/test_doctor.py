@@ -16,7 +16,6 @@ from exporter.domain.polls.readings import Reason
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.connectivity import AddressCheck
 from tests.integration.kafka import DAY_AGO, Kafka
-from tests.integration.lagging import commit
 from tests.integration.secured import (
     SECRET,
     WRONG,
@@ -26,6 +25,7 @@ from tests.integration.secured import (
     documented_group_rights,
     documented_rights,
 )
+from tests.integration.sweeping import commit
 from tests.workbench import Workbench
 
 
@@ -180,7 +180,7 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
         lambda: bool(AddressCheck(properties, request_timeout=30).check(secured.address("PASSWORD")).visible_topics)
     )
     # Without a group there is no coordinator to ask about the right on groups.
-    commit(secured.bench, "doctored", {"orders": 0})
+    commit(secured.bench.bootstrap, "doctored", {"orders": 0})
     found = doctor.findings(properties, "orders")
     assert [severity for severity, _ in findings_of(found, "rights")] == ["ok"]
     assert [severity for severity, _ in findings_of(found, "poll")] == ["ok"]

@@ -64,20 +64,6 @@ def test_a_group_is_known_by_either_protocol(workbench: Workbench, swept: Swept,
     assert groups_of(swept.sweep()) == {topic: Group(GroupState.EMPTY, 0, position)}
 
 
-def test_a_topic_without_traffic_has_lag_0(workbench: Workbench, swept: Swept, name: str) -> None:
-    """A group that has read all of a topic without traffic has lag 0, also of a topic that was emptied since."""
-    key = TopicPartition(name, 0)
-    workbench.create(name)
-    workbench.write([(name, 0, DAY_AGO)] * 3)
-    commit(workbench.bootstrap, name, {key: 3})
-    assert swept.positions() == {name: {key: GroupPartition(3, lag=0, lost=0)}}
-    workbench.delete_records(name, 0, 3)
-    assert swept.positions() == {name: {key: GroupPartition(3, lag=0, lost=0)}}
-    assert f'kafka_consumergroup_lag_sum{{kafka_cluster="test",consumergroup="{name}",topic="{name}"}} 0' in (
-        swept.shown()
-    )
-
-
 def test_what_was_deleted_before_it_was_read_is_counted(workbench: Workbench, swept: Swept, name: str) -> None:
     """What DeleteRecords took before it was read is counted; where nothing was lost there is no series."""
     early, late = TopicPartition(name, 0), TopicPartition(name, 1)

@@ -21,8 +21,9 @@ from tests.backfill_rows import Run, run_backfill
 from tests.demo.broker import Broker
 from tests.groups import groups_of
 from tests.integration.kafka import Kafka
-from tests.integration.lagging import Exporter, commit, read
+from tests.integration.lagging import Exporter, read
 from tests.integration.mirroring import PairTest
+from tests.integration.sweeping import commit
 from tests.integration.test_timelags import holds
 from tests.integration.watch import Watch, seen
 from tests.times import first_since
@@ -125,7 +126,7 @@ def test_time_lags_are_true_or_unknown(lingering: Broker, bench: Workbench) -> N
     clean(lingering, bench, "lagging")
     log, exporter = read(bench, "lagging"), Exporter(lingering.bootstrap, "lagging.*")
     for offset in range(0, 145, 6):
-        commit(bench, f"lagging-{offset}", {"lagging": offset})
+        commit(bench.bootstrap, f"lagging-{offset}", {"lagging": offset})
     sweep = exporter.sweep()
     exporter.close()
     assert set(sweep.time_lags) <= {"ok", Reason.HIDDEN.value}, sweep.time_lags

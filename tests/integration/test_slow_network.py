@@ -13,8 +13,8 @@ from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.kafka import client
 from tests.demo.broker import Broker
-from tests.integration.lagging import commit
 from tests.integration.serving import Exporter, until
+from tests.integration.sweeping import commit
 from tests.integration.watch import Watch
 from tests.trio import Wire
 from tests.views import readings_of
@@ -33,7 +33,7 @@ def behind(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         bench = Workbench(wire.address)
         bench.create("orders")
         bench.write([("orders", 0, time.time())] * 3)
-        commit(bench, "readers", {"orders": 1})
+        commit(bench.bootstrap, "readers", {"orders": 1})
         yield wire, bench
     wire.close()
 

@@ -14,7 +14,8 @@ from exporter.domain.polls.readings import TopicPartition
 from tests.demo.broker import Broker
 from tests.groups import GroupPartition, TimeLag, groups_of
 from tests.integration.kafka import Kafka
-from tests.integration.lagging import TOLERANCE, Exporter, commit, read
+from tests.integration.lagging import TOLERANCE, Exporter, read
+from tests.integration.sweeping import commit
 from tests.timelog import Log
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
@@ -101,7 +102,7 @@ def test_every_kind_of_log(workbench: Workbench, exporter: Exporter, name: str) 
         write(workbench, f"{name}-{kind}", times)
     for part in range(6):
         offsets = {f"{name}-{kind}": part * (len(times) - 1) // 5 for kind, times in logs.items()}
-        commit(workbench, f"{name}-{part}", offsets)
+        commit(workbench.bootstrap, f"{name}-{part}", offsets)
     sweep = exporter.sweep()
     assert sweep.time_lags == {"ok": 6 * len(logs)}
     for kind in logs:
@@ -118,7 +119,7 @@ def test_stamped_by_the_broker(workbench: Workbench, exporter: Exporter, name: s
     for _ in range(3):
         write(workbench, name, [0.0] * 100)
     for offset in (0, 50, 150, 299):
-        commit(workbench, f"{name}-{offset}", {name: offset})
+        commit(workbench.bootstrap, f"{name}-{offset}", {name: offset})
     log, sweep = read(workbench, name), exporter.sweep()
     for group in groups_of(sweep).values():
         holds(log, group.partitions[TopicPartition(name, 0)], group.read_at)
@@ -138,7 +139,7 @@ def test_compacted(workbench: Workbench, exporter: Exporter, name: str) -> None:
 
     workbench.until(compacted)
     for offset in (0, 10, 40, 63, 66, 69):
-        commit(workbench, f"{name}-{offset}", {name: offset})
+        commit(workbench.bootstrap, f"{name}-{offset}", {name: offset})
     log, sweep = read(workbench, name), exporter.sweep()
     assert log.records[0][0] > 40
     for group in groups_of(sweep).values():
@@ -150,7 +151,7 @@ def test_the_log_start(workbench: Workbench, exporter: Exporter, name: str) -> N
     workbench.create(name)
     now = time.time()
     write(workbench, name, [now - DAY + index * 60 for index in range(100)])
-    commit(workbench, name, {name: 10})
+    commit(workbench.bootstrap, name, {name: 10})
     workbench.delete_records(name, 0, 40)
     group = groups_of(exporter.sweep())[name]
     position = group.partitions[TopicPartition(name, 0)]
@@ -164,13 +165,13 @@ def test_transactions(workbench: Workbench, exporter: Exporter, name: str) -> No
     """Behind an open transaction the lag is that of its first record; behind a last marker it is the marker's age."""
     workbench.create(name)
     producer = workbench.write_transaction(name, 0, time.time() - HOUR, name)
-    commit(workbench, name, {name: 0})
+    commit(workbench.bootstrap, name, {name: 0})
     assert exporter.lag(name).seconds == pytest.approx(HOUR, abs=120)
     producer.commit_transaction(30)
-    commit(workbench, name, {name: 1})
+    commit(workbench.bootstrap, name, {name: 1})
     workbench.until(lambda: exporter.position(name).lag == 1)
     assert exporter.lag(name).seconds < 300
-    commit(workbench, name, {name: 2})
+    commit(workbench.bootstrap, name, {name: 2})
     assert exporter.lag(name) == TimeLag(0.0, 0.0)
 
 
@@ -181,7 +182,7 @@ def test_every_version_of_brokers(kafka: Kafka) -> None:
     now = time.time()
     write(kafka, topic, [now - HOUR + index * 30 for index in range(100)])
     for offset in (0, 33, 99, 100):
-        commit(kafka, f"{topic}-{offset}", {topic: offset})
+        commit(kafka.bootstrap, f"{topic}-{offset}", {topic: offset})
     exporter = Exporter(kafka.bootstrap, f"{topic}.*")
     sweep, log = exporter.sweep(), read(kafka, topic)
     exporter.close()
