@@ -18,6 +18,7 @@ from documentation.hooks import PAGES, REFERENCES
 from documentation.settings import settings
 from exporter.cli import topic_liveness
 from exporter.domain.exit_codes import ExitCode
+from exporter.domain.polls.readings import Reason
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
@@ -251,10 +252,10 @@ def test_every_block_of_yaml_is_known() -> None:
 
 
 def configurations() -> list[str]:
-    """Every block of settings."""
-    return [
-        block for text in TEXTS.values() for block in blocks(text, "yaml") if first_key(block) in Settings.model_fields
-    ]
+    """Every block of settings, and those in a block of the chart's values."""
+    found = [(first_key(block), block) for text in TEXTS.values() for block in blocks(text, "yaml")]
+    values = [yaml.safe_dump(yaml.safe_load(block)["config"]) for key, block in found if key == "config"]
+    return [block for key, block in found if key in Settings.model_fields] + values
 
 
 @pytest.mark.parametrize("block", configurations())
@@ -263,6 +264,13 @@ def test_configurations_load_as_they_stand(block: str, tmp_path: Path) -> None:
     path = tmp_path / "prod.yaml"
     path.write_text(block if "clusters" in yaml.safe_load(block) else block + with_clusters(block), encoding="utf-8")
     assert load_settings(path).clusters
+
+
+def test_outcomes_on_the_page_of_security_are_reasons() -> None:
+    """Each row of "When a broker refuses" names a reason that the exporter counts by."""
+    outcomes = re.findall(r"^\| `([a-z-]+)` \|", TEXTS["docs/security.md"], re.MULTILINE)
+    assert len(outcomes) == 4
+    assert set(outcomes) <= set(Reason)
 
 
 def with_clusters(block: str) -> str:
