@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
-PICTURES = {"status-page.png": "/", "topic-page.png": "/topics/demo/office-hours", "report.png": "/report"}
+PICTURES = {"topic-page.png": "/topics/demo/office-hours", "report.png": "/report"}
 """File names, and the pages of the exporter."""
 
 _ADDRESS = re.compile(r"status page +(http://\S+?)/?$")
