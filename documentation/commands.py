@@ -8,12 +8,12 @@ from exporter.cli import PROGRAM, topic_liveness
 from exporter.domain.exit_codes import ExitCode
 
 
-def reference() -> str:
+def describe_commands() -> str:
     """The help of each command."""
     return "\n\n".join(f"### `{name}`\n\n```text\n{_help(name)}```" for name in topic_liveness.commands)
 
 
-def exit_codes() -> str:
+def describe_exit_codes() -> str:
     """The table of exit codes."""
     rows = [f"| {code} | {code.meaning} |" for code in ExitCode]
     return "\n".join(["| code | meaning |", "|---|---|", *rows])

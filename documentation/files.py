@@ -15,7 +15,7 @@ from exporter.history.spool import TABLES as SPOOL
 from spark_rollups import schemas, spool_schemas
 
 
-def spool() -> str:
+def describe_spool() -> str:
     """The tables of the spool with their columns; the schema version that each file carries."""
     sections = [f"Schema version {SCHEMA_VERSION}. Times are UTC timestamps in microseconds, durations seconds."]
     for row, name in SPOOL.items():
@@ -25,7 +25,7 @@ def spool() -> str:
     return "\n\n".join(sections)
 
 
-def tables() -> str:
+def describe_tables() -> str:
     """The tables with what their schemas say of them, and the name and type of each column."""
     found = {**vars(schemas), **vars(spool_schemas)}
     known = {name: value for name, value in found.items() if isinstance(value, StructType)}

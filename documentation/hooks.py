@@ -26,16 +26,16 @@ PAGES = {
 """Files of the repository that are pages of the site too."""
 
 REFERENCES: Mapping[str, Callable[[], str]] = {
-    "settings": settings.reference,
-    "defaults": settings.defaults,
-    "metrics": metrics.reference,
-    "commands": commands.reference,
-    "exit codes": commands.exit_codes,
-    "spool": files.spool,
-    "tables": files.tables,
-    "alerts": operations.alerts,
-    "api": operations.api,
-    "verdicts": operations.verdicts,
+    "settings": settings.describe_settings,
+    "defaults": settings.show_defaults,
+    "metrics": metrics.describe_metrics,
+    "commands": commands.describe_commands,
+    "exit codes": commands.describe_exit_codes,
+    "spool": files.describe_spool,
+    "tables": files.describe_tables,
+    "alerts": operations.list_alerts,
+    "api": operations.list_paths,
+    "verdicts": operations.copy_verdicts,
 }
 """What replaces a mark in a page, such as ``<!-- made from the code: settings -->``."""
 
@@ -55,10 +55,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Write the references in place of their marks, and turn links between files into links between pages."""
     sources = {name: path for path, name in PAGES.items()}
     source = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return MARK.sub(_reference, relinked(_REPOSITORY.sub("", markdown), source))
+    return MARK.sub(_reference, relink(_REPOSITORY.sub("", markdown), source))
 
 
-def relinked(markdown: str, source: str) -> str:
+def relink(markdown: str, source: str) -> str:
     """Return the text with its links as the site needs them. ``source`` is its path in the repository.
 
     A file that is no page of the site keeps its name and loses its link. Raises PluginError where a file is missing.

@@ -27,7 +27,7 @@ PARTS: Sequence[tuple[str, str, tuple[Metric, ...]]] = (
 )
 
 
-def reference() -> str:
+def describe_metrics() -> str:
     """A table of each part of the catalogue."""
     return "\n\n".join(f"### {heading}\n\n{note}\n\n{_table(metrics)}" for heading, note, metrics in PARTS)
 

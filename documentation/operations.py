@@ -15,7 +15,7 @@ README = ROOT / "README.md"
 RULES = ROOT / "dashboards" / "alerts.yaml"
 
 
-def alerts() -> str:
+def list_alerts() -> str:
     """A table of alerts: severity, how long a condition must last, and what it says."""
     rows = ["| alert | severity | after | says |", "|---|---|---|---|"]
     groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
@@ -28,14 +28,14 @@ def alerts() -> str:
     return "\n".join(rows)
 
 
-def verdicts() -> str:
+def copy_verdicts() -> str:
     """README's table of verdicts."""
     found = re.search(r"^\| verdict \| meaning \|\n(?:\|.*\n)+", README.read_text(encoding="utf-8"), re.MULTILINE)
     assert found is not None
     return found[0]
 
 
-def api() -> str:
+def list_paths() -> str:
     """A table of the paths of the API."""
     rows = ["| path | what it answers |", "|---|---|"]
     for path, methods in document()["paths"].items():

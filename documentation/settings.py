@@ -20,16 +20,16 @@ from exporter.settings.rules import Seconds
 _SECONDS = typing.get_args(Seconds)[1]
 
 
-def defaults() -> str:
+def show_defaults() -> str:
     """All settings with their defaults, as a configuration."""
     return f"```yaml\n{to_yaml(_smallest())}```"
 
 
-def reference() -> str:
+def describe_settings() -> str:
     """A table of each section: settings, defaults and what they mean."""
     sections = []
     for name, field in schema.Settings.model_fields.items():
-        meaning = meanings(schema.Settings)[name]
+        meaning = read_meanings(schema.Settings)[name]
         section = _section_of(field.annotation)
         if section is None:
             sections.append(f"### `{name}`\n\n{meaning}")
@@ -39,7 +39,7 @@ def reference() -> str:
     return "\n\n".join(sections)
 
 
-def settings() -> Iterator[tuple[str, type[BaseModel], str]]:
+def list_settings() -> Iterator[tuple[str, type[BaseModel], str]]:
     """Every setting: its path, the section that holds it, and its name there."""
     for name, field in schema.Settings.model_fields.items():
         section = _section_of(field.annotation)
@@ -51,7 +51,7 @@ def settings() -> Iterator[tuple[str, type[BaseModel], str]]:
 
 
 @cache
-def meanings(section: type[BaseModel]) -> Mapping[str, str]:
+def read_meanings(section: type[BaseModel]) -> Mapping[str, str]:
     """The docstrings of the fields. Raises KeyError where one has none."""
     [body] = [node for node in ast.parse(inspect.getsource(section)).body if isinstance(node, ast.ClassDef)]
     docstrings: dict[str, str] = {}
@@ -81,11 +81,11 @@ def _rows(section: type[BaseModel], prefix: str) -> Iterator[str]:
         inner = _section_of(field.annotation)
         shared = inner is not None and inner in (schema.PollSettings, schema.GroupSettings)
         if inner is not None and not shared:
-            yield f"| `{prefix}{name}` | | {meanings(section)[name]} |"
+            yield f"| `{prefix}{name}` | | {read_meanings(section)[name]} |"
             yield from _rows(inner, f"{prefix}{name}.")
         else:
             default = "required" if field.is_required() else _default(section, name, shared=shared)
-            yield f"| `{prefix}{name}` | {default} | {meanings(section)[name].replace('|', chr(92) + '|')} |"
+            yield f"| `{prefix}{name}` | {default} | {read_meanings(section)[name].replace('|', chr(92) + '|')} |"
 
 
 def _default(section: type[BaseModel], name: str, *, shared: bool) -> str:

@@ -32,7 +32,7 @@ _PROPERTY = {
 """A property of librdkafka: a value, or the file of a secret one."""
 
 
-def complete() -> str:
+def complete_schema() -> str:
     """Return the values schema with the configuration as it is now."""
     schema = json.loads(FILE.read_text(encoding="utf-8"))
     schema["properties"]["config"] = _config()

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from documentation import values_schema
-from documentation.settings import settings as every_setting
+from documentation.settings import list_settings
 from tests.chart.rendering import (
     CHART,
     KUBERNETES,
@@ -111,7 +111,7 @@ def test_a_slip_of_the_pen_is_refused(setting: str, place: str) -> None:
 
 def test_the_schema_of_the_configuration_is_golden(golden: Callable[[str, str], None]) -> None:
     """values.schema.json has every setting of the exporter, as its own schema has it."""
-    golden(str(values_schema.FILE), values_schema.complete())
+    golden(str(values_schema.FILE), values_schema.complete_schema())
 
 
 CLUSTERS: Manifest = {"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}]}
@@ -137,7 +137,7 @@ def test_what_the_exporter_accepts_the_chart_lets_through(path: Path) -> None:
 LISTS = {"clusters", "replicas", "overrides", "outages", "calendars", "owners"}
 
 
-@pytest.mark.parametrize("setting", [path for path, _, _ in every_setting() if path.split(".")[0] not in LISTS])
+@pytest.mark.parametrize("setting", [path for path, _, _ in list_settings() if path.split(".")[0] not in LISTS])
 def test_a_setting_with_a_typo_is_refused(setting: str) -> None:
     """One letter more than the name of a setting is unknown, in its section."""
     section, _, name = setting.rpartition(".")

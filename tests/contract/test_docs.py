@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from documentation.hooks import PAGES, REFERENCES
-from documentation.settings import settings
+from documentation.settings import list_settings
 from exporter.cli import topic_liveness
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.polls.readings import Reason
@@ -121,7 +121,7 @@ def test_the_references_leave_nothing_out(site: Path) -> None:
     texts = {page.stem: Shown(page).text for page in site.rglob("*.html")}
     assert [name for name, text in texts.items() if "made from the code:" in text or "## " in text] == []
     assert [metric.name for metric in CATALOGUE if metric.name not in texts["reference"]] == []
-    assert [path for path, _, name in settings() if name not in texts["reference"]] == []
+    assert [path for path, _, name in list_settings() if name not in texts["reference"]] == []
     assert [name for name in topic_liveness.commands if f"Usage: topic-liveness {name}" not in texts["reference"]] == []
     assert [code for code in ExitCode if code.meaning not in texts["reference"]] == []
     rules = yaml.safe_load((ROOT / "dashboards" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
@@ -327,7 +327,7 @@ def test_held_means_one_thing_here_and_in_the_report() -> None:
 
 def test_settings_in_sentences_exist() -> None:
     """`section.setting` in running text is a setting where the section is one, or a value of the chart."""
-    known = {path for path, _, _ in settings()}
+    known = {path for path, _, _ in list_settings()}
     sections = {path.partition(".")[0] for path in known if "." in path}
     values = yaml.safe_load((ROOT / "helm" / "topic-liveness-exporter" / "values.yaml").read_text(encoding="utf-8"))
     known |= {f"{name}.{own}" for name, section in values.items() if isinstance(section, dict) for own in section}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from documentation.settings import meanings, settings
+from documentation.settings import list_settings, read_meanings
 from exporter.settings.errors import SettingsError
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
@@ -16,7 +16,7 @@ from exporter.settings.schema import Settings
 
 def test_every_setting_says_what_it_is() -> None:
     """Each field of the schema has a docstring, which the page of settings shows."""
-    assert [path for path, section, name in settings() if not meanings(section)[name]] == []
+    assert [path for path, section, name in list_settings() if not read_meanings(section)[name]] == []
 
 
 def bounds() -> dict[str, tuple[str, str]]:
@@ -24,9 +24,9 @@ def bounds() -> dict[str, tuple[str, str]]:
     lists = {name for name, field in Settings.model_fields.items() if field.default == ()}
     return {
         path: (match[1], match[2])
-        for path, section, name in settings()
+        for path, section, name in list_settings()
         if path.partition(".")[0] not in lists
-        if (match := re.match(r"([\d.]+[a-zA-Z]*) to ([\d.]+[a-zA-Z]*)\.", meanings(section)[name]))
+        if (match := re.match(r"([\d.]+[a-zA-Z]*) to ([\d.]+[a-zA-Z]*)\.", read_meanings(section)[name]))
     }
 
 
