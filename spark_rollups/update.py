@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.days import Days, StreamTotals, days_of
-from exporter.domain.history.hourly_activity import before_first_poll, fold
+from exporter.domain.history.hourly_activity import cut_at_first_poll, fold
 from exporter.domain.history.observation import Observed, observed
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
@@ -48,7 +48,7 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
     new_rows, known_streams = NewRows(events, names), _KnownStreams(state, names, task, events.num_rows)
     polled_from, polled_offset = new_rows.first_poll(known_streams.polled_from, known_streams.polled_offset)
     rows = new_rows.moments(known_streams.known, known_streams.since, task)
-    folded = fold(before_first_poll(rows, polled_from, polled_offset) if task.since is not None else rows[:0])
+    folded = fold(cut_at_first_poll(rows, polled_from, polled_offset) if task.since is not None else rows[:0])
     if task.since is not None and not task.from_nothing:
         folded = folded[folded.hours.hour >= known_streams.since[folded.hours.stream] * DAY_HOURS]
     days, now = days_of(folded.with_topics(names.topic, names.partitions), known_streams.known)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Rows
 from exporter.domain.history.days import StreamTotals
 from exporter.domain.history.hourly_activity import BACKFILLED, CARRIED, INVENTORY, POLLED, Moments
-from exporter.domain.history.observation import Failures, Listings, Polls, read_before
+from exporter.domain.history.observation import Failures, Listings, Polls, find_last_reads
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from spark_rollups.batches import (
     Names,
@@ -130,7 +130,9 @@ class NewRows:
         found = np.full(len(rows), UNKNOWN, np.int64)
         mine = np.flatnonzero(self.kind[rows] == INVENTORY)
         inventory = rows[mine]
-        found[mine] = read_before(self.stream[inventory], self.at[inventory], self.listings(), self.polls(observers))
+        found[mine] = find_last_reads(
+            self.stream[inventory], self.at[inventory], self.listings(), self.polls(observers)
+        )
         return found
 
     def listings(self) -> Listings:

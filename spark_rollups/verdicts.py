@@ -23,7 +23,7 @@ from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.hours import UNKNOWN
-from exporter.domain.learning.pauses import with_recent_pauses
+from exporter.domain.learning.pauses import add_recent_pauses
 from exporter.domain.learning.rest_days import Rest, Rests
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.polls.layout import NO_LEADER
@@ -171,7 +171,7 @@ def judge_batch(streams: pa.Table, learned: pa.Table, *, rule: Rule, schema: pa.
     in_force = _in_force(sticks, number, subjects.last_advance)
     if days.num_rows:
         hours = hours_from(days, names.rows[2])
-        sticks = with_recent_pauses(sticks, np.unique(in_force[in_force >= 0]), hours, rule.as_of)
+        sticks = add_recent_pauses(sticks, np.unique(in_force[in_force >= 0]), hours, rule.as_of)
     found = judge(subjects, sticks, in_force, rule.as_of, rule.thresholds, rule.overrides)
     return table_of(
         {

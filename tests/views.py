@@ -14,7 +14,7 @@ from exporter.domain.polls.answers import reason_of_code
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import Reason, State, TopicPartition
-from exporter.domain.polls.silence import Silence, Silences, by_topic
+from exporter.domain.polls.silence import Silence, Silences, unite_by_topic
 from exporter.domain.polls.table import STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Verdict
 
@@ -132,7 +132,7 @@ def sizes_of(found: Inspections) -> dict[TopicPartition, Inspected]:
 def union(of_partitions: Iterable[Silence | None]) -> Silence | None:
     """Return the silence of one topic with these partitions."""
     columns = Silences.of(of_partitions)
-    return by_topic(columns, Layout.of({"": range(len(columns))})).silence(0)
+    return unite_by_topic(columns, Layout.of({"": range(len(columns))})).silence(0)
 
 
 def judgements_of(found: Assessment) -> dict[TopicPartition, Judgement]:

@@ -15,12 +15,12 @@ from exporter.domain.formatting import duration
 from exporter.domain.polls.activity import (
     Circumstances,
     Sightings,
+    apply_tiers,
     clock_set,
     conclude,
-    nothing_read,
+    find_unsettled,
+    miss_poll,
     observe,
-    unsettled,
-    with_tiers,
 )
 from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code, rows_with
 from exporter.domain.polls.cluster_state import ClusterState
@@ -133,7 +133,7 @@ class Poller:
             failure = self._failure(started, Reason.OTHER, _own_error(error))
         else:
             return self._hand_over(snapshot, started)
-        self._table, self._metadata_doubted = nothing_read(self._table), True
+        self._table, self._metadata_doubted = miss_poll(self._table), True
         for sink in self._sinks:
             self._report_failure(sink, failure)
         return failure
@@ -179,7 +179,7 @@ class Poller:
         )
         seen = ends.sightings()
         table = observe(table, seen, taken_at)
-        wanted = np.union1d(unsettled(table), self._undecided(table))
+        wanted = np.union1d(find_unsettled(table), self._undecided(table))
         newest = Answers.none(0)
         if len(wanted):
             newest = self._source.max_timestamp(wanted, table.earliest[wanted], table.latest[wanted])
@@ -237,7 +237,7 @@ class Poller:
         rows = np.flatnonzero(tiered & table.read)
         if self._tier is None or not len(rows):
             return table
-        return with_tiers(table, rows, self._tier.facts(metadata, rows, table.latest[rows]), given)
+        return apply_tiers(table, rows, self._tier.facts(metadata, rows, table.latest[rows]), given)
 
     def _undecided(self, table: Table) -> Rows:
         """Return a row of each broker whose support of MAX_TIMESTAMP is not proved yet, another one at each poll."""

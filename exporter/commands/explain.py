@@ -14,7 +14,7 @@ import click
 
 from exporter.commands.api_client import Access, ApiError, Client, NotFoundError
 from exporter.commands.explanation import explain, plain
-from exporter.domain.judging.detection import judge, overruled
+from exporter.domain.judging.detection import judge, overrule
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import describe_expectation, record_subject, weekly_scores
 from exporter.domain.overrides import Overrides
@@ -190,7 +190,7 @@ def _judge(row: Expectation, override: TopicOverride | None, *, usable: bool) ->
         silence = Silence(row.last_advance, max(row.as_of, row.last_advance), known=True)
     seen = SubjectNow(topic=row.topic, partition=row.partition, silence=silence, override=override)
     if override is not None:
-        return JudgedSubject(overruled(silence, override, row.as_of), row, seen=seen)
+        return JudgedSubject(overrule(silence, override, row.as_of), row, seen=seen)
     if not usable:
         return JudgedSubject(judge(silence, None, row.as_of), seen=seen)
     judgement = judge(silence, row, row.as_of)._replace(verdict=Verdict(row.verdict))

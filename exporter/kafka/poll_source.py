@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from exporter.domain.arrays import Flags, Offsets, Rows
 from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata, unchanged, with_partitions_known_before
+from exporter.domain.polls.metadata import Membership, Metadata, restore_partitions, unchanged
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import METADATA_SECONDS, Extents, SourceError
 from exporter.kafka.list_offsets import CALLS_IN_FLIGHT, CHUNK_SIZE
@@ -132,7 +132,7 @@ class PollSource:
         if self._batched is not None:
             self._batched.unreachable.clear()
         try:
-            read = with_partitions_known_before(self._source.metadata(doubted), self._metadata)
+            read = restore_partitions(self._source.metadata(doubted), self._metadata)
         except BaseException:
             # The admin client cannot connect: the consumer would only send more attempts, with the same password.
             self._stop_batching()

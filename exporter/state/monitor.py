@@ -14,7 +14,7 @@ from exporter.domain.expectations.table import Key
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.detection import Detector
 from exporter.domain.judging.queries import ClusterFacts
-from exporter.domain.judging.readers_and_copies import with_verdicts
+from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import Clock
@@ -204,7 +204,7 @@ class Monitor(Upkeep):
     def take_comparison(self, comparison: Comparison) -> Comparison:
         """Take a comparison of replicas; return it with what verdicts add, as far as both clusters are read."""
         source, target = self._clusters[comparison.source], self._clusters[comparison.target]
-        comparison = with_verdicts(comparison, source.assessment)
+        comparison = mark_dead_sources(comparison, source.assessment)
         self._replicas.take(comparison)
         self._self_metrics.compared(comparison)
         target.log_problem(f"replicas of {comparison.source}", problems.unmatched_replicas(comparison))

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import formatting
 from exporter.domain.formatting import duration, duration_at_most, plural
-from exporter.domain.judging.evidence import judged_by, judged_until
+from exporter.domain.judging.evidence import describe_baseline, find_baseline_end
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line
 from exporter.domain.polls.readings import State
-from exporter.domain.scoring.calibration import of_weeks, rate
+from exporter.domain.scoring.calibration import describe_rate, format_rate
 from exporter.domain.verdicts import OVERRIDE, SCHEDULE, Verdict
 from spark_rollups.report.model import Finding
 from spark_rollups.report.rules import Promise
@@ -124,9 +124,9 @@ def _configured(finding: Finding) -> str:
 def _before(finding: Finding, last_advance: datetime) -> str:
     """Return its longest silence before this one; nothing where that is unknown."""
     largest, since = finding.largest_silence_seconds, finding.history_start
-    if largest is None or since is None or judged_until(last_advance.timestamp()) <= since.timestamp():
+    if largest is None or since is None or find_baseline_end(last_advance.timestamp()) <= since.timestamp():
         return ""
-    span, observed = judged_by(since.timestamp(), last_advance.timestamp(), finding.observed_seconds)
+    span, observed = describe_baseline(since.timestamp(), last_advance.timestamp(), finding.observed_seconds)
     before = f"In the {span}{observed} it was never silent"
     if largest < finding.slot_seconds:
         return f"{before} for {'a whole hour' if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)}."
@@ -221,11 +221,11 @@ def alarms(given: Promise) -> str:
     if given.realised is not None and given.realised_low is not None and given.realised_high is not None:
         text = (
             f"{plural(given.false_alarms, 'false alarm')} in "
-            f"{given.topic_weeks:,} topic-weeks, {rate(given.realised)} per 1,000 "
-            f"({rate(given.realised_low)} to {rate(given.realised_high)} with 95 % confidence)"
+            f"{given.topic_weeks:,} topic-weeks, {format_rate(given.realised)} per 1,000 "
+            f"({format_rate(given.realised_low)} to {format_rate(given.realised_high)} with 95 % confidence)"
         )
     if given.promised is not None:
-        text += f"; promised are at most {of_weeks(given.promised, given.topics)}"
+        text += f"; promised are at most {describe_rate(given.promised, given.topics)}"
     if given.outages and given.outages_alarmed is not None:
         text += f"; {given.outages_alarmed:,} of {given.outages:,} repaired outages were called dead"
     if given.alarms_a_week is not None:

@@ -19,7 +19,7 @@ from kafka.admin import KafkaAdminClient
 from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.judging.detection import Detector, overruled
+from exporter.domain.judging.detection import Detector, overrule
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
@@ -310,7 +310,7 @@ def test_a_group_whose_coordinator_moves_is_never_lost(lately: Trio, coordinated
 def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
     """How a poll judges a partition that may be silent for a second."""
     limit = TopicOverride(".*", max_silence_seconds=1.0)
-    return overruled(silence_of(readings_of(snapshot)[partition], None), limit, snapshot.taken_at).verdict
+    return overrule(silence_of(readings_of(snapshot)[partition], None), limit, snapshot.taken_at).verdict
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

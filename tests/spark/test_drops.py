@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain.history.retention import retention_days
-from exporter.domain.learning.drops import among
+from exporter.domain.learning.drops import restrict_drops
 from exporter.domain.learning.rest_days import Rests
 from spark_rollups.drops import drops_before, low_before, update_drops
 from spark_rollups.report.fleet_drop import drop_sentence
@@ -106,7 +106,7 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert tables.read("drops").count() == 1
     known = drops_before(tables, TODAY)
     assert [(one.took_part, one.topics) for one in known] == [(8, frozenset())]
-    drops = among(known, map(tuple, low_before(tables, known).collect()))
+    drops = restrict_drops(known, map(tuple, low_before(tables, known).collect()))
     rests = Rests(drops=drops, today=(TODAY - FIRST_DAY).days)
     days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.of("prod", "orders.03")]
     assert days == [HOLIDAY]

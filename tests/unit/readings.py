@@ -10,7 +10,7 @@ import numpy as np
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, with_partitions_known_before
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, restore_partitions
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents, SourceError
@@ -51,7 +51,7 @@ class TableSource:
         if self.error is not None:
             raise self.error
         if fresh or self.known is None or not self.keeps_metadata:
-            self.known = with_partitions_known_before(self.described(), self.known)
+            self.known = restore_partitions(self.described(), self.known)
         return self.known
 
     def described(self) -> Metadata:

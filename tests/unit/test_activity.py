@@ -13,12 +13,12 @@ from exporter.domain.polls.activity import (
     Circumstances,
     Sightings,
     TierFacts,
+    apply_tiers,
     clock_set,
     conclude,
-    nothing_read,
+    find_unsettled,
+    miss_poll,
     observe,
-    unsettled,
-    with_tiers,
 )
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
@@ -75,7 +75,7 @@ class OneRow:
         """Take a good poll; ``newest`` is what MAX_TIMESTAMP answers should it be asked."""
         number = self._ids.setdefault(seen.topic_id, len(self._ids))
         self.table = observe(self.table, self._sightings(seen, number, good=True), at)
-        rows = unsettled(self.table)
+        rows = find_unsettled(self.table)
         answers = Answers.of([newest] * len(rows))
         given = Circumstances(np.array([tiered]), np.array([unsupported]), at + 60.0, at)
         self.table = conclude(self.table, rows, answers, given)
@@ -89,7 +89,7 @@ class OneRow:
     def asks_about(self, moved: Sighting) -> bool:
         """Return whether a poll that sees this asks for the newest timestamp."""
         number = self._ids.setdefault(moved.topic_id, len(self._ids))
-        return len(unsettled(observe(self.table, self._sightings(moved, number, good=True), 1.0))) > 0
+        return len(find_unsettled(observe(self.table, self._sightings(moved, number, good=True), 1.0))) > 0
 
     def _sightings(self, seen: Sighting, number: int, *, good: bool) -> Sightings:
         return Sightings(
@@ -137,7 +137,7 @@ def test_every_answer_has_a_state() -> None:
         ones > 0, ones, ones.astype(np.int32), 0 * ones.astype(np.int32), np.array(earliest), np.array(latest)
     )
     table = observe(table, seen, 100.0)
-    rows = unsettled(table)
+    rows = find_unsettled(table)
     given = Circumstances(np.array(tiered), np.array(unsupported), latest_allowed=160.0)
     table = conclude(table, rows, Answers.of(answers[row] for row in rows), given)
     readings = [table.reading(row) for row in numbers]
@@ -178,7 +178,7 @@ def test_what_is_known_of_the_tiers_completes_an_answer(
     row.observe(SEEN, polled, at=100.0, tiered=True)
     tier = TierFacts(*(np.array([np.nan if fact is None else fact]) for fact in facts))
     reading = reading_of(
-        with_tiers(row.table, np.array([0]), tier, Circumstances(np.array([True]), np.array([False]), 160.0)), 0
+        apply_tiers(row.table, np.array([0]), tier, Circumstances(np.array([True]), np.array([False]), 160.0)), 0
     )
     assert (reading.state, reading.newest) == expected
     assert (reading.earliest_local, reading.latest_tiered) == facts[:2]
@@ -364,7 +364,7 @@ def test_polls_that_could_not_read_are_counted_for_the_silence_they_lie_in() -> 
     row = OneRow()
     row.observe(SEEN, None, at=100.0)
     row.unread()
-    row.table = nothing_read(row.table)
+    row.table = miss_poll(row.table)
     silent = row.observe(SEEN, None, at=190.0)
     assert (silent.polls_good, silent.polls_missed) == (2, 2)
     moved = row.observe(SEEN._replace(latest=11), None, at=220.0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exporter.domain.learning.baselines import Baselines
-from exporter.domain.learning.baselines_of_streams import baselines, in_finer_slots, weeks_with_baselines
+from exporter.domain.learning.baselines_of_streams import baselines, prefer_finer_slots, weeks_with_baselines
 from exporter.domain.learning.hours import Hours
 from exporter.domain.learning.profiles import profile
 from exporter.domain.learning.silence_spreads import summary
@@ -129,7 +129,7 @@ def test_a_stream_is_judged_by_five_minutes_from_two_whole_polled_weeks_on(chose
     assert [slots[rare, week] for week in FINE_WEEKS] == [3600.0, 3600.0, 3600.0]
     # In its fifth week polled for ten days.
     assert [slots[late, week] for week in FINE_WEEKS] == [3600.0, 3600.0, 300.0]
-    assert in_finer_slots(chosen, []) is chosen
+    assert prefer_finer_slots(chosen, []) is chosen
 
 
 def test_the_weeks_with_baselines_are_those_after_a_week_of_activity() -> None:

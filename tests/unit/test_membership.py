@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, with_partitions_known_before
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, restore_partitions
 from exporter.domain.polls.readings import Reason
 
 Numbers = Mapping[str, set[int]]
@@ -37,7 +37,7 @@ def test_topics_that_could_not_be_described_keep_their_partitions_without_a_lead
     before: Topics, now: Topics, failed: frozenset[str]
 ) -> None:
     """All others are as they were described, whatever came, went or changed beside them."""
-    found = with_partitions_known_before(described(now, failed), described(before))
+    found = restore_partitions(described(now, failed), described(before))
     expected = {
         name: infos
         if name not in failed

@@ -9,7 +9,7 @@ import pytest
 from exporter.collectors.poller import Poller
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.assessment import Judgement
-from exporter.domain.judging.detection import Detector, overruled
+from exporter.domain.judging.detection import Detector, overrule
 from exporter.domain.overrides import REMEMBERED, Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.polls.readings import Reason, State, TopicPartition
@@ -71,7 +71,7 @@ def test_past_any_limit_it_is_dead_for_a_week_before_it_is_retired(
     """A limit of a month alarms like one of an hour; 28 days of silence retire nothing that just died."""
     override = TopicOverride("orders", max_silence_seconds=limit * 24 * HOUR)
     until = days * 24 * HOUR
-    assert overruled(Silence(0.0, until, known=True), override, until).verdict is expected
+    assert overrule(Silence(0.0, until, known=True), override, until).verdict is expected
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_past_any_limit_it_is_dead_for_a_week_before_it_is_retired(
 )
 def test_a_limit_judges_the_proved_silence(until: float, now: float, expected: Verdict) -> None:
     """Dead past the limit, suspect past three quarters of it, held where the polls prove too little."""
-    judgement = overruled(Silence(0.0, until, known=True), LIMIT, now)
+    judgement = overrule(Silence(0.0, until, known=True), LIMIT, now)
     assert (judgement.verdict, judgement.expected_by) == (expected, 2 * HOUR)
 
 
@@ -108,14 +108,14 @@ def test_what_may_have_been_silent_for_long_is_not_called_live(
 ) -> None:
     """After a start nobody knows how long it was silent before: that is learning, until the polls prove a silence."""
     silence = Silence(0.0, until, known=False, not_before=not_before)
-    assert overruled(silence, LIMIT, until) == Judgement(expected)
+    assert overrule(silence, LIMIT, until) == Judgement(expected)
 
 
 def test_without_any_poll_a_limit_judges_nothing() -> None:
     """A partition that was never read is learning, also where the configuration sets a limit."""
-    assert overruled(None, LIMIT, 0.0).verdict is Verdict.LEARNING
-    assert overruled(None, MUTED, 0.0).verdict is Verdict.MUTED
-    assert overruled(None, RETIRED, 0.0).verdict is Verdict.RETIRED
+    assert overrule(None, LIMIT, 0.0).verdict is Verdict.LEARNING
+    assert overrule(None, MUTED, 0.0).verdict is Verdict.MUTED
+    assert overrule(None, RETIRED, 0.0).verdict is Verdict.RETIRED
 
 
 def test_each_override_judges_the_partitions_of_its_topics_alone() -> None:
@@ -145,13 +145,13 @@ def test_each_override_judges_the_partitions_of_its_topics_alone() -> None:
         name = judged.layout.key(row).topic
         judgement = judged.of_partitions.judgement(row)
         if name in overrides:
-            assert judgement == overruled(judged.silences.silence(row), overrides[name], now)
+            assert judgement == overrule(judged.silences.silence(row), overrides[name], now)
             seen.add(judgement.verdict)
         else:
             assert judgement == free.of_partitions.judgement(row)
     for number, name in enumerate(judged.layout.topics):
         silence = judged.silence_of(number, topic=True)
-        alone = overruled(silence, overrides[name], now) if name in overrides else free.of_topics.judgement(number)
+        alone = overrule(silence, overrides[name], now) if name in overrides else free.of_topics.judgement(number)
         assert judged.of_topics.judgement(number) == alone
     assert seen == set(Verdict) - {Verdict.LATE, Verdict.HELD}
 

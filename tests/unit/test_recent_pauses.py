@@ -7,7 +7,7 @@ import pytest
 
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
-from exporter.domain.learning.pauses import RECENT_DAYS, with_recent_pauses
+from exporter.domain.learning.pauses import RECENT_DAYS, add_recent_pauses
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 from exporter.domain.verdicts import Verdict
 from tests.unit.test_rhythms import DAY, FIRST, START, Active, LearnedStream, hours_of, records
@@ -32,7 +32,7 @@ def dead_pauses(active: Active, weeks: int = 3) -> list[int]:
         midnight = (end - 1.0) // DAY * DAY
         in_force = np.flatnonzero(known.week == (last - FIRST_MONDAY) // WEEK)
         days = hours[(hours.hour * HOUR >= midnight - RECENT_DAYS * DAY) & (hours.hour * HOUR < midnight)]
-        learned = LearnedStream(with_recent_pauses(known, in_force, days, midnight))
+        learned = LearnedStream(add_recent_pauses(known, in_force, days, midnight))
         if learned.at(last, end - 1.0)[0] is Verdict.DEAD:
             found.append(int((last - begin) // DAY))
     return found
@@ -50,7 +50,7 @@ def test_nights_are_no_recent_pauses() -> None:
     moments = records(lambda hour: 8 <= hour % 24 < 18 and hour // 24 % 7 < 5, 10)
     hours = hours_of(moments)
     known = Baselines.joined(list(baselines(hours, [FIRST + 9])))
-    found = with_recent_pauses(known, np.array([0]), hours, START + 10 * WEEK)
+    found = add_recent_pauses(known, np.array([0]), hours, START + 10 * WEEK)
     assert np.array_equal(found.pause, known.pause)
 
 
@@ -59,5 +59,5 @@ def test_what_ends_after_the_moment_is_not_known() -> None:
     hours = hours_of(records(lambda hour: hour < CHANGED or hour % 24 == 2, 11, jitter=600.0))
     known = Baselines.joined(list(baselines(hours, [FIRST + 9])))
     tuesday = START + CHANGED * HOUR
-    [before], [after] = (with_recent_pauses(known, np.array([0]), hours, tuesday + days * DAY).pause for days in (2, 4))
+    [before], [after] = (add_recent_pauses(known, np.array([0]), hours, tuesday + days * DAY).pause for days in (2, 4))
     assert before < 3.0 and after > 20.0

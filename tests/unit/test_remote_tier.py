@@ -17,7 +17,7 @@ import pytest
 
 from exporter.collectors.remote_tier import BY_TIME, MAX_FAILED_SWEEPS, TierWatch
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.activity import Circumstances, TierFacts, with_tiers
+from exporter.domain.polls.activity import Circumstances, TierFacts, apply_tiers
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
@@ -319,7 +319,7 @@ def test_what_the_tiers_say_of_a_reading(
     table = poll({A: reading(state, known)}).table
     columns = TierFacts(*(np.array([math.nan if fact is None else fact]) for fact in tier))
     given = Circumstances(np.array([True]), np.array([False]), 100.0)
-    after = reading_of(with_tiers(table, np.array([0]), columns, given), 0)
+    after = reading_of(apply_tiers(table, np.array([0]), columns, given), 0)
     assert (after.state, after.newest) == expected
     assert (after.earliest_local, after.latest_tiered) == tier[:2]
 

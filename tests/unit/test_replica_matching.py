@@ -9,7 +9,7 @@ import pytest
 
 from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.incidents import Held
-from exporter.domain.judging.readers_and_copies import with_verdicts
+from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import PartitionInfo, TopicInfo
 from exporter.domain.polls.silence import Silences
@@ -151,8 +151,8 @@ def test_a_dead_source_excuses_only_what_is_in_step() -> None:
         Replica(topic, "copy", number): ReplicaReading(before) for (topic, number), (_, before, _) in states.items()
     }
     compared = Comparison("east", "west", 0.0, Matching({}), replica_table(readings))
-    excused = with_verdicts(compared, assessment).readings
+    excused = mark_dead_sources(compared, assessment).readings
     assert {key: excused[Replica(key[0], "copy", key[1])].state for key in states} == {
         key: after for key, (_, _, after) in states.items()
     }
-    assert with_verdicts(compared, None) is compared
+    assert mark_dead_sources(compared, None) is compared

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.domain.history.streams import Streams, with_topics
 from exporter.domain.judging.detection import judge as judge_one
-from exporter.domain.judging.detection import overruled
+from exporter.domain.judging.detection import overrule
 from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.rest_days import Rest
@@ -233,7 +233,7 @@ def test_every_row_has_the_verdict_that_the_exporter_gives_it(rows: tuple[Stream
         if override is None:
             assert found.rule[row] == "traffic-clock"
             continue
-        live = overruled(silence, override, NOW)
+        live = overrule(silence, override, NOW)
         verdict = VERDICTS[found.verdict[row]]
         assert verdict == live.verdict, (each.name[row], each.partition[row])
         expected_by = None if np.isnan(found.expected_by[row]) else found.expected_by[row]
@@ -293,7 +293,7 @@ def test_a_limit_counts_from_the_first_poll_where_no_advance_is_known(
     since, until = NOW - polled_hours * HOUR, NOW - unseen_hours * HOUR
     each = streams([("prod", "billing.eu")], [0], [np.nan], [until])
     found = judged(replace(each, unchanged_since=np.full(2, since)), OVERRIDES)
-    live = overruled(Silence(since, until, known=False), OVERRIDES[0], NOW)
+    live = overrule(Silence(since, until, known=False), OVERRIDES[0], NOW)
     assert [VERDICTS[code] for code in found.verdict] == [live.verdict] * 2 == [verdict] * 2
     assert live.expected_by is None and np.isnan(found.expected_by).all() and np.isnan(found.silence).all()
     assert found.evidence[0].endswith(

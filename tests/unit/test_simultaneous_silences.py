@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, at_once, span_of, together
+from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, group_overdue, group_silences, span_of
 from exporter.domain.verdicts import HELD_SHARE
 
 HOUR = 3600.0
@@ -15,7 +15,7 @@ DAY = 24 * HOUR
 def groups(ages: list[float], widths: list[float], streams: int = 120, ordinary: float = ORDINARY) -> list[list[int]]:
     """Return the groups of silences that began so many hours ago at the latest, and were usual so many hours."""
     since = -np.array(ages) * HOUR
-    found = together(since, since + np.array(widths) * HOUR, streams, HELD_SHARE, ordinary)
+    found = group_silences(since, since + np.array(widths) * HOUR, streams, HELD_SHARE, ordinary)
     return [sorted(group.members.tolist()) for group in found]
 
 
@@ -68,7 +68,7 @@ def overdue_at_once(ages: list[float], widths: list[float], streams: int) -> lis
     """Return which silences are a group because so many are overdue at once; those of six hours and more crossed."""
     since = -np.array(ages) * HOUR
     overdue = since + np.array(widths) * HOUR
-    found = list(at_once(since, overdue, overdue < -6 * HOUR, streams, HELD_SHARE))
+    found = list(group_overdue(since, overdue, overdue < -6 * HOUR, streams, HELD_SHARE))
     return found[0].members.tolist() if found else []
 
 

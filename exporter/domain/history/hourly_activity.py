@@ -100,7 +100,7 @@ class FoldedHours(ColumnSet):
         )
 
 
-def before_first_poll(rows: Moments, polled_from: Integers, polled_offset: Integers) -> Moments:
+def cut_at_first_poll(rows: Moments, polled_from: Integers, polled_offset: Integers) -> Moments:
     """Cut backfilled windows off at the first poll of their partition: polls take precedence.
 
     ``polled_from`` and ``polled_offset`` [streams] are that poll and the end offset that it found, else UNKNOWN.

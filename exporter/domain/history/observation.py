@@ -147,7 +147,7 @@ def _unread(stream: Rows, upto: Rows, failures: Failures, observer: int, polls: 
     return steps, first, why
 
 
-def read_before(stream: Rows, at: Integers, listings: Listings, polls: Sequence[Polls]) -> Integers:
+def find_last_reads(stream: Rows, at: Integers, listings: Listings, polls: Sequence[Polls]) -> Integers:
     """Return when each stream was read last before a moment, else UNKNOWN; ``polls`` are by observer.
 
     A poll reads what its exporter lists: it says nothing of a topic that only another exporter of the cluster polls.

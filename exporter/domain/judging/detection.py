@@ -10,14 +10,14 @@ from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, Scores, retired_after
 from exporter.domain.judging.assessment import Assessment, Judgement, Judgements
 from exporter.domain.judging.gap_law import judge_ages
-from exporter.domain.judging.incidents import Held, Silent, Streams, hold, of_drop
+from exporter.domain.judging.incidents import Held, Silent, Streams, build_drop_incident, hold
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.overrides import OverrideColumns
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import State
-from exporter.domain.polls.silence import BeforeRestart, Silence, Silences, by_topic, silences_of
+from exporter.domain.polls.silence import BeforeRestart, Silence, Silences, silences_of, unite_by_topic
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import SUSPECT_SHARE, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
 
@@ -60,7 +60,7 @@ class Detector:
         layout = snapshot.table.layout
         of_partitions, of_topics, before = self._expected(snapshot.metadata)
         of_each = silences_of(snapshot.table, before)
-        silences = Silences.joined([of_each, by_topic(of_each, layout)])
+        silences = Silences.joined([of_each, unite_by_topic(of_each, layout)])
         overrides, place = _overrides(layout, override_of)
         rows = np.concatenate([of_partitions, of_topics])
         rows = np.where(silences.there & (place < 0) & in_force, rows, -1)
@@ -73,7 +73,7 @@ class Detector:
         follows = _follow(judged, silences, layout)
         overridden = np.flatnonzero(place >= 0)
         if len(overridden):
-            by_config = overruled_silences(silences[overridden], overrides[place[overridden]], now)
+            by_config = overrule_silences(silences[overridden], overrides[place[overridden]], now)
             _put(judged, overridden, by_config)
             follows[place[:count] >= 0] = False
         return Assessment(
@@ -154,17 +154,17 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
     return _judgements(_score(expectations, silences, rows, now), silences).judgement(0)
 
 
-def overruled(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
+def overrule(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
     """Judge one silence by the configuration alone.
 
     Only a proved silence can be ``suspect`` or ``dead``. Only one that cannot be longer than its proved part is
     ``live`` or ``quiet``; until then it is ``learning``.
     """
-    return overruled_silences(Silences.of([silence]), OverrideColumns.of([override]), now).judgement(0)
+    return overrule_silences(Silences.of([silence]), OverrideColumns.of([override]), now).judgement(0)
 
 
-def overruled_silences(silences: Silences, overrides: OverrideColumns, now: float) -> Judgements:
-    """Judge silences by the configuration alone, as ``overruled`` does; ``overrides`` has one override for each."""
+def overrule_silences(silences: Silences, overrides: OverrideColumns, now: float) -> Judgements:
+    """Judge silences by the configuration alone, as ``overrule`` does; ``overrides`` has one override for each."""
     limit, unknown = overrides.limit, np.full(len(silences), np.nan)
     last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
     proved = silences.until - silences.since
@@ -239,7 +239,7 @@ def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, fall
     if falling is not None and scores.falling.any():
         by_incident[scores.falling] = len(incidents)
         topics = np.unique(np.concatenate([layout.topic, np.arange(len(layout.topics))])[scores.falling])
-        incidents = (*incidents, of_drop(falling, [layout.topics[number] for number in topics]))
+        incidents = (*incidents, build_drop_incident(falling, [layout.topics[number] for number in topics]))
     return Held(by_incident[count:], by_incident[:count], incidents)
 
 

@@ -122,7 +122,7 @@ def _abandoned(row: EvidenceFacts) -> str | None:
     )
 
 
-def overridden(row: EvidenceFacts, override: TopicOverride) -> str:
+def explain_override(row: EvidenceFacts, override: TopicOverride) -> str:
     """Return the line of a verdict that the configuration gave."""
     if override.max_silence_seconds is not None:
         rule = f"dead past {duration(override.max_silence_seconds)}"
@@ -146,7 +146,7 @@ def silence(row: EvidenceFacts) -> str | None:
     return f"silent {duration(row.silence_seconds)} (since {since})"
 
 
-def at_least_since(first_poll: float) -> str:
+def describe_first_poll(first_poll: float) -> str:
     """Return the silence of a stream in words, if nobody saw it advance since its ``first_poll`` (Unix seconds)."""
     return f"silent at least since {moment(first_poll)}, when it was first polled"
 
@@ -181,9 +181,9 @@ def _usual_silence(row: EvidenceFacts) -> str | None:
     if row.last_advance is None or row.history_start is None or row.largest_silence_seconds is None:
         return None
     chosen_by = row.last_advance if row.baseline_of is None else row.baseline_of
-    if judged_until(chosen_by) <= row.history_start:
+    if find_baseline_end(chosen_by) <= row.history_start:
         return None
-    baseline = "".join(judged_by(row.history_start, chosen_by, row.observed_seconds))
+    baseline = "".join(describe_baseline(row.history_start, chosen_by, row.observed_seconds))
     if row.largest_silence_seconds < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
     else:
@@ -197,14 +197,14 @@ def _usual_silence(row: EvidenceFacts) -> str | None:
     return f"in the {baseline} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
 
 
-def judged_by(history_start: float, last_advance: float, observed_seconds: float | None) -> tuple[str, str]:
+def describe_baseline(history_start: float, last_advance: float, observed_seconds: float | None) -> tuple[str, str]:
     """Return the span that a stream was judged by, and how much of it was observed.
 
     For example ``("22 days before Mon 2026-03-02", ", of which 9 were observed,")``. The second text is empty if nearly
     all of it was observed, or if that is unknown. The span ends with the Monday (UTC) before ``last_advance``: silences
     that ended later are not in the baseline. ``observed_seconds`` is the observed part of the span.
     """
-    until = judged_until(last_advance)
+    until = find_baseline_end(last_advance)
     span = until - history_start
     # The first day counts, so that no silence of the span lies before it.
     days, before = math.ceil(span / _DAY), f" before {moment(until)[:_DATE]}"
@@ -217,7 +217,7 @@ def judged_by(history_start: float, last_advance: float, observed_seconds: float
     return (f"{days // 7} weeks" if days >= 14 and days % 7 == 0 else length) + before, ""
 
 
-def judged_until(last_advance: float) -> float:
+def find_baseline_end(last_advance: float) -> float:
     """Return the Monday (UTC) before a last advance: the end of its baseline."""
     return FIRST_MONDAY + float(week_of(np.array([last_advance]))[0]) * _WEEK
 

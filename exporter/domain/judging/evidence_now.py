@@ -14,7 +14,14 @@ from exporter.domain.formatting import moment, plural
 from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import GOOD_SHARE
-from exporter.domain.judging.evidence import FOLLOWS, EvidenceFacts, at_least_since, evidence, overridden, silence
+from exporter.domain.judging.evidence import (
+    FOLLOWS,
+    EvidenceFacts,
+    describe_first_poll,
+    evidence,
+    explain_override,
+    silence,
+)
 from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SECONDS
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line
@@ -97,7 +104,7 @@ def _line(subject: JudgedSubject, now: float, foreseen: Foreseen) -> str:
         return seen.published
     row = _judged(subject, now, foreseen)
     if seen.override is not None:
-        return _joined([_unseen(seen), overridden(row, seen.override)])
+        return _joined([_unseen(seen), explain_override(row, seen.override)])
     unusable = expectation is None or expectation.rule != NO_RULE
     if judgement.verdict is Verdict.LEARNING and unusable and seen.state not in (State.NEVER_WRITTEN, State.EMPTY):
         why = "no expectation of it is in force" if expectation is None else "what is published of it cannot be used"
@@ -219,7 +226,7 @@ def _unseen(seen: SubjectNow) -> str | None:
     if not silence.advanced:
         return None if seen.state in (State.NEVER_WRITTEN, State.EMPTY) else "no advance was ever seen"
     if silence.not_before is None:
-        return at_least_since(silence.since)
+        return describe_first_poll(silence.since)
     between = f"{moment(silence.not_before)} and {moment(silence.since)}"
     return f"it advanced between {between} while nobody looked; silent at least since then"
 

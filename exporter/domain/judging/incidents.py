@@ -12,7 +12,14 @@ from exporter.domain.column_set import ColumnSet
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, Group, at_once, span_of, together
+from exporter.domain.scoring.simultaneous_silences import (
+    NOTICED,
+    ORDINARY,
+    Group,
+    group_overdue,
+    group_silences,
+    span_of,
+)
 from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
 
 MOST = 0.5
@@ -103,7 +110,7 @@ class Held:
     incidents: tuple[Incident, ...]
 
 
-def of_drop(falling: OngoingDrop, topics: Sequence[str]) -> Incident:
+def build_drop_incident(falling: OngoingDrop, topics: Sequence[str]) -> Incident:
     """Return the incident of these topics, which a drop of the fleet holds."""
     most = falling.low > MOST * falling.judged
     return Incident(tuple(topics), falling.judged, falling.since, falling.until, most=most, falling=falling)
@@ -151,9 +158,9 @@ def groups_of_silences(silent: Silent, with_expectation: int, share: float) -> I
         some = np.flatnonzero(of & left)
         since, overdue = silent.since[some], silent.overdue[some]
         found = (
-            at_once(since, overdue, crossed[some], with_expectation, share)
+            group_overdue(since, overdue, crossed[some], with_expectation, share)
             if ordinary is None
-            else together(since, overdue, with_expectation, share, ordinary)
+            else group_silences(since, overdue, with_expectation, share, ordinary)
         )
         for group in found:
             members = some[group.members]

@@ -12,14 +12,14 @@ from exporter.domain.arrays import Flags, Floats, Rows, or_none
 from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
 from exporter.domain.history.streams import Streams, Strings, objects
 from exporter.domain.judging import evidence
-from exporter.domain.judging.detection import overruled_silences
+from exporter.domain.judging.detection import overrule_silences
 from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SECONDS, find_limits, judge_ages
 from exporter.domain.learning.baselines import WEEKS, Baselines, longest_usual
 from exporter.domain.learning.drops import DAY
 from exporter.domain.learning.hours import Integers
 from exporter.domain.learning.profiles import missed_scale
 from exporter.domain.learning.rest_days import Rest, extra_seconds_for_rests, is_due_on, quiet
-from exporter.domain.learning.schedule import planned
+from exporter.domain.learning.schedule import has_schedule
 from exporter.domain.learning.slots import BY_HOUR
 from exporter.domain.learning.traffic_clock import WEEK
 from exporter.domain.overrides import OverrideColumns
@@ -73,7 +73,7 @@ class MeasuredSilences:
         self.observed_seconds = of_baseline(baselines.observed, np.nan)
         self.largest_silence_end = of_baseline(baselines.largest_silence_end, np.nan)
         self.schedule = of_baseline(baselines.schedule, np.array(None))
-        by_schedule = planned(self.schedule)
+        by_schedule = has_schedule(self.schedule)
         scale = missed_scale(baselines.active_slots.astype(np.float64), baselines.observed, baselines.profile)
         self._scale = np.where(by_schedule, 1.0, of_baseline(scale, 1.0))
         self.largest_missed = of_baseline(baselines.largest_missed, np.nan) * self._scale
@@ -194,7 +194,7 @@ class MeasuredSilences:
         """Write what the configuration decides into ``verdict``, ``columns`` and ``lines``."""
         limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
         overrides = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
-        verdict[rows] = overruled_silences(self._silences(rows), overrides, self.as_of).verdict
+        verdict[rows] = overrule_silences(self._silences(rows), overrides, self.as_of).verdict
         for name, value in (
             ("limit", np.full(len(rows), limit)),
             ("suspect_limit", np.full(len(rows), SUSPECT_SHARE * limit)),
@@ -205,7 +205,7 @@ class MeasuredSilences:
             columns[name] = columns[name].copy()
             columns[name][rows] = value
         for row in rows.tolist():
-            line = evidence.overridden(self._line(row, VERDICTS[verdict[row]]), override)
+            line = evidence.explain_override(self._line(row, VERDICTS[verdict[row]]), override)
             lines[row] = "; ".join(clause for clause in (self._unseen(row, VERDICTS[verdict[row]]), line) if clause)
 
     def _unseen(self, row: int, verdict: Verdict) -> str | None:
@@ -214,7 +214,7 @@ class MeasuredSilences:
             return None
         since = self.streams.unchanged_since[row]
         if not np.isnan(since):
-            return evidence.at_least_since(since)
+            return evidence.describe_first_poll(since)
         return "learning: since when it is silent is not known" if verdict is Verdict.LEARNING else None
 
     def _silences(self, rows: Rows) -> Silences:

@@ -20,7 +20,7 @@ from exporter.domain.replicas.comparison import REPLICA_STATE_CODES, Comparison,
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS, VERDICT_CODES, Verdict
 
 
-def with_verdicts(compared: Comparison, source: Assessment | None) -> Comparison:
+def mark_dead_sources(compared: Comparison, source: Assessment | None) -> Comparison:
     """Return a comparison that marks replicas in step whose source is dead."""
     if source is None:
         return compared

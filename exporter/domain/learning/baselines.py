@@ -18,7 +18,7 @@ from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.learning.hours import Integers
 from exporter.domain.learning.rest_days import Rest
-from exporter.domain.learning.schedule import DAY, planned
+from exporter.domain.learning.schedule import DAY, has_schedule
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOURS, Clocks
 
 WEEKS = 8
@@ -91,7 +91,7 @@ class Baselines(ColumnSet):
     @property
     def scheduled(self) -> Flags:
         """Whether they are judged by a schedule."""
-        return planned(self.schedule)
+        return has_schedule(self.schedule)
 
     def clocks(self, rests: Sequence[Sequence[Rest]] = ()) -> Clocks:
         """Return the traffic clock of each row. Profiles have single precision, like published ones.

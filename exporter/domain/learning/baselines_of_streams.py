@@ -11,7 +11,7 @@ from exporter.domain.arrays import runs
 from exporter.domain.learning.baselines import WEEKS, Baselines
 from exporter.domain.learning.hours import Hours
 from exporter.domain.learning.past_weeks import PastWeeks
-from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, Slot, in_slots
+from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, Slot, cut_into_slots
 
 SEVERAL = 2.0
 """Minimum mean number of active five-minute slots in an active hour. With this and enough history a stream is judged in
@@ -32,10 +32,10 @@ def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
     A stream without activity in the eight weeks before a week has no baseline for it.
     """
     for some in _some_streams(hours):
-        found = list(of_slot(some, weeks, BY_HOUR))
+        found = list(learn_baselines(some, weeks, BY_HOUR))
         detailed = _with_five_minute_slots(some)
         if found and len(detailed):
-            found = [in_finer_slots(Baselines.joined(found), list(of_slot(detailed, weeks, BY_FIVE)))]
+            found = [prefer_finer_slots(Baselines.joined(found), list(learn_baselines(detailed, weeks, BY_FIVE)))]
         yield from found
 
 
@@ -52,7 +52,7 @@ def _some_streams(hours: Hours) -> Iterator[Hours]:
         yield hours[slice(first, last)]
 
 
-def in_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baselines:
+def prefer_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baselines:
     """Replace baselines in hours by those in slots of five minutes, where these have enough evidence."""
     if not by_five:
         return by_hour
@@ -69,10 +69,10 @@ def in_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baseline
     return Baselines.joined([by_hour[keep], fives[chosen]])
 
 
-def of_slot(hours: Hours, weeks: Sequence[int], slot: Slot) -> Iterator[Baselines]:
+def learn_baselines(hours: Hours, weeks: Sequence[int], slot: Slot) -> Iterator[Baselines]:
     """Yield the baselines of each week of a few streams, in slots of one length."""
     if len(hours):
-        history = PastWeeks(in_slots(hours, slot), weeks, slot)
+        history = PastWeeks(cut_into_slots(hours, slot), weeks, slot)
         for week in sorted(weeks):
             made = history.baselines(week)
             if made is not None:

@@ -82,7 +82,7 @@ class Drop:
         return len(self.topics) if self.low is None else self.low
 
 
-def among(drops: Iterable[Drop], low: Iterable[tuple[str, str, int]]) -> tuple[Drop, ...]:
+def restrict_drops(drops: Iterable[Drop], low: Iterable[tuple[str, str, int]]) -> tuple[Drop, ...]:
     """Return drops with only these ``low`` topics: the cluster, name and day (since 1970) of each."""
     named: dict[tuple[str, int], set[str]] = {}
     for cluster, topic, day in low:

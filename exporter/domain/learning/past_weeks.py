@@ -26,15 +26,15 @@ from exporter.domain.learning.baselines import (
     whole_weeks,
 )
 from exporter.domain.learning.hours import SECOND, Hours, Integers
-from exporter.domain.learning.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, remembered, spells
-from exporter.domain.learning.profiles import TOGETHER, by_days, flat, profile
+from exporter.domain.learning.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, select_remembered, spells
+from exporter.domain.learning.profiles import TOGETHER, compare_days, flat, profile
 from exporter.domain.learning.schedule import schedules
 from exporter.domain.learning.silence_spreads import (
     TOGETHER_SPREAD,
     arrives_at_random,
     dispersion,
-    expected,
     log_mean_and_spread,
+    predict_spread,
     summary,
 )
 from exporter.domain.learning.slots import (
@@ -114,7 +114,7 @@ class PastWeeks:
         mean = (_WEEKLY_SHARE * mean_w / spread_w + (1.0 - _WEEKLY_SHARE) * mean_d / spread_d) / inverse
         spread = 1.0 / inverse
         mean = np.where(scored.together, mean_w, mean)
-        spread = np.where(scored.together, expected(TOGETHER_SPREAD, count), spread)
+        spread = np.where(scored.together, predict_spread(TOGETHER_SPREAD, count), spread)
         total = total[rows]
         if self._slot == BY_HOUR:
             step = scored.rates.mean(-1)
@@ -174,7 +174,7 @@ class PastWeeks:
         silences = self.real(week, PAUSE_WEEKS)
         silences = silences[place[silences.stream] >= 0]
         ended = silences[
-            remembered(place[silences.stream], silences.end - silences.start, begin - silences.end, len(rows))
+            select_remembered(place[silences.stream], silences.end - silences.start, begin - silences.end, len(rows))
         ]
         lasting = self.lasting(week)
         silences = PastSilences.joined([ended, lasting[place[lasting.stream] >= 0]])
@@ -299,7 +299,7 @@ class _Scored:
         others = profile(summed[:, None] - active, exposed[:, None] - watched, slot.prior)
         self.together = np.zeros(len(rows), np.bool_)
         if slot == BY_HOUR:
-            self.together = by_days(active, watched, self.rates) >= TOGETHER
+            self.together = compare_days(active, watched, self.rates) >= TOGETHER
             some = self.together
             self.rates[some] = flat(summed[some], exposed[some])
             others[some] = flat((summed[:, None] - active)[some], (exposed[:, None] - watched)[some])

@@ -13,14 +13,14 @@ import numpy as np
 from exporter.domain.arrays import Flags, Floats, Rows, runs
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.hours import Hours
-from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, in_slots, silences_between, week_of
+from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, cut_into_slots, silences_between, week_of
 from exporter.domain.learning.traffic_clock import PAUSE_SCORE
 
 RECENT_DAYS = 14
 """Number of days back to which hours are needed. A longer silence is no pause of a week."""
 
 
-def with_recent_pauses(baselines: Baselines, in_force: Rows, hours: Hours, as_of: float) -> Baselines:
+def add_recent_pauses(baselines: Baselines, in_force: Rows, hours: Hours, as_of: float) -> Baselines:
     """Return the baselines with the pauses known at a moment (Unix seconds).
 
     ``in_force`` are the rows of ``baselines`` that judge present silences, one a stream at most, and ``hours`` are of
@@ -33,7 +33,7 @@ def with_recent_pauses(baselines: Baselines, in_force: Rows, hours: Hours, as_of
     of_stream[baselines.stream[clocked]] = clocked
     clocks = baselines.clocks()
     for slot in (BY_HOUR, BY_FIVE):
-        found = silences_between(in_slots(hours, slot), slot)
+        found = silences_between(cut_into_slots(hours, slot), slot)
         found = found[of_stream[found.stream] >= 0]
         row = of_stream[found.stream]
         mine = (baselines.slot_seconds[row] == slot.seconds) & (found.end <= as_of) & (found.slots > 0)
@@ -76,7 +76,7 @@ MONTH_SECONDS = 27 * 86_400.0, 32 * 86_400.0
 """Shortest and longest month in seconds. A stream too slow for a profile comes in spells after one pause of a month."""
 
 
-def remembered(stream: Rows, length: Floats, age: Floats, streams: int) -> Flags:
+def select_remembered(stream: Rows, length: Floats, age: Floats, streams: int) -> Flags:
     """Return which past silences count, given the length of each and its age since its end, in seconds.
 
     Rare pauses count as long as another one may be due. What a stream did before its rhythm changed does not count.

@@ -56,7 +56,7 @@ def missed_scale(active: Floats, observed_seconds: Floats, rates: Floats) -> Flo
         return np.where((expected > 0) & (active > 0), active / expected, 1.0)
 
 
-def by_days(active: Floats, observed: Floats, rates: Floats) -> Floats:
+def compare_days(active: Floats, observed: Floats, rates: Floats) -> Floats:
     """Return the ratio of the variation of active hours a day to that by chance; 0 where too few days are known.
 
     ``active`` and ``observed`` [n, weeks, 168] are flags of hours, ``rates`` [n, 168] the share of active ones. Each

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats
-from exporter.domain.learning.drops import DAY, MOST_DAYS, Drop, OngoingDrop, among, runs
+from exporter.domain.learning.drops import DAY, MOST_DAYS, Drop, OngoingDrop, restrict_drops, runs
 
 QUIET = 0.5
 """Share of a mean day. A stream rests on holidays if the activity of its quietest weekday is at most this share."""
@@ -72,8 +72,8 @@ class Rests:
         return Rests, ([one for _, one in self._calendars], self._known, self._today)
 
     def of_topics(self, low: Iterable[tuple[str, str, int]]) -> Rests:
-        """Return the same for some topics. ``low`` is that of ``among``."""
-        return Rests([one for _, one in self._calendars], among(self._known, low), self._today)
+        """Return the same for some topics. ``low`` is that of ``restrict_drops``."""
+        return Rests([one for _, one in self._calendars], restrict_drops(self._known, low), self._today)
 
     def calendar_of(self, cluster: str, topic: str) -> Calendar | None:
         """Return the calendar of a topic: the first that matches."""

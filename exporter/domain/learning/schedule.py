@@ -96,7 +96,7 @@ def _clock(seconds: float) -> str:
     return f"{minutes // 60 % 24:02}:{minutes % 60:02}"
 
 
-def planned(schedule: Iterable[object]) -> Flags:
+def has_schedule(schedule: Iterable[object]) -> Flags:
     """Return which streams have a schedule."""
     return np.array([one is not None for one in schedule], np.bool_)
 
@@ -110,7 +110,7 @@ def schedules(stream: Rows, at: Floats, watched: Flags, begin: float) -> NDArray
     found = np.full(len(watched), None, object)
     weeks = watched.shape[1]
     for bins, recent in ((24, weeks), (HOURS, weeks), (24, RECENT_WEEKS)):
-        left = np.flatnonzero(~planned(found))
+        left = np.flatnonzero(~has_schedule(found))
         place = np.full(len(watched), -1, np.intp)
         place[left] = np.arange(len(left))
         hours = (at - begin) / HOUR - (weeks - recent) * HOURS

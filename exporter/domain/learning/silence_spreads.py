@@ -87,7 +87,7 @@ def summary(values: Floats) -> tuple[Floats, Floats, Integers]:
     return mean, _spread(squares, count), count.astype(np.int64)
 
 
-def expected(spread: float, count: Integers) -> Floats:
+def predict_spread(spread: float, count: Integers) -> Floats:
     """Return the spread of the next value around the mean of ``count`` others, from that around a mean of many."""
     return np.asarray(spread * np.sqrt(1.0 + 1.0 / np.maximum(count, 1.0)))
 

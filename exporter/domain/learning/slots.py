@@ -68,7 +68,7 @@ def week_of(moments: Floats) -> Integers:
     return np.floor((moments - FIRST_MONDAY) / WEEK).astype(np.int64)
 
 
-def in_slots(hours: Hours, slot: Slot) -> Hours:
+def cut_into_slots(hours: Hours, slot: Slot) -> Hours:
     """Return the hours in slots of this size. Hours recorded without five-minute detail are unknown in finer slots."""
     if slot == BY_HOUR:
         return hours

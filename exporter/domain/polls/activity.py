@@ -99,7 +99,7 @@ def observe(table: Table, seen: Sightings, at: float) -> Table:
     )
 
 
-def unsettled(table: Table) -> Rows:
+def find_unsettled(table: Table) -> Rows:
     """Return the rows that hold records and moved since their last good MAX_TIMESTAMP answer."""
     return np.flatnonzero(table.read & (table.latest > table.earliest) & ~table.settled)
 
@@ -244,7 +244,7 @@ class TierFacts:
     newest: Floats
 
 
-def with_tiers(table: Table, rows: Rows, tier: TierFacts, given: Circumstances) -> Table:
+def apply_tiers(table: Table, rows: Rows, tier: TierFacts, given: Circumstances) -> Table:
     """Return the table with the facts about the tiers of ``rows``, which the last poll read.
 
     Where the local log begins at the end offset, every record is in the remote tier.
@@ -269,7 +269,7 @@ def with_tiers(table: Table, rows: Rows, tier: TierFacts, given: Circumstances) 
     return table.changed(state=state, newest=newest, earliest_local=local, latest_tiered=tiered)
 
 
-def nothing_read(table: Table) -> Table:
+def miss_poll(table: Table) -> Table:
     """Return the table after a poll that failed for the whole cluster."""
     nobody = np.zeros(len(table), dtype=np.bool_)
     return table.changed(

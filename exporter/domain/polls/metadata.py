@@ -227,7 +227,7 @@ class Metadata:
         return bool(self.unidentified) or any(reason not in (None, Reason.UNAUTHORIZED) for reason in refused)
 
 
-def with_partitions_known_before(metadata: Metadata, before: Metadata | None) -> Metadata:
+def restore_partitions(metadata: Metadata, before: Metadata | None) -> Metadata:
     """Return metadata in which a topic that could not be described keeps the partitions that it had ``before``.
 
     They have no leader then. Without them one failed answer would end their silences and series like a deletion.

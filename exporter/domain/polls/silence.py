@@ -152,7 +152,7 @@ def silences_of(table: Table, before: BeforeRestart) -> Silences:
     )
 
 
-def by_topic(silences: Silences, layout: Layout) -> Silences:
+def unite_by_topic(silences: Silences, layout: Layout) -> Silences:
     """Return the silence of each topic as the union of its partitions, in the order of ``layout.topics``.
 
     It begins with the latest advance of any partition that ever advanced. It is proved only up to the time to which

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags
 from exporter.domain.scoring.poisson import poisson_interval
-from exporter.domain.scoring.simultaneous_silences import together
+from exporter.domain.scoring.simultaneous_silences import group_silences
 from exporter.domain.scoring.thresholds import SHIPPED, PastScores, fit
 from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
 
@@ -123,14 +123,12 @@ class Calibration:
     def __str__(self) -> str:
         promised = "by the prior"
         if self.promised is not None:
-            promised = f"promised {of_weeks(self.promised, self.topics)}"
+            promised = f"promised {describe_rate(self.promised, self.topics)}"
         realised = "nothing judged yet"
         if self.realised is not None and self.interval is not None:
             low, high = self.interval
-            realised = (
-                f"realised {rate(self.realised)} ({rate(low)} to {rate(high)}): {self.false_alarms:,} false alarms in "
-                f"{self.judged_topic_weeks:,}"
-            )
+            span = f"{format_rate(self.realised)} ({format_rate(low)} to {format_rate(high)})"
+            realised = f"realised {span}: {self.false_alarms:,} false alarms in {self.judged_topic_weeks:,}"
             if self.outages:
                 realised += f"; {self.outages_alarmed:,} of {self.outages:,} repaired outages called dead"
         return f"{self.kind} dead past {self.threshold.dead:.3g}, {promised}, {realised}"
@@ -283,7 +281,7 @@ def _together(unusual: Unusual) -> Flags:
         labelled = unusual.labelled & (unusual.cluster == cluster)
         not_judged = Counter(week for _, week in unusual.topic_weeks(labelled))
         topics = np.array([unusual.judged.get((TOPIC, str(cluster), each), 0) + not_judged[each] for each in week])
-        for group in together(since, overdue, round(float(topics.mean())), HELD_SHARE):
+        for group in group_silences(since, overdue, round(float(topics.mean())), HELD_SHARE):
             found[mine[group.members]] = True
         sure = np.flatnonzero(overdue - since <= _SURE_DAYS * HELD_SECONDS)
         sure = sure[np.argsort(overdue[sure], kind="stable")]
@@ -366,12 +364,12 @@ def fitted_threshold(scores: PastScores, allowed: float) -> Threshold:
     return Threshold(*(min(scores.threshold(rate), _NO_HISTORY.threshold(rate) + HIGHER) for rate in rates))
 
 
-def of_weeks(per_1000: float, topics: int | None) -> str:
+def describe_rate(per_1000: float, topics: int | None) -> str:
     """Return a rate per 1,000 topic-weeks in words, with the number a week in a fleet of ``topics``."""
     a_week = "" if topics is None else f", {per_1000 * topics / 1000:.2g} a week in {topics:,} topics"
     return f"{per_1000:.3g} per 1,000 topic-weeks{a_week}"
 
 
-def rate(per_1000: float) -> str:
+def format_rate(per_1000: float) -> str:
     """Return a rate as a person reads it: two digits where it is small, whole where it is not."""
     return f"{per_1000:.2g}" if per_1000 < 10 else f"{per_1000:,.0f}"

@@ -63,7 +63,7 @@ class Group(NamedTuple):
         return since <= self.end and overdue >= self.begin
 
 
-def together(
+def group_silences(
     since: Floats, overdue: Floats, streams: int, share: float = 0.0, ordinary: float = ORDINARY
 ) -> Iterator[Group]:
     """Yield the groups of silences that began together, the least likely one by chance first.
@@ -81,11 +81,11 @@ def together(
         left = np.delete(left, found.members)
 
 
-def at_once(since: Floats, overdue: Floats, crossed: Flags, streams: int, share: float) -> Iterator[Group]:
+def group_overdue(since: Floats, overdue: Floats, crossed: Flags, streams: int, share: float) -> Iterator[Group]:
     """Yield the group of silences that are overdue at once, if more of them are new than chance explains.
 
     On a holiday a few records are still written, each of which ends one silence and begins the next. Chance explains
-    the usual share (OVERDUE), and as many more as ``crossed`` in the days before. Else as ``together``.
+    the usual share (OVERDUE), and as many more as ``crossed`` in the days before. Else as ``group_silences``.
     """
     end = overdue.max(initial=-np.inf)
     before = overdue < end - RECENT

@@ -20,7 +20,7 @@ from exporter.domain.learning.slots import (
     BY_HOUR,
     LONGEST_INSIDE,
     Slot,
-    in_slots,
+    cut_into_slots,
     silences_between,
     week_of,
 )
@@ -62,7 +62,7 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
     mine = baselines[baselines.clocked & (baselines.slot_seconds == slot.seconds)]
     clocks = mine.clocks()
     row_of = _Places(mine)
-    hours = in_slots(hours, slot)
+    hours = cut_into_slots(hours, slot)
     active = hours[hours.active]
     ended = week_of(np.asarray(active.hour * HOUR))
     in_weeks = np.isin(ended, weeks)
