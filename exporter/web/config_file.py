@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
 
 from exporter.secret_files import check_path
 
@@ -26,12 +35,6 @@ _VERSIONS = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
-_UNSUPPORTED = (
-    *("cipher_suites", "prefer_server_cipher_suites", "curve_preferences", "max_version"),
-    *("cert", "key", "client_ca"),
-)
-"""Settings of exporter-toolkit that are refused: OpenSSL chooses as well, and certificates and keys lie in files."""
-
 _VERIFIED = "RequireAndVerifyClientCert"
 
 _BCRYPT = re.compile(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}", re.ASCII)
@@ -126,43 +129,34 @@ def _state_of(file: Path) -> object:
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _given(cls, value: object) -> object:
+        """Refuse a key without a value, as a file has that was cut off."""
+        if value is None or value == "":
+            raise ValueError("has no value: give it one, or leave it out")
+        return value
 
-_FilePath = Annotated[Annotated[Path, AfterValidator(check_path)] | None, BeforeValidator(lambda given: given or None)]
+
+_FilePath = Annotated[Path, AfterValidator(check_path)]
 
 
 class _Tls(_Section):
-    cert_file: _FilePath = None
-    key_file: _FilePath = None
-    client_ca_file: _FilePath = None
+    """What is not here, as cipher suites, is refused: OpenSSL chooses as well, and certificates lie in files."""
+
+    cert_file: _FilePath
+    key_file: _FilePath
+    client_ca_file: _FilePath | None = None
     client_auth_type: Literal[
-        "NoClientCert",
-        "RequestClientCert",
-        "RequireAnyClientCert",
-        "VerifyClientCertIfGiven",
-        "RequireAndVerifyClientCert",
+        "NoClientCert", "RequestClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
     ] = "NoClientCert"
     client_allowed_sans: tuple[str, ...] = ()
     min_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS12"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _supported(cls, given: object) -> object:
-        for name in _UNSUPPORTED:
-            if isinstance(given, Mapping) and name in given:
-                raise ValueError(f"{name} is not supported: leave it out")
-        return given
-
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for name in ("cert_file", "key_file"):
-            if not getattr(self, name):
-                raise ValueError(f"must hold {name}")
         verifies = self.client_auth_type in (_VERIFIED, "VerifyClientCertIfGiven")
-        if self.client_auth_type == "RequireAnyClientCert":
-            raise ValueError(
-                f"client_auth_type must verify what it requires: {_VERIFIED}; any certificate proves nothing"
-            )
-        if verifies != bool(self.client_ca_file):
+        if verifies != (self.client_ca_file is not None):
             raise ValueError(
                 f"must hold client_ca_file with client_auth_type {_VERIFIED} or VerifyClientCertIfGiven, and only then"
             )
@@ -174,7 +168,7 @@ class _Tls(_Section):
         """Return the context for connections. Raises OSError, ValueError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[self.min_version]
-        certificate, key = (_readable(folder / file) for file in (self.cert_file, self.key_file) if file)
+        certificate, key = (_readable(folder / file) for file in (self.cert_file, self.key_file))
         context.load_cert_chain(certificate, key, _no_password)
         if self.client_ca_file:
             context.load_verify_locations(folder / self.client_ca_file)
@@ -182,24 +176,19 @@ class _Tls(_Section):
         return context
 
 
-class _Headers(_Section):
-    strict_transport_security: Annotated[str, Field(alias="Strict-Transport-Security")] = ""
-    content_security_policy: Annotated[str, Field(alias="Content-Security-Policy")] = ""
-    x_frame_options: Annotated[Literal["", "deny", "sameorigin"], Field(alias="X-Frame-Options")] = ""
-    x_content_type_options: Annotated[Literal["", "nosniff"], Field(alias="X-Content-Type-Options")] = ""
-    x_xss_protection: Annotated[str, Field(alias="X-XSS-Protection")] = ""
-
-    @model_validator(mode="after")
-    def _printable(self) -> Self:
-        if not all(value.isascii() and value.isprintable() for value in self.model_dump().values()):
-            raise ValueError("must hold printable ASCII")
-        return self
+_Header = Literal[
+    "Strict-Transport-Security",
+    "Content-Security-Policy",
+    "X-Frame-Options",
+    "X-Content-Type-Options",
+    "X-XSS-Protection",
+]
 
 
 class _Http(_Section):
     http2: bool = True
     """Accepted without an effect: the server speaks HTTP/1.1, as every client does."""
-    headers: _Headers = _Headers()
+    headers: Mapping[_Header, Annotated[str, StringConstraints(pattern="^[ -~]*$")]] = {}
 
 
 class _File(_Section):
@@ -231,16 +220,9 @@ class _File(_Section):
             context = None if tls is None else tls.context(path.parent)
         except (OSError, ValueError) as error:
             raise WebConfigError(f"{path}: tls_server_config cannot be used: {_error_text(error)}") from None
-        return WebConfig(
-            context,
-            frozenset(() if tls is None else tls.client_allowed_sans),
-            dict(self.basic_auth_users),
-            [
-                (name, value)
-                for name, value in self.http_server_config.headers.model_dump(by_alias=True).items()
-                if value
-            ],
-        )
+        sans = frozenset(() if tls is None else tls.client_allowed_sans)
+        headers = [(name, value) for name, value in self.http_server_config.headers.items() if value]
+        return WebConfig(context, sans, self.basic_auth_users, headers)
 
 
 def _parse(path: Path) -> _File:
@@ -256,25 +238,20 @@ def _parse(path: Path) -> _File:
     if given is None:
         raise WebConfigError(f"{path} is empty: to serve without TLS and users, leave web.config_file out")
     try:
-        if (key := _key_without_value(given)) is not None:
-            raise WebConfigError(f"{path}: {key} has no value: give it one, or leave it out")
         return _File.model_validate(given)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
-        problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in faults)
-        raise WebConfigError(f"{path}: {'; '.join(line.removeprefix(': ') for line in problems)}") from None
+        problems = (f"{'.'.join(map(str, one['loc']))}: {_rule(one)}".removeprefix(": ") for one in faults)
+        raise WebConfigError(f"{path}: {'; '.join(problems)}") from None
 
 
-def _key_without_value(given: object, above: str = "") -> str | None:
-    """Return the path of the first key without a value; None where each has one."""
-    if not isinstance(given, dict):
-        return None
-    for name, value in given.items():
-        if value is None:
-            return f"{above}{name}"
-        if (found := _key_without_value(value, f"{above}{name}.")) is not None:
-            return found
-    return None
+def _rule(fault: ErrorDetails) -> str:
+    match fault["type"]:
+        case "extra_forbidden":
+            return "is not supported: leave it out"
+        case "missing":
+            return "is missing"
+    return fault["msg"].removeprefix("Value error, ")
 
 
 def _readable(file: Path) -> Path:

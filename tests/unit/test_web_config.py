@@ -61,7 +61,6 @@ def write(folder: Path, text: str) -> Path:
 GOOD = {
     "empty sections": "http_server_config: {}\nbasic_auth_users: {}\n",
     "noAuth": f"{CERT}}}",
-    "noAuth_noHTTP2": f"{CERT}}}\nhttp_server_config: {{http2: false}}",
     "requestclientcert": f"{CERT}, client_auth_type: RequestClientCert}}",
     "verifyclientcertifgiven": f"{CERT}, client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.crt}}",
     "requireandverifyclientcert": f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt}}",
@@ -69,28 +68,25 @@ GOOD = {
     "client_allowed_sans: [prometheus]}",
     "users": f"{CERT}}}\nbasic_auth_users: {{alice: '{HASH}'}}",
     "users_noTLS": f"basic_auth_users: {{alice: '{HASH}'}}",
-    "headers": "http_server_config:\n  headers:\n    Strict-Transport-Security: max-age=1\n    X-Frame-Options: deny\n"
-    "    X-Content-Type-Options: nosniff\n    X-XSS-Protection: '1'\n    Content-Security-Policy: \"\"\n",
+    "headers": "http_server_config:\n  http2: false\n  headers:\n    Strict-Transport-Security: max-age=1\n"
+    "    X-Frame-Options: deny\n    X-Content-Type-Options: nosniff\n    X-XSS-Protection: '1'\n",
 }
 BAD = {
     "junk": ("hahahahaha\nverybad", "should be a valid dictionary"),
     "empty": ("", "web.yml is empty: to serve without TLS and users, leave web.config_file out"),
     "comments alone": ("# TLS\n", "web.yml is empty"),
-    "a section without a value": (f"{CERT}}}\nbasic_auth_users:\n", "basic_auth_users has no value"),
-    "a setting without a value": ("tls_server_config: {cert_file, key_file: server.key}", "cert_file has no value"),
+    "a section without a value": (f"{CERT}}}\nbasic_auth_users:\n", "basic_auth_users: has no value"),
+    "a setting without a value": (
+        "tls_server_config: {cert_file, key_file: server.key}",
+        "tls_server_config.cert_file: has no value",
+    ),
     "a value that is no time": ("tls_server_config: !!timestamp x", "web.yml is not valid YAML"),
-    "a value that is no truth": ("http_server_config: {http2: !!bool x}", "web.yml is not valid YAML"),
-    "junk_key": ("tls_server_confi: {}", "tls_server_confi: Extra inputs are not permitted"),
-    "no such date": ("tls_server_config: 2020-13-45", "web.yml is not valid YAML"),
+    "junk_key": ("tls_server_confi: {}", "tls_server_confi: is not supported"),
     "not YAML": ("tls_server_config: {", "web.yml:1 is not valid YAML"),
-    "noAuth": ("tls_server_config: {cert_file: server.crt}", "tls_server_config: must hold key_file"),
+    "noAuth": ("tls_server_config: {cert_file: server.crt}", "tls_server_config.key_file: is missing"),
     "certPath_empty": (
         "tls_server_config: {cert_file: '', key_file: server.key}",
-        "tls_server_config: must hold cert_file",
-    ),
-    "certPath_invalid": (
-        "tls_server_config: {cert_file: no.crt, key_file: server.key}",
-        "no.crt: No such file or directory",
+        "tls_server_config.cert_file: has no value",
     ),
     "keyPath_invalid": (
         "tls_server_config: {cert_file: server.crt, key_file: no.key}",
@@ -100,7 +96,7 @@ BAD = {
         "tls_server_config: {cert_file: empty, key_file: server.key}",
         "tls_server_config cannot be used: no certificate in PEM form (cert, key or client CA)",
     ),
-    "both certs": (f"{CERT}, cert: x}}", "cert is not supported: leave it out"),
+    "both certs": (f"{CERT}, cert: x}}", "tls_server_config.cert: is not supported: leave it out"),
     "another key": (
         "tls_server_config: {cert_file: server.crt, key_file: ca.crt}",
         "tls_server_config cannot be used: ",
@@ -118,12 +114,7 @@ BAD = {
         f'{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: "a\\0b"}}',
         "tls_server_config.client_ca_file: must be a path that a file can have",
     ),
-    "path_not_encodable": (
-        'tls_server_config: {cert_file: "a\\ud800b", key_file: server.key}',
-        "tls_server_config.cert_file: must be a path that a file can have",
-    ),
     "clientCAs without a policy": (f"{CERT}, client_ca_file: ca.crt}}", "and only then"),
-    "requireanyclientcert": (f"{CERT}, client_auth_type: RequireAnyClientCert}}", "must verify what it requires"),
     "auth_user_list_invalid": (
         "basic_auth_users: {alice: secret-in-the-clear}",
         "the password of 'alice' must be a bcrypt hash: `htpasswd -nBC 10 alice`",
@@ -131,14 +122,15 @@ BAD = {
     "client_auth_type": (f"{CERT}, client_auth_type: Often}}", "tls_server_config.client_auth_type: Input should be"),
     "san_no_client_auth": (f"{CERT}, client_allowed_sans: [a]}}", "must hold client_allowed_sans with"),
     "wrongTLSVersion": (f"{CERT}, min_version: TLS111}}", "tls_server_config.min_version: Input should be 'TLS10'"),
-    "max_version": (f"{CERT}, max_version: TLS12}}", "max_version is not supported: leave it out"),
-    "ciphers": (f"{CERT}, cipher_suites: [TLS_RSA_WITH_RC4]}}", "cipher_suites is not supported: leave it out"),
-    "headers_extra_header": ("http_server_config: {headers: {Server: x}}", "headers.Server: Extra inputs"),
-    "headers_frame_options": ("http_server_config: {headers: {X-Frame-Options: allow}}", "X-Frame-Options: Input"),
-    "headers_content_type_options": ("http_server_config: {headers: {X-Content-Type-Options: sniff}}", "Input should"),
+    "max_version": (f"{CERT}, max_version: TLS12}}", "max_version: is not supported: leave it out"),
+    "ciphers": (f"{CERT}, cipher_suites: [TLS_RSA_WITH_RC4]}}", "cipher_suites: is not supported: leave it out"),
+    "headers_extra_header": (
+        "http_server_config: {headers: {Server: x}}",
+        "headers.Server.[key]: Input should be",
+    ),
     "a line in a header": (
         'http_server_config: {headers: {Strict-Transport-Security: "a\\r\\nb"}}',
-        "http_server_config.headers: must hold printable ASCII",
+        "headers.Strict-Transport-Security: String should match pattern",
     ),
 }
 
