@@ -31,7 +31,6 @@ SHOWN = 50
 """Rows of a list on a page."""
 
 _SHOWN_PARTITIONS = 100
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONDAY = 4 * 86_400.0
 """The first Monday of Unix time."""
 
@@ -206,7 +205,7 @@ def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str
         root="../../",
         subject=subject,
         bar=_bar(subject),
-        strip=_strip(subject, status.now),
+        week=_week(subject, status.now),
         partitions=asdict(partitions([one], query)),
     )
 
@@ -245,17 +244,17 @@ def _templates() -> Environment:
 
 
 def _link(query: Query, offset: int) -> str:
-    given = [
-        *(("search", query.search) for _ in [0] if query.search),
-        *(("cluster", name) for name in query.clusters),
-        *(("verdict", name) for name in query.verdicts),
-        *(("state", name) for name in query.states),
-        *(("topic", name) for name in query.topics),
-        *(("owner", name) for name in query.owners),
-        ("sort", f"-{query.sort}" if query.descending else query.sort),
-        ("offset", str(offset)),
-    ]
-    return f"topics?{urlencode(given)}"
+    filters = {
+        "search": query.search,
+        "cluster": query.clusters,
+        "verdict": query.verdicts,
+        "state": query.states,
+        "topic": sorted(query.topics),
+        "owner": sorted(query.owners),
+        "sort": f"-{query.sort}" if query.descending else query.sort,
+        "offset": str(offset),
+    }
+    return f"topics?{urlencode({name: value for name, value in filters.items() if value}, doseq=True)}"
 
 
 def _bar(subject: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -269,24 +268,15 @@ def _bar(subject: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"silent": round(1000 * silent / whole), "limit": round(1000 * limit / whole), "text": text}
 
 
-def _strip(subject: Mapping[str, Any], now: float) -> Sequence[Mapping[str, Any]] | None:
-    """Return the 168 hours of the week by day, each with how often it is active; None where that is not known."""
+def _week(subject: Mapping[str, Any], now: float) -> Mapping[str, Any] | None:
+    """Return how often each of the 168 hours of the week is active; None where that is not known.
+
+    Of the hours until ``this``, ``silent`` are of the present silence.
+    """
     row = subject["expectation"]
     if row is None or row["profile"] is None or len(row["profile"]) != HOURS:
         return None
-    most = HOUR / row["slot_seconds"]
-    last = subject["last_advance"]
+    most, last = HOUR / row["slot_seconds"], subject["last_advance"]
     this = math.floor((now - _MONDAY) / HOUR)
     silent = 0 if last is None else min(HOURS, max(0, this - math.floor((last - _MONDAY) / HOUR)))
-    outlined = {(this - back) % HOURS for back in range(silent)}
-    days = []
-    for number, name in enumerate(_DAYS):
-        cells = []
-        for hour in range(24):
-            share = min(1.0, row["profile"][number * 24 + hour] / most)
-            text = f"{name} {hour:02d}:00 UTC: active in {share:.0%} of its slots"
-            of_silence = number * 24 + hour in outlined
-            opacity = f"{0.06 + 0.94 * share:.2f}"
-            cells.append({"opacity": opacity, "silent": of_silence, "text": text + (", silent now" * of_silence)})
-        days.append({"name": name, "number": number, "cells": cells})
-    return days
+    return {"shares": [min(1.0, slots / most) for slots in row["profile"]], "this": this, "silent": silent}

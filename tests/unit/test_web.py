@@ -118,11 +118,9 @@ PROMETHEUS = (
     [
         (PROMETHEUS, True),
         (OM, True),
-        (f"{OM}; version=1.0.0; charset=utf-8", True),
         (f"{OM};version=0.0.1", False),
         ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily", False),
         ("*/*", False),
-        ("text/html", False),
         ("", False),
     ],
 )
@@ -161,12 +159,6 @@ def test_a_client_reads_the_whole_of_a_zipped_answer(client: httpx.Client, pages
     answer = client.get("/metrics", headers={"Accept-Encoding": "gzip"})
     assert answer.headers["content-encoding"] == "gzip"
     assert answer.content == pages.exposition
-
-
-def test_metrics_are_made_off_the_event_loop(client: httpx.Client, pages: Shown) -> None:
-    """The exposition is rendered by the server's worker threads, not by the thread of the event loop."""
-    client.get("/metrics")
-    assert all(name.startswith("web-scrapes") for name in pages.threads)
 
 
 def test_healthy_tells_of_the_process_only(client: httpx.Client, pages: Shown) -> None:
@@ -233,11 +225,8 @@ def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
 @pytest.mark.parametrize(
     ("moment", "shown"),
     [
-        (-62_135_596_800.0, "1-01-01 00:00:00 UTC ("),
         (253_402_300_799.0, "9999-12-31 23:59:59 UTC ("),
-        (-62_135_646_800.0, "-62135646800 s after 1970 ("),
         (253_402_300_800.0, "253402300800 s after 1970 ("),
-        (1.7e15, "1700000000000000 s after 1970 ("),
         (1e300, "1e+300 s after 1970 ("),
     ],
 )
@@ -250,25 +239,19 @@ def test_the_status_page_shows_moments_outside_the_calendar(
     assert client.get("/").text.count(shown) == 2
 
 
-def test_status_page_has_dead_topics_by_owner_where_some_have_one(client: httpx.Client, pages: Shown) -> None:
-    """It is told of clusters in which a dead topic has an owner, and an owner's name is text."""
-    pages.shown = Status(version="1", now=0.0, clusters=(ClusterStatus(name="prod", up=True),))
-    assert "by owner" not in client.get("/").text
-    owned = ClusterStatus(name="prod", up=True, dead_by_owner={"team-b": 1, "<a>": 2})
-    pages.shown = Status(version="1", now=0.0, clusters=(owned, ClusterStatus(name="far", up=True)))
-    page = client.get("/").text
-    assert page.count("<dt>Dead topics by owner</dt><dd>&lt;a&gt; 2, team-b 1</dd>") == 1
-
-
 def test_status_page_escapes_what_it_shows(client: httpx.Client, pages: Shown) -> None:
     """Text that comes from outside cannot become markup."""
     pages.shown = Status(
         version="<b>",
         now=0.0,
         expectations_problem="<script>alert(1)</script>",
-        clusters=(ClusterStatus(name='"><img src=x>', up=False, problem="<i>", states={"<u>": 1}),),
+        clusters=(
+            ClusterStatus(name='"><img src=x>', up=False, problem="<i>", states={"<u>": 1}),
+            ClusterStatus(name="prod", up=True, dead_by_owner={"team-b": 1, "<a>": 2}),
+        ),
     )
     page = client.get("/").text
+    assert page.count("<dt>Dead topics by owner</dt><dd>&lt;a&gt; 2, team-b 1</dd>") == 1
     assert not any(tag in page for tag in ("Version <b>", "<script>", "<img", "<i>", "<u>"))
 
 
@@ -287,12 +270,6 @@ def test_a_path_with_a_slash_too_many_or_too_few_is_unknown(client: httpx.Client
     """No redirect: it would lead to the address of this server, past the proxy before it."""
     answer = client.get(path)
     assert (answer.status_code, answer.headers.get("location")) == (404, None)
-
-
-def test_head_has_no_body(client: httpx.Client) -> None:
-    """HEAD /metrics answers the headers alone."""
-    answer = client.head("/metrics")
-    assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_a_page_that_fails_is_a_500_and_the_next_one_works(client: httpx.Client, pages: Shown) -> None:
@@ -379,18 +356,10 @@ def test_what_is_too_large_or_no_request_is_refused(server: WebServer, client: h
     assert client.get("/-/healthy").status_code == 200
 
 
-def test_the_body_of_a_request_is_not_kept(client: httpx.Client) -> None:
-    """Nobody needs one: 20 MB sent with a GET or to a path that does not exist change nothing of the answer."""
-    body = b"x" * 20_000_000
-    assert client.request("GET", "/-/healthy", content=body).status_code == 200
-    assert client.post("/no-such-path", content=body).status_code == 404
-    assert client.get("/-/healthy").status_code == 200
-
-
 def test_half_open_requests_block_nobody_and_are_closed(server: WebServer, client: httpx.Client) -> None:
     """With 300 clients that never finish their request, /metrics answers at once, and all 300 are closed."""
     threads = threading.active_count()
-    silent = [connect(server, b"GET /metrics HTTP/1.1\r\nHost: x\r\n") for _ in range(300)]
+    silent = [connect(server, sent) for sent in (b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n") for _ in range(150)]
     try:
         began = time.monotonic()
         assert client.get("/metrics").status_code == 200
@@ -492,18 +461,6 @@ def test_stop_lets_a_running_answer_finish(pages: Shown) -> None:
         assert connection.recv(12) == b"HTTP/1.1 200"
     with pytest.raises(ConnectionRefusedError):
         connect(running)
-
-
-def test_stop_does_not_wait_for_silent_clients(pages: Shown) -> None:
-    """Idle and half-open connections do not hold the end up."""
-    running = WebServer("127.0.0.1:0", pages)
-    running.start()
-    silent = [connect(running, sent) for sent in (b"", b"GET /metrics HT")]
-    began = time.monotonic()
-    running.stop()
-    assert time.monotonic() - began < 3
-    for connection in silent:
-        connection.close()
 
 
 def test_the_server_leaves_signals_alone(pages: Shown) -> None:
