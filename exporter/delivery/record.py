@@ -29,7 +29,7 @@ class Record:
 def reached_all(folder: Location) -> bool:
     """Return whether everybody got the report in a folder, by its record. Raises OSError where it cannot be read."""
     try:
-        return not _parsed(folder / NAME).undelivered
+        return not _read(folder / NAME).undelivered
     except (FileNotFoundError, ValueError, TypeError):
         return False
 
@@ -40,11 +40,17 @@ def open_record(folder: Location, as_of: str) -> Iterator[tuple[Record, Callable
 
     Only one process at a time has it. Raises DeliveryError.
     """
-    path = folder / NAME
+    path, record = folder / NAME, Record(as_of)
     with alone(folder / "deliveries.lock", DeliveryError, f"the report in {folder} is being delivered") as require:
-        record = _read(path)
-        if record.as_of != as_of:
-            record = Record(as_of)
+        try:
+            before = _read(path)
+            record = before if before.as_of == as_of else record
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise DeliveryError(f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, TypeError):
+            raise DeliveryError(f"{path} is damaged. Remove it, and the report is sent to all again") from None
 
         def write() -> None:
             require()
@@ -59,18 +65,7 @@ def open_record(folder: Location, as_of: str) -> Iterator[tuple[Record, Callable
         yield record, write
 
 
-def _parsed(path: Location) -> Record:
+def _read(path: Location) -> Record:
     """Raises OSError, and ValueError or TypeError where it is damaged."""
     with opened(path) as file:
         return Record(**json.loads(file.read()))
-
-
-def _read(path: Location) -> Record:
-    try:
-        return _parsed(path)
-    except FileNotFoundError:
-        return Record("")
-    except OSError as error:
-        raise DeliveryError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError):
-        raise DeliveryError(f"{path} is damaged. Remove it, and the report is sent to all again") from None

@@ -22,7 +22,7 @@ from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from exporter.web.api import FILTERS, RunInWorker, Source, check, not_read, query_of
-from exporter.web.status import Status, expectations, facts
+from exporter.web.status import Status, expectations
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -144,7 +144,6 @@ def overview(status: Status, known: Sequence[ClusterFacts]) -> str:
         verdicts=[(str(verdict), counted[verdict]) for verdict in GRAVEST if verdict in counted],
         incidents=incidents,
         expectations=expectations(status),
-        clusters=[(cluster.name, facts(cluster, status.now)) for cluster in status.clusters],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exporter.domain.formatting import ago, moment
@@ -64,45 +64,18 @@ class Status:
     """What the thresholds give in the whole fleet, by kind of stream; empty where no rollup counted it."""
 
 
-def facts(cluster: ClusterStatus, now: float) -> Sequence[tuple[str, str]]:
-    """Return what is known of a cluster, each with its title."""
-    then = "" if cluster.up else " at the last good poll"
-    rows = (
-        ("State", cluster.condition),
-        ("Last good poll", _ago(cluster.last_poll, now) or "none yet"),
-        ("Poll took", "" if cluster.poll_seconds is None else f"{cluster.poll_seconds:.2f} s"),
-        (f"Topics{then}", "" if cluster.topics is None else f"{cluster.topics:,}"),
-        (f"Partitions{then}", "" if cluster.partitions is None else f"{cluster.partitions:,}"),
-        ("Newest record", _ago(cluster.newest_record, now)),
-        ("Last advance", _ago(cluster.last_advance, now)),
-        (f"Partitions by state{then}", _counts(cluster.states)),
-        (f"Partitions by verdict{then}", _counts(cluster.verdicts)),
-        (f"Dead topics by owner{then}", _counts(cluster.dead_by_owner)),
-        ("Cluster id", cluster.cluster_id or ""),
-    )
-    return [(title, fact) for title, fact in rows if fact]
-
-
 def expectations(status: Status) -> str:
     """Return from when the expectations are, and what is wrong with them or the history folder."""
-    if status.expectations_as_of is None:
+    as_of = status.expectations_as_of
+    if as_of is None:
         text = f"No expectations are published yet, so {WITHOUT_EXPECTATIONS}: run `topic-liveness rollup`."
-    elif status.expectations_in_force:
-        text = f"Expectations as of {_ago(status.expectations_as_of, status.now)}."
     else:
-        fault = "too old to judge by" if status.expectations_as_of < status.now else "ahead of the clock"
-        text = (
-            f"Expectations as of {_ago(status.expectations_as_of, status.now)}, {fault}, "
-            f"so {WITHOUT_EXPECTATIONS}: run `topic-liveness rollup`."
-        )
+        text = f"Expectations as of {moment(as_of)} ({ago(status.now - as_of)})"
+        if status.expectations_in_force:
+            text += "."
+        else:
+            fault = "too old to judge by" if as_of < status.now else "ahead of the clock"
+            text += f", {fault}, so {WITHOUT_EXPECTATIONS}: run `topic-liveness rollup`."
     if status.expectations_problem is not None:
         text += f" Problem: {status.expectations_problem}"
     return " ".join([text, *(f"Problem: {problem}" for problem in status.upkeep_problems)])
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count)
-
-
-def _ago(at: float | None, now: float) -> str:
-    return "" if at is None else f"{moment(at, '%Y-%m-%d %H:%M:%S')} ({ago(now - at)})"

@@ -208,11 +208,11 @@ def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
     for shown in (
-        "2023-11-14 22:13:08 UTC (12 s ago)",
+        "2023-11-14 22:13 UTC (12 s ago)",
         "1,200",
-        "<dt>Newest record</dt><dd>2023-11-14 19:26:40 UTC (2 h 46 min ago)</dd>",
-        "<dt>Last advance</dt><dd>2023-11-14 22:13:05 UTC (15 s ago)</dd>",
-        "2023-11-15 00:43:20 UTC (2 h 30 min ahead)",
+        "<dt>Newest record</dt><dd>Tue 2023-11-14 19:26 UTC (2 h 46 min ago)</dd>",
+        "<dt>Last advance</dt><dd>Tue 2023-11-14 22:13 UTC (15 s ago)</dd>",
+        "2023-11-15 00:43 UTC (2 h 30 min ahead)",
         "observed 1,199, unreadable 1",
         "dead 2, live 1,198",
         "(2 d ago)",
@@ -225,7 +225,7 @@ def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
 @pytest.mark.parametrize(
     ("moment", "shown"),
     [
-        (253_402_300_799.0, "9999-12-31 23:59:59 UTC ("),
+        (253_402_300_799.0, "9999-12-31 23:59 UTC ("),
         (253_402_300_800.0, "253402300800 s after 1970 ("),
         (1e300, "1e+300 s after 1970 ("),
     ],
