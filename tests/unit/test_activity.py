@@ -23,7 +23,7 @@ from exporter.domain.polls.activity import (
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Answer, Reason, State
-from exporter.domain.polls.silence import Silence
+from exporter.domain.polls.silence import Silence, Silences
 from exporter.domain.polls.table import Table
 from exporter.domain.verdicts import Expectation
 from tests.snapshots import silence_of
@@ -345,7 +345,7 @@ def test_a_silence_lasts_at_most_since_the_latest_moment_that_is_known_of_any_pa
     after_all = unsure._replace(not_before=700.0)
     known, later = Silence(500.0, 2100.0, known=True), Silence(2050.0, 2100.0, known=True)
     together = [union([unsure]), union([unsure, known]), union([after_all, known]), union([unsure, later])]
-    assert [one and one.longest for one in together] == [math.inf, 1600.0, 1400.0, 50.0]
+    assert Silences.of(together).longest.tolist() == [math.inf, 1600.0, 1400.0, 50.0]
 
 
 def test_a_silence_that_this_process_has_hardly_seen_is_settling_until_the_third_poll() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -38,12 +37,6 @@ class Silence(NamedTuple):
     """Polls of this process during the silence: good ones and failed ones."""
     not_before: float | None = None
     """Lower bound of the time of an unknown last advance (Unix seconds), None where there is none."""
-
-    @property
-    def longest(self) -> float:
-        """The longest possible duration in seconds; infinite where the begin is unknown."""
-        began = self.since if self.known else self.not_before
-        return math.inf if began is None else self.until - began
 
 
 @dataclass(frozen=True, slots=True, eq=False)
