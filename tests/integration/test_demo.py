@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.demo.folder import DemoFolder
 from tests.grafana import PANELS, TARGETS
 from tests.programs import PATIENCE_SECONDS
 from tests.prometheus import Ask, scraping
@@ -173,18 +172,6 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
 
 
 @pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
-def test_a_demo_ended_while_it_writes_leaves_nothing(tmp_path: Path) -> None:
-    """SIGTERM in the middle of producing ends with 143, no process and no folder."""
-    folder = tmp_path / "demo"
-    with demo_until(folder, "writing four weeks of records ...", "--exit") as demo:
-        assert processes_about(folder)
-        demo.send_signal(signal.SIGTERM)
-        assert demo.wait(240) == 143
-    assert processes_about(folder) == []
-    assert not folder.exists()
-
-
-@pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
 def test_a_demo_interrupted_while_spark_works_leaves_nothing(tmp_path: Path) -> None:
     """Ctrl-C in the middle of the rollup ends Spark, exporter and broker; 130, no process and no folder."""
     folder = tmp_path / "demo"
@@ -196,18 +183,4 @@ def test_a_demo_interrupted_while_spark_works_leaves_nothing(tmp_path: Path) -> 
         demo.send_signal(signal.SIGINT)
         assert demo.wait(240) == 130
     assert processes_about(folder) == []
-    assert not folder.exists()
-
-
-@pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
-def test_a_killed_demo_takes_its_broker_with_it(tmp_path: Path) -> None:
-    """Even SIGKILL, where nothing can be tidied up, leaves no process, and the next demo takes the folder over."""
-    folder = tmp_path / "demo"
-    with demo_until(folder, "writing four weeks of records ...") as demo:
-        demo.kill()
-        demo.wait()
-    wait_until(lambda: processes_about(folder) == [])
-    again = DemoFolder(folder)
-    again.claim()
-    again.release()
     assert not folder.exists()

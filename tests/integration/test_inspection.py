@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
@@ -23,7 +22,6 @@ from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
 from tests.integration.secured import Secured, await_that
-from tests.integration.serving import Exporter, until
 from tests.views import Inspected, readings_of
 from tests.workbench import Workbench
 
@@ -126,31 +124,3 @@ def test_without_the_extra_one_line_and_all_else(
     assert readings_of(inspecting.poll())[TopicPartition(spread, 1)].latest == 50
     [line] = [line for line in logged_warnings() if "kafka-python" in line]
     assert "pip install '.[kafka-python]' in a checkout" in line
-
-
-def test_inspections_come_by_themselves_beside_the_polls(broker: Broker, workbench: Workbench, tmp_path: Path) -> None:
-    """A served exporter shows the size after its first inspection, follows it at its own pace, and keeps it."""
-    topic = "inspected-served"
-    workbench.create(topic)
-    workbench.write([(topic, 0, DAY_AGO)])
-    environment = {
-        "TOPIC_LIVENESS_INSPECTION__LOG_SIZES": "true",
-        "TOPIC_LIVENESS_INSPECTION__INTERVAL": "5s",
-    }
-    with Exporter(tmp_path, broker.bootstrap, **environment) as exporter:
-
-        def shown() -> bool:
-            return exporter.value("kafka_topic_disk_size_bytes", topic=topic) == on_disk(broker, topic, 0)
-
-        until(shown, "the first inspection")
-        sizes = {on_disk(broker, topic, 0)}
-        workbench.write([(topic, 0, DAY_AGO + 1)])
-        until(shown, "a later inspection")
-        assert exporter.value("topic_liveness_inspection_timestamp_seconds") is not None
-        sizes.add(on_disk(broker, topic, 0))
-        assert exporter.end() == 0
-        spooled = [pq.read_table(path).to_pylist() for path in exporter.history.glob("spool/relations/*.parquet")]
-    spooled_sizes = [row["disk_bytes"] for rows in spooled for row in rows if row["topic"] == topic]
-    known = set(spooled_sizes) - {None}  # a window may end before the first inspection
-    assert known and known <= sizes
-    workbench.delete(topic)

@@ -8,8 +8,7 @@ from contextlib import closing, suppress
 from exporter.domain.ports import SourceError
 from exporter.java import java
 from exporter.kafka.source import KafkaSource
-from tests.demo.broker import resolve_kafka
-from tests.integration.kafka import Kafka
+from tests.demo.broker import Broker, resolve_kafka
 from tests.integration.secured import await_that
 from tests.programs import cache_folder
 
@@ -25,11 +24,11 @@ def limit_requests(bootstrap: str, percentage: float) -> None:
     subprocess.run([*command, *change, *of_client], check=True, timeout=120, capture_output=True)
 
 
-def test_a_poll_that_fails_by_a_quota_says_so(kafka: Kafka) -> None:
+def test_a_poll_that_fails_by_a_quota_says_so(broker: Broker) -> None:
     """With the next step, and not that the network or the addresses are wrong."""
-    limit_requests(kafka.bootstrap, 0.0001)
+    limit_requests(broker.bootstrap, 0.0001)
     details = [""]
-    properties = {"bootstrap.servers": kafka.bootstrap, "client.id": CLIENT}
+    properties = {"bootstrap.servers": broker.bootstrap, "client.id": CLIENT}
     with closing(KafkaSource(properties, request_timeout=1.0)) as source:
 
         def named() -> bool:

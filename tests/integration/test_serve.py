@@ -13,14 +13,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from exporter.domain.polls.readings import TopicPartition
-from tests.demo.broker import Broker, free_port
+from tests.demo.broker import Broker
 from tests.integration.serving import Exporter, until
-from tests.integration.sweeping import commit, forget
-from tests.plain_http import get
-from tests.programs import program, running
+from tests.integration.sweeping import commit
+from tests.programs import program
 from tests.workbench import Workbench
 
 GROUPS = "kafka_topic_consumergroups_without_members"
@@ -42,7 +40,12 @@ def loaded(pid: int, *packages: str) -> list[str]:
 @pytest.fixture
 def exporter(tmp_path: Path, own_broker: Broker) -> Iterator[Exporter]:
     """An exporter on that broker."""
-    with Exporter(tmp_path, own_broker.bootstrap, TOPIC_LIVENESS_GROUPS__INTERVAL="5s") as running:
+    settings = {
+        "TOPIC_LIVENESS_GROUPS__INTERVAL": "5s",
+        "TOPIC_LIVENESS_INSPECTION__LOG_SIZES": "true",
+        "TOPIC_LIVENESS_INSPECTION__INTERVAL": "5s",
+    }
+    with Exporter(tmp_path, own_broker.bootstrap, **settings) as running:
         yield running
 
 
@@ -62,6 +65,10 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     assert exporter.value("kafka_topic_verdict", topic="orders", verdict="live") == 1
     commit(own_broker.bootstrap, "billing", {TopicPartition("orders", 0): 1})
     until(lambda: exporter.value(GROUPS, topic="orders") == 1.0, "the group")
+    size = sum(path.stat().st_size for path in (own_broker.folder / "data" / "orders-0").glob("*.log"))
+    until(lambda: exporter.value("kafka_topic_disk_size_bytes", topic="orders") == size, "an inspection")
+    assert exporter.value("kafka_consumergroup_lag_sum", consumergroup="billing", topic="orders") == 3
+    assert objections(exporter.metrics()) == []
     serving, clients = exporter.process.pid, exporter.clients()
     assert len(clients) == 1
     assert loaded(serving, "pandas", "confluent_kafka") == []
@@ -102,27 +109,10 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
         row for path in exporter.history.glob("spool/relations/*.parquet") for row in pq.read_table(path).to_pylist()
     ]
     assert (relation["topic"], relation["consumer_groups"], relation["replica_of_topic"]) == ("orders", 1, None)
+    assert relation["disk_bytes"] == size
     log = exporter.log.read_text()
     assert "poll failed: cluster-unreachable" in log
     assert "Traceback" not in log
-
-
-def test_the_exposition_passes_promtool(broker: Broker, workbench: Workbench, tmp_path: Path) -> None:
-    """promtool finds nothing to object to in what a real cluster gives; a group is in it for as long as it exists."""
-    topic, group = "told-of", "tells"
-    workbench.create(topic, 2)
-    workbench.write([(topic, 0, time.time())])
-    commit(broker.bootstrap, group, {TopicPartition(topic, 0): 0})
-    with Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_GROUPS__INTERVAL="5s") as exporter:
-        until(lambda: exporter.value("kafka_consumergroup_lag_sum", consumergroup=group, topic=topic) == 1, "the lag")
-        until(lambda: exporter.value("kafka_topic_partition_staleness_seconds", topic=topic) is not None, "a reading")
-        assert exporter.value(GROUPS, topic=topic) == 1
-        assert exporter.value("kafka_consumergroup_members", consumergroup=group) == 0
-        assert objections(exporter.metrics()) == []
-        forget(workbench, group)
-        until(lambda: exporter.value(GROUPS, topic=topic) == 0, "the group is gone")
-        assert exporter.value("kafka_consumergroup_members", consumergroup=group) is None
-    workbench.delete(topic)
 
 
 def objections(exposition: str) -> list[str]:
@@ -150,29 +140,6 @@ def test_once_prints_an_exposition_of_the_cluster(broker: Broker, workbench: Wor
     labels = 'kafka_cluster="default",topic="asked-once",partition="1"'
     assert f"kafka_topic_partition_current_offset{{{labels}}} 1\n" in done.stdout
     assert objections(done.stdout) == []
-
-
-def test_prometheus_scrapes_the_exporter(tmp_path: Path, broker: Broker, workbench: Workbench) -> None:
-    """A real Prometheus finds a running exporter up and can be asked for what the broker answered of a partition."""
-    workbench.create("scraped", 2)
-    workbench.write([("scraped", 1, time.time())] * 2)
-    exporter = Exporter(tmp_path, broker.bootstrap)
-    address = f"127.0.0.1:{free_port()}"
-    target = {"job_name": "topic-liveness", "static_configs": [{"targets": [f"127.0.0.1:{exporter.port}"]}]}
-    config = tmp_path / "prometheus.yml"
-    config.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [target]}))
-    command = [program("prometheus"), f"--config.file={config}", f"--web.listen-address={address}"]
-    command += [f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
-
-    def value(query: str) -> float | None:
-        answer = get(f"http://{address}/api/v1/query", params={"query": query}, timeout=10).json()
-        return next((float(row["value"][1]) for row in answer["data"]["result"]), None)
-
-    with exporter, running(command, f"http://{address}/-/ready", tmp_path / "prometheus.log"):
-        until(lambda: value('up{job="topic-liveness"}') == 1.0, "the exporter up")
-        offset = 'kafka_topic_partition_current_offset{topic="scraped", partition="1"}'
-        until(lambda: value(offset) == 2.0, "the offset of the partition")
-        assert exporter.end() == 0
 
 
 def test_a_port_in_use_is_reported_at_once(tmp_path: Path, broker: Broker) -> None:
