@@ -7,17 +7,20 @@ from collections.abc import Iterable, Mapping
 
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.family import Metric
-from exporter.metrics.series import Series
+from exporter.metrics.groups import GroupSeries
+from exporter.metrics.series import ClusterSeries
 from exporter.state.exposition import families, with_headers
 
 
 def exposed(
-    clusters: Mapping[str, Series], now: float, metrics: Iterable[Metric] = PARTITION_METRICS + TOPIC_METRICS
+    clusters: Mapping[str, ClusterSeries | GroupSeries],
+    now: float,
+    metrics: Iterable[Metric] = PARTITION_METRICS + TOPIC_METRICS,
 ) -> str:
     """Return the exposition of clusters as of ``now``."""
-    return b"".join(
-        block.text for block in with_headers(families(metrics, clusters, dict.fromkeys(clusters, now)))
-    ).decode()
+    shown = {name: series.shown for name, series in clusters.items()}
+    found = families(metrics, shown, dict.fromkeys(clusters, now))
+    return b"".join(block.text for block in with_headers(found)).decode()
 
 
 def verdict_of_orders(metrics: str) -> str:

@@ -30,6 +30,10 @@ class Block:
         """Whether the compressed form exists."""
         return self._deflated is not None
 
+    def at(self, now: float) -> Block:  # noqa: ARG002 - of the same form as Ages
+        """Return the text as of ``now``, which is always the same."""
+        return self
+
     def deflated(self) -> bytes:
         """Return the text as deflate data that ends with a byte and refers to nothing before it."""
         if self._deflated is None:

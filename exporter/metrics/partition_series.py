@@ -10,13 +10,12 @@ from exporter.domain.arrays import Flags, Floats
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.inspections import NO_INSPECTIONS
-from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.catalogue import PARTITION_METRICS
-from exporter.metrics.lines import Ages, LabelledRows, Lines, escape
-from exporter.metrics.samples import Column, Samples, known_of
+from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, known_of
 
 _UNREMARKABLE = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING)]
 
@@ -25,39 +24,32 @@ _STATE, _VERDICT = "kafka_topic_partition_state", "kafka_topic_partition_verdict
 _STATE_TAILS = [f',state="{state}"}} 1\n' for state in STATES]
 _VERDICT_TAILS = [f',verdict="{verdict}"}} 1\n' for verdict in VERDICTS]
 
-_AGES = ("staleness", "silence")
-
 
 class PartitionSeries:
     """Renders a series for each partition and each enabled metric."""
 
     def __init__(self, cluster: str, switches: Collection[str]) -> None:
         self._metrics = [each for each in PARTITION_METRICS if each.switch is None or each.switch in switches]
-        tails = {_STATE: _STATE_TAILS.__getitem__, _VERDICT: _VERDICT_TAILS.__getitem__}
-        self._lines = {
-            each.name: Lines(each.name, tails.get(each.name)) for each in self._metrics if each.switch not in _AGES
-        }
-        self._ages: dict[str, Ages] = {}
-        start = f'{{kafka_cluster="{escape(cluster)}",topic="'
-        self._rows = LabelledRows(lambda key: f'{start}{escape(key.topic)}",partition="{key.partition}"')
+        self._start = f'{{kafka_cluster="{escape(cluster)}",topic="'
+        self._rendered = Rendered(
+            self._labels_of, {_STATE: _STATE_TAILS.__getitem__, _VERDICT: _VERDICT_TAILS.__getitem__}
+        )
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
-        moves = self._rows.follow(snapshot.table.layout)
-        if moves is not None:
-            for lines in self._lines.values():
-                lines.move(len(snapshot.table), *moves)
-        labels, fixed = self._rows.labels, {}
+        columns, growing = {}, {}
         for metric in self._metrics:
-            if metric.switch in _AGES:
-                since = (
-                    _stale_since(snapshot) if metric.switch == "staleness" else assessment.of_partitions.last_advance
-                )
-                self._ages[metric.name] = Ages(metric.name, labels, since, self._ages.get(metric.name), moves)
+            kind = metric.switch or metric.name
+            if kind in _AGES:
+                growing[metric.name] = Growing(_AGES[kind](snapshot, assessment))
             else:
-                column = _COLUMNS[metric.switch or metric.name](snapshot, assessment)
-                fixed[metric.name] = self._lines[metric.name].show(labels, *column)
-        return Samples(fixed, dict(self._ages))
+                columns[metric.name] = _COLUMNS[kind](snapshot, assessment)
+        return self._rendered.update(snapshot.table.layout, columns, growing)
+
+    def _labels_of(self, layout: Layout) -> list[str]:
+        starts = [f'{self._start}{escape(topic)}",partition="' for topic in layout.topics]
+        numbers = zip(layout.topic.tolist(), layout.partition.tolist(), strict=True)
+        return [f'{starts[topic]}{partition}"' for topic, partition in numbers]
 
 
 def _log_sizes(snapshot: Snapshot, _: Assessment) -> Column:
@@ -72,7 +64,7 @@ def _newest(snapshot: Snapshot) -> Floats:
     return newest
 
 
-def _stale_since(snapshot: Snapshot) -> Floats:
+def _stale_since(snapshot: Snapshot, _: Assessment) -> Floats:
     contradictory = snapshot.table.state == STATE_CODES[State.CONTRADICTORY]
     return np.where(contradictory, np.nan, _newest(snapshot))
 
@@ -125,6 +117,12 @@ def _leader_is_preferred(snapshot: Snapshot, _: Assessment) -> Column:
     led = (members.leader == preferred) & (members.leader != NO_LEADER)
     return led.astype(np.int8), _described(snapshot) & assigned
 
+
+_AGES: Mapping[str, Callable[[Snapshot, Assessment], Floats]] = {
+    "staleness": _stale_since,
+    "silence": lambda _, assessment: assessment.of_partitions.last_advance,
+}
+"""Since when each metric grows, by its switch."""
 
 _COLUMNS: Mapping[str, Callable[[Snapshot, Assessment], Column]] = {
     "current_offset": lambda snapshot, _: (snapshot.table.latest, snapshot.table.read),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.polls.layout import Layout
 from exporter.domain.replicas.comparison import (
     REPLICA_STATES,
     Comparison,
@@ -16,11 +16,7 @@ from exporter.domain.replicas.comparison import (
     ReplicaTable,
     not_compared_of_code,
 )
-from exporter.metrics.blocks import Block
-from exporter.metrics.family import Metric
-from exporter.metrics.lines import LabelledRows, Lines, escape
-from exporter.metrics.replica_catalogue import REPLICA_METRICS
-from exporter.metrics.samples import Column, known_of
+from exporter.metrics.lines import Column, Rendered, escape, known_of
 
 _REASONS = len(NotCompared) + 1
 
@@ -46,48 +42,40 @@ _COLUMNS: Mapping[str, Callable[[ReplicaTable], Column]] = {
 }
 
 
-class _PairLines:
-    """The lines of one pair of clusters, kept from comparison to comparison: only changes are formatted again."""
+_Pair = Rendered[tuple[Layout, tuple[str, ...]]]
+"""The lines of one pair of clusters; its rows are the partitions of the source, and the replica of each topic."""
 
-    def __init__(self, source: str, target: str) -> None:
-        self._start = f'{{source_cluster="{escape(source)}",source_topic="'
-        self._target = f'",target_cluster="{escape(target)}",target_topic="'
-        self._targets: Mapping[str, str] = {}
-        self._lines: Mapping[str, Lines] = {}
-        self._rows = LabelledRows(self._labels_of)
 
-    def show(self, table: ReplicaTable) -> Mapping[str, Sequence[Block]]:
-        """Return the lines of a comparison by metric."""
-        targets = dict(zip(table.layout.topics, table.targets, strict=True))
-        if any(targets.get(topic, name) != name for topic, name in self._targets.items()) or not self._lines:
-            self._rows = LabelledRows(self._labels_of)
-            self._lines = {
-                name: Lines(name, _state_tail if column is _state else None) for name, column in _COLUMNS.items()
-            }
-        self._targets = targets
-        moves = self._rows.follow(table.layout)
-        if moves is not None:
-            for lines in self._lines.values():
-                lines.move(len(table), *moves)
-        return {name: self._lines[name].show(self._rows.labels, *column(table)) for name, column in _COLUMNS.items()}
+def _rendered(source: str, target: str) -> _Pair:
+    start = f'{{source_cluster="{escape(source)}",source_topic="'
+    middle = f'",target_cluster="{escape(target)}",target_topic="'
 
-    def _labels_of(self, key: TopicPartition) -> str:
-        target = escape(self._targets[key.topic])
-        return f'{self._start}{escape(key.topic)}{self._target}{target}",partition="{key.partition}"'
+    def labels_of(rows: tuple[Layout, tuple[str, ...]]) -> list[str]:
+        layout, replicas = rows
+        topics = [
+            f'{start}{escape(topic)}{middle}{escape(replica)}",partition="'
+            for topic, replica in zip(layout.topics, replicas, strict=True)
+        ]
+        numbers = zip(layout.topic.tolist(), layout.partition.tolist(), strict=True)
+        return [f'{topics[topic]}{partition}"' for topic, partition in numbers]
+
+    return Rendered(labels_of, {"kafka_replica_state": _state_tail})
 
 
 class ReplicaSeries:
     """The series of one pair of clusters. Made by whoever compares, read by any thread."""
 
-    def __init__(self, comparison: Comparison, lines: _PairLines | None = None) -> None:
-        """``lines`` are those of the comparison before."""
+    def __init__(self, comparison: Comparison, rendered: _Pair | None = None) -> None:
+        """``rendered`` keeps what was rendered of the comparison before."""
         self.comparison = comparison
         self._unread: dict[NotCompared, ReplicaSeries] = {}
-        codes, counts = np.unique(_state(comparison.table)[0], return_counts=True)
+        table = comparison.table
+        codes, counts = np.unique(_state(table)[0], return_counts=True)
         self.states = {_of_state(code): count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
         """How many partitions are in each state, for each reason."""
-        lines = _PairLines(comparison.source, comparison.target) if lines is None else lines
-        self._blocks = lines.show(comparison.table)
+        rendered = _rendered(comparison.source, comparison.target) if rendered is None else rendered
+        columns = {name: column(table) for name, column in _COLUMNS.items()}
+        self.shown = rendered.update((table.layout, tuple(table.targets)), columns)
 
     def unread(self, reason: NotCompared) -> ReplicaSeries:
         """Return what is shown while one of the clusters is not read: nothing is known of any replica then."""
@@ -95,17 +83,13 @@ class ReplicaSeries:
             self._unread[reason] = ReplicaSeries(self.comparison.unread(reason))
         return self._unread[reason]
 
-    def blocks(self, name: str) -> Sequence[Block]:
-        """Return the samples of one metric, without its header."""
-        return self._blocks[name]
-
 
 class Replicas:
     """The series of all pairs of clusters. Any thread may take comparisons, and any may show them."""
 
     def __init__(self) -> None:
         self._pairs: Mapping[tuple[str, str], ReplicaSeries] = {}
-        self._lines: dict[tuple[str, str], _PairLines] = {}
+        self._rendered: dict[tuple[str, str], _Pair] = {}
         self._lock = threading.Lock()
         """Held while these change; pairs are compared, and rendered, beside each other."""
 
@@ -113,10 +97,10 @@ class Replicas:
         """Show a comparison until the next one of its pair. A pair that is taken out meanwhile is not shown."""
         pair = comparison.source, comparison.target
         with self._lock:
-            lines = self._lines.setdefault(pair, _PairLines(*pair))
-        series = ReplicaSeries(comparison, lines)
+            rendered = self._rendered.setdefault(pair, _rendered(*pair))
+        series = ReplicaSeries(comparison, rendered)
         with self._lock:
-            if self._lines.get(pair) is lines:
+            if self._rendered.get(pair) is rendered:
                 self._pairs = {**self._pairs, pair: series}
 
     def shown(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
@@ -133,11 +117,3 @@ def unreadable(source: str, target: str, readable: Callable[[str], bool]) -> Not
     if not readable(source):
         return NotCompared.SOURCE_UNREADABLE
     return None if readable(target) else NotCompared.REPLICA_UNREADABLE
-
-
-def replica_families(pairs: Mapping[tuple[str, str], ReplicaSeries]) -> list[tuple[Metric, list[Block]]]:
-    """Return the samples of all pairs, by metric; pairs sorted by their clusters."""
-    return [
-        (metric, [block for pair in sorted(pairs) for block in pairs[pair].blocks(metric.name)])
-        for metric in REPLICA_METRICS
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
 from exporter.domain.polls.table import STATES, Snapshot
 from exporter.domain.verdicts import VERDICTS
-from exporter.metrics.blocks import Block
-from exporter.metrics.catalogue import TOPIC_METRICS
-from exporter.metrics.lines import Ages, LabelledRows, Lines, escape
-from exporter.metrics.samples import Column, Samples, known_of
+from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, known_of
 
 _STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
 _INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
@@ -40,39 +37,29 @@ class TopicSeries:
 
     def __init__(self, cluster: str) -> None:
         self._labels = f'{{kafka_cluster="{escape(cluster)}"'
-        self._of: tuple[Layout, Layout] | None = None
-        """The layout of the last poll, and one with a row for each of its topics."""
-        self._rows = LabelledRows(lambda key: f'{self._labels},topic="{escape(key.topic)}"')
         self._settings = _Settings()
         self._records = _Records()
-        tails: dict[str, Callable[[int], str]] = {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: self._settings.tail}
-        self._lines = {
-            metric.name: Lines(metric.name, tails.get(metric.name), variants=_VARIANTS.get(metric.name, ("",)))
-            for metric in TOPIC_METRICS
-            if metric.name not in (_STALENESS, _SILENCE, _BROKERS)
-        }
-        self._ages: dict[str, Ages] = {}
+        self._rendered = Rendered(
+            self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: self._settings.tail}, _VARIANTS
+        )
+        self._cluster = Rendered[str](lambda start: [start])
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
-        layout = snapshot.table.layout
-        count = len(layout.topics)
-        if self._of is None or self._of[0] is not layout:
-            self._of = layout, Layout(layout.topics, [1] * count, np.zeros(count, dtype=np.int32))
-        moves = self._rows.follow(self._of[1])
-        if moves is not None:
-            for lines in self._lines.values():
-                lines.move(count, *moves)
-        self._settings.update(snapshot.metadata, layout.topics)
-        visible, labels = self._settings.visible, self._rows.labels
-        fixed = {
-            name: self._lines[name].show(labels, values, known & np.repeat(visible, len(values) // max(1, count)))
+        topics = snapshot.table.layout.topics
+        self._settings.update(snapshot.metadata, topics)
+        visible = self._settings.visible
+        columns = {
+            name: (values, known & np.repeat(visible, len(values) // max(1, len(topics))))
             for name, (values, known) in self._columns(snapshot, assessment).items()
         }
-        fixed[_BROKERS] = (Block(f"{_BROKERS}{self._labels}}} {len(snapshot.metadata.brokers)}\n".encode()),)
-        for name, since in ((_STALENESS, assessment.newest), (_SILENCE, assessment.of_topics.last_advance)):
-            self._ages[name] = Ages(name, labels, np.where(visible, since, np.nan), self._ages.get(name), moves)
-        return Samples(fixed, dict(self._ages))
+        since = {_STALENESS: assessment.newest, _SILENCE: assessment.of_topics.last_advance}
+        growing = {name: Growing(np.where(visible, moments, np.nan)) for name, moments in since.items()}
+        brokers = {_BROKERS: (np.array([len(snapshot.metadata.brokers)]), np.ones(1, dtype=np.bool_))}
+        return {**self._rendered.update(topics, columns, growing), **self._cluster.update(self._labels, brokers)}
+
+    def _labels_of(self, topics: Sequence[str]) -> list[str]:
+        return [f'{self._labels},topic="{escape(topic)}"' for topic in topics]
 
     def _columns(self, snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
         judged = assessment.of_topics

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from exporter.domain.ports import Clock
 from exporter.metrics.blocks import Block, gzipped
 from exporter.metrics.family import Metric
-from exporter.metrics.lines import escape
-from exporter.metrics.series import Series
+from exporter.metrics.lines import Samples, escape
 
 RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes, unless a poll has ended since."""
@@ -33,45 +33,52 @@ class Exposition:
         self._gather = gather
         self._self_metrics = own
         self._lock = threading.Lock()
-        self._page: _Page | None = None
+        self._made_at: float | None = None
+        self._families: Sequence[Family] = ()
+        self._blocks: dict[bool, Sequence[Block]] = {}
+        self._pieces: dict[tuple[bool, bool], Sequence[bytes]] = {}
 
     def pieces(self, *, openmetrics: bool = False, zipped: bool = False) -> Sequence[bytes]:
         """Return the exposition in pieces: Prometheus text 0.0.4 or OpenMetrics 1.0.0, with gzip if ``zipped``."""
         with self._lock:
-            at, page = self._clock.monotonic(), self._page
-            if page is None or not 0 <= at - page.made_at < RENDER_SECONDS:
-                page = self._page = _Page(at, self._gather(), self._self_metrics)
-            return page.pieces(openmetrics=openmetrics, zipped=zipped)
+            at = self._clock.monotonic()
+            if self._made_at is None or not 0 <= at - self._made_at < RENDER_SECONDS:
+                self._keep(at, self._gather())
+            if openmetrics not in self._blocks:
+                own = Block(self._self_metrics(openmetrics=openmetrics))
+                self._blocks[openmetrics] = [*with_headers(self._families, openmetrics=openmetrics), own]
+            if (openmetrics, zipped) not in self._pieces:
+                blocks = self._blocks[openmetrics]
+                pieces = gzipped(blocks) if zipped else [block.text for block in blocks]
+                self._pieces[openmetrics, zipped] = tuple(_joined(pieces))
+            return self._pieces[openmetrics, zipped]
 
     def forget(self) -> None:
         """Drop the cached exposition: a poll has replaced it, and it would use memory until the next scrape."""
         with self._lock:
-            self._page = None
+            self._keep(None, ())
+
+    def _keep(self, made_at: float | None, shown: Sequence[Family]) -> None:
+        self._made_at, self._families, self._blocks, self._pieces = made_at, shown, {}, {}
 
 
-class _Page:
-    def __init__(self, made_at: float, families: Sequence[Family], own: Callable[..., bytes]) -> None:
-        self.made_at = made_at
-        self._families = families
-        self._self_metrics = own
-        self._blocks: dict[bool, Sequence[Block]] = {}
-        self._pieces: dict[tuple[bool, bool], Sequence[bytes]] = {}
+def families(
+    metrics: Iterable[Metric], shown: Mapping[Any, Samples], times: Mapping[Any, float] | None = None
+) -> list[Family]:
+    """Return the samples of all clusters, or pairs of clusters, by metric and sorted by name.
 
-    def pieces(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
-        if openmetrics not in self._blocks:
-            own = Block(self._self_metrics(openmetrics=openmetrics))
-            self._blocks[openmetrics] = [*with_headers(self._families, openmetrics=openmetrics), own]
-        if (openmetrics, zipped) not in self._pieces:
-            blocks = self._blocks[openmetrics]
-            pieces = gzipped(blocks) if zipped else [block.text for block in blocks]
-            self._pieces[openmetrics, zipped] = tuple(_joined(pieces))
-        return self._pieces[openmetrics, zipped]
-
-
-def families(metrics: Iterable[Metric], clusters: Mapping[str, Series], times: Mapping[str, float]) -> list[Family]:
-    """Return the samples of all clusters by metric, with clusters sorted by name; ``times`` are the present by each."""
+    ``times`` are the present of each, for samples that grow.
+    """
     return [
-        (metric, [block for name in sorted(clusters) for block in clusters[name].blocks(metric.name, times[name])])
+        (
+            metric,
+            [
+                block
+                for name in sorted(shown)
+                for part in shown[name].get(metric.name, ())
+                if (block := part.at(times[name] if times else 0.0)).text
+            ],
+        )
         for metric in metrics
     ]
 

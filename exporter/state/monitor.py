@@ -25,7 +25,8 @@ from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
-from exporter.metrics.replicas import Replicas, replica_families, unreadable
+from exporter.metrics.replica_catalogue import REPLICA_METRICS
+from exporter.metrics.replicas import Replicas, unreadable
 from exporter.metrics.series import ClusterSeries
 from exporter.state import problems
 from exporter.state.cluster import Cluster, Rhythm
@@ -285,8 +286,8 @@ class Monitor(Upkeep):
         now, at = self._clock.now(), self._clock.monotonic()
         with self._lock:
             clusters = self._clusters
-            polled = {name: cluster.series for name, cluster in clusters.items() if cluster.fresh(at)}
-            swept = {name: cluster.groups for name, cluster in clusters.items() if cluster.swept_lately(at)}
+            polled = {name: cluster.series.shown for name, cluster in clusters.items() if cluster.fresh(at)}
+            swept = {name: cluster.groups.shown for name, cluster in clusters.items() if cluster.swept_lately(at)}
             for name in clusters.keys() - polled:
                 clusters[name].series.withdraw()
                 self._self_metrics.withdraw(name)
@@ -306,7 +307,7 @@ class Monitor(Upkeep):
         return [
             *families(PARTITION_METRICS + TOPIC_METRICS, polled, times),
             *families(GROUP_METRICS, swept, times),
-            *replica_families(replicas),
+            *families(REPLICA_METRICS, {pair: series.shown for pair, series in replicas.items()}),
         ]
 
     def swept_lately(self, name: str) -> bool:

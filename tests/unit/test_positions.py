@@ -96,4 +96,4 @@ def test_rows_are_the_same_only_by_the_same_layout() -> None:
     """Numbers alone do not tell: row 0 may be another partition now."""
     rows = table(g={A: PLACES[A]}).rows
     other = GroupRows(rows.names, Layout.of({"b": [0]}), rows.group, rows.partition)
-    assert rows.same_as(table(g={A: PLACES[A]}).rows) and not rows.same_as(other)
+    assert rows == table(g={A: PLACES[A]}).rows and rows != other

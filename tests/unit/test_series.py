@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
-from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +16,6 @@ from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Verdict
-from exporter.metrics import lines
 from exporter.metrics.catalogue import (
     CATALOGUE,
     DEFAULT_PARTITION_SWITCHES,
@@ -26,7 +24,6 @@ from exporter.metrics.catalogue import (
     TOPIC_METRICS,
 )
 from exporter.metrics.series import ClusterSeries
-from exporter.state.exposition import families
 from tests.exposed import exposed
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -223,24 +220,15 @@ def polls(draw: st.DrawFn) -> list[tuple[Snapshot, Assessment]]:
 
 
 @settings(max_examples=60)
-@given(polls(), st.integers(1, 5), st.booleans())
-def test_what_is_kept_from_earlier_polls_is_never_seen(
-    seen: list[tuple[Snapshot, Assessment]], chunk: int, zipped: bool
-) -> None:
+@given(polls())
+def test_what_is_kept_from_earlier_polls_is_never_seen(seen: list[tuple[Snapshot, Assessment]]) -> None:
     """After any polls the text is that of series which saw the last one alone, but for what they counted."""
-    with patch.object(lines, "CHUNK_ROWS", chunk):
-        reused = ClusterSeries("prod", partition_switches=ALL)
-        for snapshot, assessment in seen:
-            reused.update(snapshot, assessment)
-            if zipped:
-                for _, blocks in families(
-                    PARTITION_METRICS + TOPIC_METRICS, {"prod": reused}, {"prod": snapshot.taken_at}
-                ):
-                    assert all(block.deflated() for block in blocks)
-        fresh = ClusterSeries("prod", partition_switches=ALL)
-        fresh.update(*seen[-1])
-        metrics = [each for each in PARTITION_METRICS + TOPIC_METRICS if each.type != "counter"]
-        assert exposed({"prod": reused}, NOW, metrics) == exposed({"prod": fresh}, NOW, metrics)
+    reused, fresh = (ClusterSeries("prod", partition_switches=ALL) for _ in range(2))
+    for snapshot, assessment in seen:
+        reused.update(snapshot, assessment)
+    fresh.update(*seen[-1])
+    metrics = [each for each in PARTITION_METRICS + TOPIC_METRICS if each.type != "counter"]
+    assert exposed({"prod": reused}, NOW, metrics) == exposed({"prod": fresh}, NOW, metrics)
 
 
 def test_owners_that_come_and_go_are_shown_right_and_not_kept() -> None:
@@ -260,25 +248,6 @@ def test_owners_that_come_and_go_are_shown_right_and_not_kept() -> None:
             series.update(snapshot, Detector().assess(snapshot, clock.now()))
         assert exposed({"prod": reused}, clock.now(), shown_by) == exposed({"prod": fresh}, clock.now(), shown_by)
     assert len(reused._topics._settings._tails) <= 10  # noqa: SLF001
-
-
-def test_what_did_not_change_is_not_rendered_anew() -> None:
-    """The block of a chunk in which nothing moved stays, and one that was served compressed is replaced by such."""
-    with patch.object(lines, "CHUNK_ROWS", 2):
-        series = ClusterSeries("prod", partition_switches=["current_offset"])
-        keys = [TopicPartition("a", number) for number in range(6)]
-        offsets = "kafka_topic_partition_current_offset"
-        snapshot = snapshot_of(dict.fromkeys(keys, OBSERVED))
-        series.update(snapshot, assessment_of(snapshot))
-        before = series.blocks(offsets, NOW)
-        assert [block.text.count(b"\n") for block in before] == [2, 2, 2]
-        before[0].deflated()
-        snapshot = snapshot_of(dict.fromkeys(keys, OBSERVED) | {keys[3]: replace(OBSERVED, latest=13)})
-        series.update(snapshot, assessment_of(snapshot))
-        after = series.blocks(offsets, NOW)
-    assert [now is then for now, then in zip(after, before, strict=True)] == [True, False, True]
-    assert after[1].is_deflated
-    assert b'partition="3"} 13\n' in after[1].text
 
 
 def test_a_topic_made_again_counts_its_records_from_zero() -> None:

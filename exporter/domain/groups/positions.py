@@ -54,14 +54,17 @@ class GroupRows:
     def __len__(self) -> int:
         return len(self.group)
 
-    def same_as(self, other: GroupRows) -> bool:
+    def __eq__(self, other: object) -> bool:
         """Return whether each row is about the same group and partition."""
         return self is other or (
-            self.names == other.names
+            isinstance(other, GroupRows)
+            and self.names == other.names
             and np.array_equal(self.group, other.group)
             and np.array_equal(self.partition, other.partition)
             and self.layout == other.layout
         )
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def first(self) -> Rows:
@@ -76,7 +79,7 @@ class GroupRows:
 
     def moves_from(self, before: GroupRows) -> tuple[Rows, Rows]:
         """Return the rows that are also in ``before``: their indices here, and their indices in ``before``."""
-        if self.same_as(before):
+        if self == before:
             every = np.arange(len(self), dtype=np.intp)
             return every, every
         if not len(self) or not len(before):
