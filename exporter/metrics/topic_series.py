@@ -14,7 +14,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
 from exporter.domain.polls.table import STATES, Snapshot
 from exporter.domain.verdicts import VERDICTS
-from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, known_of
+from exporter.metrics.lines import Column, Growing, Rendered, Samples, column_of, escape, known_of
 
 _STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
 _INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
@@ -39,9 +39,7 @@ class TopicSeries:
         self._labels = f'{{kafka_cluster="{escape(cluster)}"'
         self._settings = _Settings()
         self._records = _Records()
-        self._rendered = Rendered(
-            self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: self._settings.tail}, _VARIANTS
-        )
+        self._rendered = Rendered(self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: str}, _VARIANTS)
         self._cluster = Rendered[str](lambda start: [start])
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
@@ -85,7 +83,6 @@ class _Records:
     """Counts the records of each topic since this process started."""
 
     def __init__(self) -> None:
-        self._counted: dict[str, int] = {}
         self._layout: Layout | None = None
         self._metadata: Metadata | None = None
         self._ids: Mapping[str, str | None] = {}
@@ -116,15 +113,9 @@ class _Settings:
 
     def __init__(self) -> None:
         self._metadata: Metadata | None = None
-        self._codes: dict[str, int] = {}
-        self._tails: list[str] = []
         self.visible: Flags = np.zeros(0, dtype=np.bool_)
         """False for topics of which neither partitions nor a description are known."""
         self.columns: dict[str, Column] = {}
-
-    def tail(self, code: int) -> str:
-        """Return the labels of ``kafka_topic_info`` for a code."""
-        return self._tails[code]
 
     def update(self, metadata: Metadata, topics: Iterable[str]) -> None:
         """Take the metadata of a poll; ``topics`` are its topics in the order of rows."""
@@ -134,27 +125,11 @@ class _Settings:
         infos = [metadata.topics[name] for name in topics]
         configs = [info.config for info in infos]
         self.visible = np.array([info.reason is None or bool(info.partitions) for info in infos], dtype=np.bool_)
-        codes = self._coded(list(map(_described, infos)))
         described = [info.config is not None or info.owner is not None for info in infos]
         self.columns = {
-            _INFO: (np.array(codes, dtype=np.int32), np.array(described, dtype=np.bool_)),
+            _INFO: (column_of(list(map(_described, infos))), np.array(described, dtype=np.bool_)),
             "kafka_topic_retention_seconds": _seconds(configs, "retention_seconds"),
         }
-
-    def _coded(self, tails: Sequence[str]) -> list[int]:
-        """Return the code of each tail: its old code, or one that is not in use."""
-        shown = set(self._codes.values())
-        free = (code for code in range(len(self._tails)) if code not in shown)
-        codes: dict[str, int] = {}
-        for tail in dict.fromkeys(tails):
-            code = self._codes.get(tail)
-            if code is None and (code := next(free, None)) is None:
-                code = len(self._tails)
-                self._tails.append(tail)
-            codes[tail] = code
-            self._tails[code] = tail
-        self._codes = codes
-        return [codes[tail] for tail in tails]
 
 
 def _seconds(configs: Iterable[TopicConfig | None], name: str) -> Column:
