@@ -152,7 +152,7 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
     if published is None:
         why = expectations.problem or "nothing is published: run `topic-liveness rollup`"
         raise StatusError(f"{history}: {why}")
-    _require(cluster, published.rows.shared.clusters)
+    _require(cluster, published.rows.texts["cluster"].values)
     alarming = [published.rows.row(row) for row in published.rows.of_verdicts(_ALARMING).tolist()]
     of_all = map(published.rows.row, published.rows.of_verdicts(OF_ALL_PARTITIONS).tolist())
     seen = {(row.cluster, row.topic) for row in of_all if row.partition is None}

@@ -182,7 +182,7 @@ def of_topic(history: Location, topic: str) -> TopicRows | None:
         place, storage = for_pyarrow(target)
         table = pq.read_table(place, filesystem=storage, filters=[("topic", "=", topic)])
         further = table.select([name for name in table.column_names if name not in names]).to_pylist()
-        found = table_of(table.schema, table.to_batches(), table.num_rows)
+        found = table_of(table)
         rows = tuple(TopicRow(found.row(row), further[number]) for row, number in enumerate(found.number.tolist()))
         if not rows:
             known = pq.read_table(place, filesystem=storage, columns=["topic"]).column("topic").unique().to_pylist()

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect
 
 from exporter.collectors.poller import Poller
-from exporter.domain.expectations.columns import table_of
+from exporter.domain.expectations.table import table_of
 from exporter.domain.formatting import duration, moment
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.links import Links

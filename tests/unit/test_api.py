@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from starlette.routing import Route
 
 from exporter.collectors.poller import Poller
-from exporter.domain.expectations.columns import table_of
+from exporter.domain.expectations.table import table_of
 from exporter.domain.groups.positions import Positions
 from exporter.domain.groups.sweep import GroupSweep, RolesByTopic
 from exporter.domain.judging.incidents import Incident

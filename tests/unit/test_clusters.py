@@ -14,7 +14,7 @@ import pytest
 from exporter.app import once
 from exporter.collectors.poller import Poller
 from exporter.commands.backfill import backfill
-from exporter.domain.expectations.columns import table_of
+from exporter.domain.expectations.table import table_of
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.domain.expectations.columns import table_of
 from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.expectations.table import table_of
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.polls.layout import Layout
@@ -57,25 +57,15 @@ def test_rows_of_a_cluster_are_its_own() -> None:
     assert not table.of_cluster("none")
 
 
-def test_profiles_that_are_alike_are_kept_once() -> None:
-    """Of partitions of one topic, and flat ones of any; the others keep their own."""
-    flat = np.full(168, 1.0, np.float32)
-    profiles: list[Any] = [flat, WEEK, WEEK, flat, WEEK[::-1], flat, flat, WEEK[:5], None]
+def test_an_odd_profile_is_a_fault_and_no_profile() -> None:
+    """Its row keeps that there was one; the others keep theirs."""
+    profiles: list[Any] = [WEEK, WEEK[::-1], WEEK[:5], None]
     table = table_of(replace(by_clock(WEEK), partition=number, profile=one) for number, one in enumerate(profiles))
-    assert len(table.shared.profiles.rates) == 3
-    for number, profile in enumerate(profiles):
-        found = table["prod", "orders", number].profile
-        assert (found is None) == (profile is None)
-        assert profile is None or (found is not None and np.array_equal(np.asarray(found, np.float32), profile))
+    found = [table["prod", "orders", number].profile for number in range(4)]
+    assert found[2:] == [(), None]
+    for profile, written in zip(found[:2], profiles[:2], strict=True):
+        assert profile is not None and np.array_equal(np.asarray(profile, np.float32), written)
     assert ExpectationSet(table).faults == {"profile must hold 168 rates": 1}
-
-
-def test_columns_of_one_value_take_the_memory_of_one() -> None:
-    """So does what no row has; a row of other value makes it a column."""
-    table = table_of(by_wall(partition=number) for number in range(100))
-    assert table.as_of.strides == table.falling.strides == table.profile.strides == (0,)
-    table = table_of(by_wall(partition=number, as_of=MONDAY + (number == 7)) for number in range(100))
-    assert table.as_of.strides == (8,) and (table.as_of == MONDAY).sum() == 99
 
 
 def test_rows_of_a_layout_are_those_that_are_asked_for_one_by_one() -> None:

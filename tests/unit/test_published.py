@@ -203,8 +203,9 @@ def test_every_profile_is_its_own_row_of_one_array(tmp_path: Path, kind: pa.Data
     assert expectations.published is not None
     found = [row.profile for _, row in sorted(expectations.published.rows.items())]
     assert found[1] is None
+    assert found[2] == found[4] == ()
     for read, written in zip(found, rows, strict=True):
-        if read is not None and written is not None:
+        if read is not None and written is not None and len(written) == 168:
             assert [None if math.isnan(rate) else rate for rate in read] == written
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain.expectations.columns import table_of
+from exporter.domain.expectations.table import table_of
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.judging.queries import Query, topics
 from exporter.domain.polls.metadata import Metadata, TopicConfig

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from exporter import app
 from exporter.collectors.poller import Poller
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.expectations.columns import table_of
+from exporter.domain.expectations.table import table_of
 from exporter.domain.overrides import Overrides
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.readings import TopicPartition

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.expectations.columns import table_of
-from exporter.domain.expectations.faults import FAULTS
-from exporter.domain.expectations.table import WHOLE_TOPIC, ExpectationTable
+from exporter.domain.expectations.faults import FAULTS, faults_of
+from exporter.domain.expectations.table import WHOLE_TOPIC, ExpectationTable, table_of
 from exporter.domain.learning.baselines import PERIOD_SUSPECT
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import Clocks, Resting
@@ -224,42 +223,36 @@ class ExpectationSet:
 
     def __init__(self, expectations: ExpectationTable | Iterable[Expectation] = ()) -> None:
         self.table = table = expectations if isinstance(expectations, ExpectationTable) else table_of(expectations)
-        counts = np.bincount(table.fault, minlength=len(FAULTS)).tolist()
+        fault = faults_of(table)
+        counts = np.bincount(fault, minlength=len(FAULTS)).tolist()
         self.faults = Counter({fault: count for fault, count in zip(FAULTS[1:], counts[1:], strict=True) if count})
-        shared, sound = table.shared, table.fault == 0
-        planned = np.flatnonzero(sound & (table.schedule >= 0))
-        schedules = [shared.schedules[number] for number in table.schedule[planned].tolist()]
-        counted = table.profile
-        if schedules:
-            counted = counted.copy()
-            counted[planned] = [one.profile for one in schedules]
+        figures, sound = table.figures, fault == 0
         runs = np.full(len(table), None, object)
-        runs[planned] = [one.schedule for one in schedules]
+        for row in np.flatnonzero(sound & (table.schedule.codes >= 0)).tolist():
+            runs[row] = table.schedule.at(row)
         clocks = Clocks(
-            shared.profiles,
-            table.clock_step,
-            table.log_mean,
-            table.log_spread,
-            table.pause_slots,
+            table.profiles,
+            figures["clock_step"],
+            figures["log_mean"],
+            figures["log_spread"],
+            figures["pause_slots"],
             runs,
-            Resting(shared.rests, table.rests),
-            of=counted,
+            Resting(table.rests.values, table.rests.codes),
+            of=table.clock,
         )
-        codes = [_CODES_BY_NAME.get(verdict, _LEARNING) for verdict in shared.verdicts]
-        self.published = np.array(codes, dtype=np.int8)[table.verdict]
+        self.published = table.texts["verdict"].column(lambda name: _CODES_BY_NAME.get(name, _LEARNING), _LEARNING)
         """The verdict of each row when it was published."""
-        since, until = ([getattr(one, name) for one in shared.falling] for name in ("since", "until"))
         self._rules = SilenceRules(
             clocks,
-            np.where(sound & (counted >= 0), np.arange(len(table)), -1),
-            table.slot_seconds,
-            table.suspect_score,
-            table.dead_score,
-            table.suspect_silence_seconds,
-            table.max_silence_seconds if sound.all() else np.where(sound, table.max_silence_seconds, np.nan),
-            _chosen(since, table.falling),
-            _chosen(until, table.falling),
-            table.polled_from,
+            np.where(sound & (table.clock >= 0), np.arange(len(table)), -1),
+            figures["slot_seconds"],
+            figures["suspect_score"],
+            figures["dead_score"],
+            figures["suspect_silence_seconds"],
+            np.where(sound, figures["max_silence_seconds"], np.nan),
+            table.falling.column(lambda drop: drop.since, np.nan),
+            table.falling.column(lambda drop: drop.until, np.nan),
+            figures["polled_from"],
         )
 
     @property
@@ -271,8 +264,8 @@ class ExpectationSet:
     def falling(self) -> OngoingDrop | None:
         """The drop of the cluster's fleet that had not ended at publication; of several, the one that holds longest."""
         falling = self.table.falling
-        found = [self.table.shared.falling[number] for number in np.unique(falling[falling >= 0])]
-        return max(found, key=lambda one: one.until, default=None)
+        found = np.unique(falling.codes[falling.codes >= 0]).tolist()
+        return max((falling.values[code] for code in found), key=lambda one: one.until, default=None)
 
     @property
     def partitions(self) -> int:
@@ -283,9 +276,11 @@ class ExpectationSet:
     def row(self, topic: str, partition: int | None, topic_id: str | None) -> int:
         """Return the row of a stream, -1 where there is none or the row is of an earlier topic of that name."""
         row = self.table.find(topic, partition)
-        if row < 0 or topic_id is None or (known := int(self.table.topic_id[row])) < 0:
-            return row
-        return row if self.table.shared.topic_ids[known] == topic_id else -1
+        return (
+            row
+            if row < 0 or None in (topic_id, known := self.table.texts["topic_id"].at(row)) or known == topic_id
+            else -1
+        )
 
     def rows_of(self, layout: Layout, topic_ids: Sequence[str | None]) -> tuple[Rows, Rows]:
         """Return the row of each partition and of each topic of ``layout``, -1 as ``row`` does.
@@ -306,7 +301,7 @@ class ExpectationSet:
         chosen = rows[here]
         ended, end_offset, last_advance = before.ended.copy(), before.end_offset, before.last_advance
         ended[here], end_offset[here] = self.table.ended[chosen], self.table.end_offset[chosen]
-        last_advance[here] = self.table.last_advance[chosen]
+        last_advance[here] = self.table.figures["last_advance"][chosen]
         return BeforeRestart(here, end_offset, ended, last_advance)
 
     def judge(self, silences: JudgedSilences, now: float) -> Scores:
@@ -362,10 +357,3 @@ def _decide(
     ]
     scores.verdicts[at] = np.select([flags for flags, _ in choices], [code for _, code in choices], _LIVE)
     scores.has_expectation[at] = True
-
-
-def _chosen(values: Sequence[float], numbers: NDArray[np.int32]) -> Floats:
-    """Return the value at each index, NaN for -1."""
-    if not values:
-        return np.broadcast_to(np.nan, len(numbers))
-    return np.array([*values, np.nan])[numbers]

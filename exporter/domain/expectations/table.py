@@ -1,19 +1,21 @@
-"""Published expectations in columns. A row becomes an object only when somebody looks at it."""
+"""Published expectations in columns, as the file has them. A row becomes an object only when somebody looks at it."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, or_none
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
+from exporter.domain.learning.traffic_clock import HOURS
 from exporter.domain.learning.weekly_sums import Profiles
 from exporter.domain.verdicts import Expectation
 
@@ -21,45 +23,73 @@ Key = tuple[str, str, int | None]
 """(cluster, topic, partition); partition None is the topic as a whole."""
 
 Numbers = NDArray[np.int32]
-"""Indices into ``Shared``; -1: none."""
+T = TypeVar("T")
 
-WHOLE_TOPIC = -1
-"""The partition number that stands for the topic as a whole."""
+WHOLE_TOPIC, IMPOSSIBLE = -1, -2
+"""Partition numbers that stand for the topic as a whole, and for a negative number."""
+
+NONE, ODD = -1, -2
+"""Profile numbers that stand for no profile, and for one that does not have a rate for each hour of the week."""
+
+TEXTS = ("cluster", "topic", "topic_id", "verdict", "rule", "evidence", "replication", "incident")
+"""Columns of text."""
+
+FIGURES = (
+    *("as_of", "last_advance", "slot_seconds", "max_silence_seconds", "suspect_silence_seconds", "suspect_score"),
+    *("dead_score", "clock_step", "log_mean", "log_spread", "pause_slots", "polled_from", "history_start"),
+    *("observed_seconds", "largest_silence_seconds", "largest_silence_end", "largest_missed", "weeks", "active_slots"),
+)
+"""Columns of numbers: Unix seconds, seconds, scores or counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A schedule without its deadlines, and the number of the profile that holds them; -1: it keeps its own."""
-
-    schedule: Schedule
-    profile: int
-
-    def whole(self, profiles: Profiles) -> Schedule:
-        """Return the schedule with its deadlines."""
-        if self.profile < 0:
-            return self.schedule
-        return replace(self.schedule, deadlines=profiles.rates[self.profile].tolist())
+_LIMITS = ("max_silence_seconds", "suspect_silence_seconds", "pause_slots")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shared:
-    """Values that rows refer to by number. Each is kept once, however many rows have it."""
+class Coded(Generic[T]):
+    """The values of n rows. A value that many rows have is kept once."""
 
-    clusters: Sequence[str]
-    topics: Sequence[str]
-    """Sorted, as the clusters are."""
-    topic_ids: Sequence[str]
-    verdicts: Sequence[str]
-    rules: Sequence[str]
-    replications: Sequence[str]
-    incidents: Sequence[str]
-    evidence: Sequence[str]
-    profiles: Profiles
-    odd_profiles: Mapping[int, Sequence[float]]
-    """Profiles that do not have 168 rates, by the number of their row."""
-    schedules: Sequence[Planned]
-    rests: Sequence[Sequence[Rest]]
-    falling: Sequence[OngoingDrop]
+    codes: Numbers
+    """[n]: indices into ``values``; -1: none."""
+    values: Sequence[T]
+
+    @classmethod
+    def of(cls, values: Iterable[T | None]) -> Coded[T]:
+        """Return hashable values, equal ones once."""
+        numbers: dict[T, int] = {}
+        codes = [-1 if one is None else numbers.setdefault(one, len(numbers)) for one in values]
+        return cls(np.array(codes, np.int32), list(numbers))
+
+    @classmethod
+    def each_once(cls, values: Sequence[T | None]) -> Coded[T]:
+        """Return values of any kind, each on its own."""
+        there = np.array([one is not None for one in values], np.bool_)
+        codes = np.where(there, np.cumsum(there) - 1, -1).astype(np.int32)
+        return cls(codes, [one for one in values if one is not None])
+
+    def __getitem__(self, rows: Rows | slice) -> Coded[T]:
+        return Coded(self.codes[rows], self.values)
+
+    def at(self, row: int) -> T | None:
+        """Return the value of a row."""
+        code = self.codes[row]
+        return None if code < 0 else self.values[code]
+
+    def column(self, made: Callable[[T], Any], none: Any) -> NDArray[Any]:
+        """Return what is made of each row's value, [n]; ``none`` where it has no value."""
+        return np.array([*map(made, self.values), none])[self.codes]
+
+    def in_order(self) -> Coded[T]:
+        """Return the same with sorted values."""
+        order = sorted(range(len(self.values)), key=self.values.__getitem__)  # type: ignore[arg-type]
+        place = np.full(len(order) + 1, -1, np.int32)
+        place[order] = np.arange(len(order))
+        return Coded(place[self.codes], [self.values[number] for number in order])
+
+    def code_of(self, value: T) -> int:
+        """Return the code of a value, -1 where no row has it; values are sorted."""
+        code = bisect_left(self.values, value)  # type: ignore[call-overload]
+        return code if code < len(self.values) and self.values[code] == value else -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,46 +99,69 @@ class ExpectationTable(Mapping[Key, Expectation]):
     As a mapping it makes the object of a row on access. In columns of numbers NaN means unknown.
     """
 
-    shared: Shared
-    number: Numbers
-    """The number of the row in the order of reading, which is also the number of its evidence."""
-    cluster: Numbers
-    topic: Numbers
+    profiles: Profiles
+    """What each hour of the week counts; shared by all rows and clusters."""
+    texts: Mapping[str, Coded[str]]
+    """By the names in TEXTS; clusters and topics are sorted."""
+    figures: Mapping[str, Floats]
+    """By the names in FIGURES."""
+    number: Rows
+    """The number of the row in the order of reading."""
     partition: Numbers
-    """The number of the partition, or WHOLE_TOPIC; smaller for an impossible number."""
-    topic_id: Numbers
-    verdict: Numbers
-    rule: Numbers
-    as_of: Floats
+    """The number of the partition, WHOLE_TOPIC or IMPOSSIBLE."""
+    stream: NDArray[np.int64]
+    """A number for each topic and partition, in their order."""
     end_offset: Offsets
     """Invalid where ``ended`` is False."""
     ended: Flags
-    last_advance: Floats
-    slot_seconds: Floats
-    max_silence_seconds: Floats
-    suspect_silence_seconds: Floats
-    suspect_score: Floats
-    dead_score: Floats
     profile: Numbers
-    clock_step: Floats
-    log_mean: Floats
-    log_spread: Floats
-    pause_slots: Floats
-    polled_from: Floats
-    schedule: Numbers
-    rests: Numbers
-    falling: Numbers
-    history_start: Floats
-    observed_seconds: Floats
-    largest_silence_seconds: Floats
-    largest_silence_end: Floats
-    largest_missed: Floats
-    weeks: Floats
-    active_slots: Floats
-    replication: Numbers
-    incident: Numbers
-    fault: Codes
-    """Indices into FAULTS."""
+    """Indices into ``profiles``, NONE or ODD."""
+    clock: Numbers
+    """Likewise of what judges the row: the deadlines of its schedule, or else its profile."""
+    schedule: Coded[Schedule]
+    rests: Coded[tuple[Rest, ...]]
+    falling: Coded[OngoingDrop]
+
+    @classmethod
+    def arranged(
+        cls,
+        texts: Mapping[str, Coded[str]],
+        figures: Mapping[str, Floats],
+        partition: NDArray[np.int64],
+        whole: Flags,
+        profile: Numbers,
+        rates: NDArray[np.floating],
+        schedule: Coded[Schedule],
+        **others: Any,
+    ) -> ExpectationTable:
+        """Return rows in their order; of several with one key the last one counts.
+
+        ``partition`` is invalid where ``whole``, ``profile`` an index into ``rates`` [p, 168]; ``others`` are columns.
+        """
+        texts = {**texts, **{name: texts[name].in_order() for name in ("cluster", "topic")}}
+        numbers = np.where(whole, WHOLE_TOPIC, np.where(partition < 0, IMPOSSIBLE, partition)).astype(np.int32)
+        planned = [number for number, one in enumerate(schedule.values) if len(one.deadlines or ()) == HOURS]
+        deadlines = np.array([schedule.values[number].deadlines for number in planned], rates.dtype)
+        rates = np.concatenate([rates, deadlines.reshape(-1, HOURS)])
+        place = np.full(len(schedule.values) + 1, NONE, np.int32)
+        place[planned] = range(len(rates) - len(planned), len(rates))
+        table = cls(
+            Profiles(rates),
+            texts,
+            figures,
+            np.arange(len(numbers)),
+            numbers,
+            (texts["topic"].codes.astype(np.int64) << 32) + numbers,
+            profile=profile,
+            clock=np.where(schedule.codes >= 0, place[schedule.codes], profile),
+            schedule=schedule,
+            **others,
+        )
+        cluster = texts["cluster"].codes
+        order = np.lexsort((table.stream, cluster))
+        last = np.ones(len(order), np.bool_)
+        last[:-1] = (np.diff(table.stream[order]) != 0) | (np.diff(cluster[order]) != 0)
+        return table.part(order[last])
 
     def __len__(self) -> int:
         return len(self.number)
@@ -118,82 +171,57 @@ class ExpectationTable(Mapping[Key, Expectation]):
 
     def __getitem__(self, key: Key) -> Expectation:
         cluster, topic, partition = key
-        mine = self._of_cluster(cluster)
-        row = self.find(topic, partition, mine)
+        row = self.find(topic, partition, self._of_cluster(cluster))
         if row < 0:
             raise KeyError(key)
         return self.row(row)
 
+    def part(self, rows: Rows | slice) -> ExpectationTable:
+        """Return some rows."""
+        columns: dict[str, Any] = {each.name: getattr(self, each.name)[rows] for each in fields(self)[3:]}
+        texts = {name: column[rows] for name, column in self.texts.items()}
+        figures = {name: column[rows] for name, column in self.figures.items()}
+        return ExpectationTable(self.profiles, texts, figures, **columns)
+
     def key(self, row: int) -> Key:
         """Return the cluster, the topic and the partition of a row."""
-        shared, partition = self.shared, int(self.partition[row])
-        number = None if partition == WHOLE_TOPIC else partition if partition >= 0 else partition + 1
-        return shared.clusters[self.cluster[row]], shared.topics[self.topic[row]], number
+        partition = int(self.partition[row])
+        cluster, topic = (self.texts[name].at(row) or "" for name in ("cluster", "topic"))
+        return cluster, topic, None if partition == WHOLE_TOPIC else partition
 
     def row(self, row: int) -> Expectation:
-        """Return a row as an object."""
-        shared = self.shared
-        cluster, topic, partition = self.key(row)
-        number, topic_id, profile = int(self.number[row]), int(self.topic_id[row]), int(self.profile[row])
-        schedule, rests, falling = int(self.schedule[row]), int(self.rests[row]), int(self.falling[row])
+        """Return a row as an object; an odd profile is an empty one."""
+        profile = int(self.profile[row])
+        found: dict[str, Any] = {name: texts.at(row) for name, texts in self.texts.items()}
+        found |= {name: or_none(values[row]) for name, values in self.figures.items()}
+        found |= {name: _count(self.figures[name][row]) for name in ("weeks", "active_slots")}
         return Expectation(
-            cluster=cluster,
-            topic=topic,
-            topic_id=None if topic_id < 0 else shared.topic_ids[topic_id],
-            partition=partition,
-            as_of=float(self.as_of[row]),
-            end_offset=int(self.end_offset[row]) if self.ended[row] else None,
-            last_advance=or_none(self.last_advance[row]),
-            verdict=shared.verdicts[self.verdict[row]],
-            evidence=shared.evidence[number],
-            rule=shared.rules[self.rule[row]],
-            slot_seconds=float(self.slot_seconds[row]),
-            max_silence_seconds=or_none(self.max_silence_seconds[row]),
-            suspect_silence_seconds=or_none(self.suspect_silence_seconds[row]),
-            suspect_score=or_none(self.suspect_score[row]),
-            dead_score=or_none(self.dead_score[row]),
-            profile=shared.odd_profiles.get(number) if profile < 0 else shared.profiles.rates[profile],
-            clock_step=or_none(self.clock_step[row]),
-            log_mean=or_none(self.log_mean[row]),
-            log_spread=or_none(self.log_spread[row]),
-            pause_slots=or_none(self.pause_slots[row]),
-            polled_from=or_none(self.polled_from[row]),
-            schedule=None if schedule < 0 else shared.schedules[schedule].whole(shared.profiles),
-            rests=None if rests < 0 else tuple(shared.rests[rests]),
-            falling=None if falling < 0 else shared.falling[falling],
-            history_start=or_none(self.history_start[row]),
-            observed_seconds=or_none(self.observed_seconds[row]),
-            largest_silence_seconds=or_none(self.largest_silence_seconds[row]),
-            largest_silence_end=or_none(self.largest_silence_end[row]),
-            largest_missed=or_none(self.largest_missed[row]),
-            weeks=_count(self.weeks[row]),
-            active_slots=_count(self.active_slots[row]),
-            replication=None if (replication := int(self.replication[row])) < 0 else shared.replications[replication],
-            incident=None if (incident := int(self.incident[row])) < 0 else shared.incidents[incident],
+            **found
+            | {
+                "partition": self.key(row)[2],
+                "end_offset": int(self.end_offset[row]) if self.ended[row] else None,
+                "profile": None if profile == NONE else () if profile == ODD else self.profiles.rates[profile],
+                "schedule": self.schedule.at(row),
+                "rests": self.rests.at(row),
+                "falling": self.falling.at(row),
+            }
         )
 
     def find(self, topic: str, partition: int | None, within: slice = slice(None)) -> int:
         """Return the row of a stream among the rows of its cluster, -1 where there is none."""
-        code = bisect_left(self.shared.topics, topic)
-        if code == len(self.shared.topics) or self.shared.topics[code] != topic:
-            return -1
-        topics = self.topic[within]
-        begin, end = np.searchsorted(topics, code, "left"), np.searchsorted(topics, code, "right")
-        wanted = WHOLE_TOPIC if partition is None else partition
-        row = int(begin + np.searchsorted(self.partition[within][begin:end], wanted))
-        return row + (within.start or 0) if row < end and self.partition[within][row] == wanted else -1
+        code, streams = self.texts["topic"].code_of(topic), self.stream[within]
+        wanted = (code << 32) + (WHOLE_TOPIC if partition is None else partition)
+        row = int(np.searchsorted(streams, wanted))
+        found = code >= 0 and row < len(streams) and streams[row] == wanted
+        return row + (within.start or 0) if found else -1
 
     def of_cluster(self, name: str) -> ExpectationTable:
         """Return the rows of a cluster; nothing is copied."""
-        mine = self._of_cluster(name)
-        return ExpectationTable(
-            self.shared, *(getattr(self, column.name)[mine] for column in fields(self) if column.name != "shared")
-        )
+        return self.part(self._of_cluster(name))
 
     def of_verdicts(self, names: Sequence[str]) -> Rows:
         """Return the rows that were published with one of these verdicts."""
-        chosen = np.array([name in names for name in self.shared.verdicts], np.bool_)
-        return np.flatnonzero(chosen[self.verdict])
+        return np.flatnonzero(self.texts["verdict"].column(names.__contains__, none=False))
 
     def rows_of(
         self, topics: Sequence[str], topic_ids: Sequence[str | None], topic: Rows, partition: NDArray[np.int32]
@@ -204,23 +232,60 @@ class ExpectationTable(Mapping[Key, Expectation]):
         """
         if not len(self):
             return np.full(len(topic), -1, np.intp)
-        codes = {name: code for code, name in enumerate(self.shared.topics)}
-        ids = {name: code for code, name in enumerate(self.shared.topic_ids)}
+        codes = {name: code for code, name in enumerate(self.texts["topic"].values)}
+        ids = {name: code for code, name in enumerate(self.texts["topic_id"].values)}
         code = np.array([codes.get(name, -1) for name in topics], np.int64)[topic]
         topic_id = np.array([-1 if one is None else ids.get(one, -2) for one in topic_ids], np.int32)[topic]
-        keys = (self.topic.astype(np.int64) << 32) + self.partition
         wanted = (code << 32) + partition
-        row = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        known = self.topic_id[row]
-        same = (keys[row] == wanted) & (code >= 0) & ((topic_id == -1) | (known == -1) | (known == topic_id))
+        row = np.minimum(np.searchsorted(self.stream, wanted), len(self) - 1)
+        known = self.texts["topic_id"].codes[row]
+        same = (self.stream[row] == wanted) & (code >= 0) & ((topic_id == -1) | (known == -1) | (known == topic_id))
         return np.where(same, row, -1)
 
     def _of_cluster(self, name: str) -> slice:
-        code = bisect_left(self.shared.clusters, name)
-        if code == len(self.shared.clusters) or self.shared.clusters[code] != name:
+        clusters = self.texts["cluster"]
+        if (code := clusters.code_of(name)) < 0:
             return slice(0, 0)
-        begin, end = (int(np.searchsorted(self.cluster, code, side)) for side in ("left", "right"))
+        begin, end = (int(np.searchsorted(clusters.codes, code, side)) for side in ("left", "right"))
         return slice(begin, end)
+
+
+def table_of(rows: Iterable[Expectation]) -> ExpectationTable:
+    """Return expectations as a table."""
+    expectations = list(rows)
+
+    def each(name: str) -> list[Any]:
+        return [getattr(row, name) for row in expectations]
+
+    def there(name: str) -> Flags:
+        return np.array([one is not None for one in each(name)], np.bool_)
+
+    whole_weeks = [one for one in each("profile") if one is not None and len(one) == HOURS]
+    profile = np.array([NONE if one is None else len(one) for one in each("profile")], np.int32)
+    return ExpectationTable.arranged(
+        {name: Coded.of(each(name)) for name in TEXTS},
+        {name: figures_of(name, np.array(each(name), np.float64), there(name)) for name in FIGURES},
+        np.array([one or 0 for one in each("partition")], np.int64),
+        ~there("partition"),
+        numbered(profile),
+        np.array(whole_weeks, np.float64).reshape(-1, HOURS),
+        Coded.each_once(each("schedule")),
+        rests=Coded.of(tuple(one) if one else None for one in each("rests")),
+        falling=Coded.of(each("falling")),
+        end_offset=np.array([one or 0 for one in each("end_offset")], np.int64),
+        ended=there("end_offset"),
+    )
+
+
+def figures_of(name: str, values: Floats, there: Flags) -> Floats:
+    """Return a column of numbers, NaN where there is none; infinite where a limit is stated that is not a number."""
+    return np.where(there & np.isnan(values), np.inf, values) if name in _LIMITS else values
+
+
+def numbered(lengths: Numbers) -> Numbers:
+    """Return the numbers of profiles by the lengths of their lists, which are below 0 where there is none."""
+    whole = lengths == HOURS
+    return np.where(whole, np.cumsum(whole) - 1, np.where(lengths < 0, NONE, ODD)).astype(np.int32)
 
 
 def _count(value: float) -> int | None:
