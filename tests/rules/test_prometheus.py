@@ -267,7 +267,7 @@ def earlier() -> str:
     labels = 'job="topic-liveness",namespace="search",kafka_cluster="prod",consumergroup="billing",topic="orders"'
     lines = []
     for metric, value in (("lag", 3), ("current_offset", 38)):
-        name = f"kafka_cluster_consumergroup_topic:kafka_consumergroup_{metric}:last5m"
+        name = f"consumergroup:kafka_consumergroup_{metric}:last5m"
         lines.append(f"# TYPE {name} gauge")
         lines += [f'{name}{{{labels},partition="0"}} {value} {now - seconds:.0f}' for seconds in range(2700, 30, -60)]
     return "\n".join([*lines, "# EOF\n"])
