@@ -181,12 +181,11 @@ def _history(made: dashboard.Dashboard) -> None:
             "no history was written yet, or history.enabled is false",
         ),
         curves(
-            "Windows written and lost",
+            "Windows lost",
             "A window is one partition over one interval in which it advanced.",
             [
                 query(_rate(metric, CLUSTER_KEYS), f"{{{{kafka_cluster}}}} {word}")
                 for metric, word in (
-                    ("topic_liveness_history_windows_written_total", "written"),
                     ("topic_liveness_history_windows_dropped_total", "lost"),
                     ("topic_liveness_history_write_failures_total", "failed writes"),
                 )

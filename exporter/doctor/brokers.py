@@ -90,7 +90,7 @@ def versions(seen: PolledCluster) -> Iterator[Finding]:
         if knows:
             yield Finding("versions", Severity.OK, f"{which}: MAX_TIMESTAMP is supported")
         elif knows is None:
-            costs = "none known; each poll checks it (topic_liveness_broker_max_timestamp_supported)"
+            costs = "none known; each poll checks it, and the log says where it is not"
             yield Finding("versions", Severity.NOTE, f"{which}: whether MAX_TIMESTAMP is supported is unknown", costs)
         else:
             led = plural(sum(map(seen.led_by, brokers)), "watched partition")

@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 class HistoryCounts:
     """What was written and lost since the process started; ``dropped`` and ``failed_writes`` are by reason."""
 
-    windows_written: int = 0
     last_write: float | None = None
     dropped: Counter[str] = field(default_factory=Counter)
     failed_writes: Counter[str] = field(default_factory=Counter)
@@ -138,8 +137,6 @@ class Unwritten:
             if isinstance(file, UnwrittenState):
                 return
             self._counts.last_write = at
-            if file.row is Window:
-                self._counts.windows_written += file.rows
 
     def _failed(self, error: OSError, advice: str = "Free space or give write access there.") -> None:
         reason = error.strerror or type(error).__name__

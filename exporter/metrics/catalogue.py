@@ -49,11 +49,6 @@ PARTITION_METRICS = (
         + POLLED,
         default=True,
     ),
-    _partition(
-        "silence_seconds",
-        "Now minus the last advance of the end offset, computed when served.",
-    ),
-    _partition("silence_score", "Learned: 0 is usual, topic_liveness_threshold is dead." + POLLED),
     _partition("leader", "Broker id of the leader." + POLLED),
     _partition("replicas", "Number of replicas." + POLLED),
     _partition("in_sync_replica", "Number of in-sync replicas." + POLLED),
@@ -67,10 +62,6 @@ PARTITION_METRICS = (
     _partition(
         "latest_tiered_offset",
         "LATEST_TIERED (KIP-1005): the last offset in the remote tier; absent where there is none." + TIERED,
-    ),
-    _partition(
-        "log_size_bytes",
-        "Bytes of the leader's log segments, without what is in a remote tier; inspection.log_sizes only." + INSPECTED,
     ),
     Metric(
         "kafka_topic_partition_state",
@@ -88,14 +79,6 @@ PARTITION_METRICS = (
 
 TOPIC_METRICS = (
     Metric("kafka_topic_partitions", "gauge", "Number of partitions." + POLLED, TOPIC),
-    Metric(
-        "kafka_topic_last_record_timestamp_seconds",
-        "gauge",
-        "The largest record timestamp of any partition, Unix seconds; one in the future only where there is no other. "
-        "A partition that cannot be read counts with its last known value; "
-        "absent while that of one with records is unknown." + POLLED,
-        TOPIC,
-    ),
     Metric(
         "kafka_topic_staleness_seconds",
         "gauge",
@@ -165,12 +148,6 @@ TOPIC_METRICS = (
         "kafka_topic_records_total",
         "counter",
         "Offsets by which the partitions advanced since this process started, transaction markers included." + POLLED,
-        TOPIC,
-    ),
-    Metric(
-        "kafka_topic_log_size_bytes",
-        "gauge",
-        "Bytes of the log segments of all partitions at their leaders; absent unless all are known." + INSPECTED,
         TOPIC,
     ),
     Metric(

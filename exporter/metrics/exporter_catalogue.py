@@ -10,12 +10,6 @@ EXPORTER_METRICS = (
     Metric("topic_liveness_build_info", "gauge", "1; the version of the exporter.", ("version",)),
     Metric("topic_liveness_cluster_up", "gauge", "1 where the last poll of the cluster succeeded.", CLUSTER),
     Metric(
-        "topic_liveness_cluster_info",
-        "gauge",
-        "1; the cluster id in Kafka. Two names with one id are the same cluster.",
-        (*CLUSTER, "cluster_id"),
-    ),
-    Metric(
         "topic_liveness_cluster_changed_timestamp_seconds",
         "gauge",
         "When another Kafka cluster, by its id, was first seen behind this name (Unix seconds); absent where none was. "
@@ -38,23 +32,11 @@ EXPORTER_METRICS = (
         (*CLUSTER, "outcome"),
     ),
     Metric(
-        "topic_liveness_include_patterns_unmatched",
-        "gauge",
-        "Include patterns that match no visible topic: a typing error, no DESCRIBE right, or internal topics only.",
-        CLUSTER,
-    ),
-    Metric(
         "topic_liveness_topics_without_settings",
         "gauge",
         "Topics whose settings (timestamp type, retention) could not be read last time, by reason; "
         "unauthorized: no DESCRIBE_CONFIGS right.",
         (*CLUSTER, "reason"),
-    ),
-    Metric(
-        "topic_liveness_broker_max_timestamp_supported",
-        "gauge",
-        "1 where the broker supports MAX_TIMESTAMP, 0 where it does not; absent while that is unknown.",
-        (*CLUSTER, "broker"),
     ),
     Metric(
         "topic_liveness_client_restarts_total",
@@ -74,22 +56,10 @@ EXPORTER_METRICS = (
     ),
     Metric("topic_liveness_lookups_total", "counter", "Partition look-ups, by spec.", (*CLUSTER, "spec")),
     Metric(
-        "topic_liveness_tier_last_sweep_timestamp_seconds",
-        "gauge",
-        "When partitions with remote storage were last looked up, Unix seconds; absent where there are none.",
-        CLUSTER,
-    ),
-    Metric(
         "topic_liveness_tier_lookup_failures_total",
         "counter",
         "Look-ups of partitions with remote storage that failed, by spec and reason; they are retried.",
         (*CLUSTER, "spec", "reason"),
-    ),
-    Metric(
-        "topic_liveness_inspection_timestamp_seconds",
-        "gauge",
-        "When log sizes were last inspected, Unix seconds; absent where that never succeeded.",
-        CLUSTER,
     ),
     Metric(
         "topic_liveness_inspection_failures_total",
@@ -98,7 +68,6 @@ EXPORTER_METRICS = (
         "DESCRIBE right on the cluster.",
         (*CLUSTER, "spec", "reason"),
     ),
-    Metric("topic_liveness_history_windows_written_total", "counter", "History windows written to the spool.", CLUSTER),
     Metric(
         "topic_liveness_history_windows_dropped_total",
         "counter",
@@ -110,13 +79,6 @@ EXPORTER_METRICS = (
         "counter",
         "Spool writes that failed, by reason; the rows are kept and retried.",
         (*CLUSTER, "reason"),
-    ),
-    Metric(
-        "topic_liveness_history_unfinished_files_removed_total",
-        "counter",
-        "Temporary files of a killed exporter, backfill or rollup that were removed from the spool, by table. Their "
-        "content was never part of the history.",
-        ("table",),
     ),
     Metric(
         "topic_liveness_history_last_write_timestamp_seconds",
@@ -148,12 +110,6 @@ EXPORTER_METRICS = (
         "1 where expectations are missing, older than expectations.max_age or an hour ahead of the clock: "
         "then no topic is judged by its own past. Also 1 where newer ones cannot be read; the last good ones then stay "
         "in force until they are that old.",
-    ),
-    Metric(
-        "topic_liveness_expectations_refused",
-        "gauge",
-        "Rows of the expectations in force that have an impossible value and are therefore not used.",
-        CLUSTER,
     ),
     Metric(
         "topic_liveness_rollup_last_success_timestamp_seconds",

@@ -40,14 +40,6 @@ GROUP_METRICS = (
         GROUP_PARTITION,
     ),
     Metric(
-        "kafka_consumergroup_lag_seconds_error_bound",
-        "gauge",
-        "The largest error of kafka_consumergroup_lag_seconds: half of groups.tolerance, or 2.5 % of it. "
-        "Valid only where timestamps never decrease from one offset to the next: not for records out of order, and "
-        "not with transaction markers among them." + SWEPT,
-        GROUP_PARTITION,
-    ),
-    Metric(
         "kafka_consumergroup_lag_seconds_max",
         "gauge",
         "The largest known time lag of a topic's partitions; partitions without one are counted in "
@@ -109,13 +101,6 @@ GROUP_METRICS = (
         TOPIC,
     ),
     Metric(
-        "kafka_topic_consumergroups_committed_only",
-        "gauge",
-        "Groups with members that have committed an offset in the topic and have none of its partitions assigned: they "
-        "left it. Absent while kafka_topic_consumergroups is absent." + SWEPT,
-        TOPIC,
-    ),
-    Metric(
         "kafka_topic_consumergroups_without_members",
         "gauge",
         "Groups without a member that have committed an offset in the topic: jobs between two runs, clients that are "
@@ -147,12 +132,6 @@ SWEEP_METRICS = (
         "gauge",
         "Consumer groups of the last sweep by outcome: ok, or the reason why they could not be read.",
         (*CLUSTER, "outcome"),
-    ),
-    Metric(
-        "topic_liveness_groups_all_visible",
-        "gauge",
-        "1 where the exporter has the right to DESCRIBE every consumer group, 0 where some may be hidden.",
-        CLUSTER,
     ),
     Metric(
         "topic_liveness_group_time_lags",

@@ -18,16 +18,12 @@ from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, k
 
 _READERS = {
     "kafka_topic_consumergroups": GroupRole.ASSIGNED,
-    "kafka_topic_consumergroups_committed_only": GroupRole.COMMITTED,
     "kafka_topic_consumergroups_without_members": GroupRole.GONE,
 }
 _MEMBERS, _STATE = "kafka_consumergroup_members", "kafka_consumergroup_state"
 _STATE_TAILS = [f',state="{state}"}} 1\n' for state in GROUP_STATES]
 _LAG_SECONDS, _LARGEST = "kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max"
-_IN_SECONDS = (
-    *(_LAG_SECONDS, f"{_LAG_SECONDS}_error_bound"),
-    *(_LARGEST, f"{_LARGEST}_error_bound"),
-)
+_IN_SECONDS = (_LAG_SECONDS, _LARGEST, f"{_LARGEST}_error_bound")
 
 
 class GroupSeries:
@@ -118,7 +114,6 @@ def _columns(positions: Positions) -> dict[str, Column]:
         "kafka_consumergroup_current_offset": (positions.committed, np.ones(len(positions), dtype=np.bool_)),
         "kafka_consumergroup_lag": (positions.lag, known),
         "kafka_consumergroup_lost_records": (positions.lost, known & positions.lost_known & (positions.lost > 0)),
-        "kafka_consumergroup_lag_seconds_error_bound": known_of(positions.error_bound),
     }
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.polls.answers import ANSWERED
-from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot
@@ -19,6 +18,7 @@ from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, k
 
 _UNREMARKABLE = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING)]
 
+_STALENESS = "kafka_topic_partition_staleness_seconds"
 _STATE, _VERDICT = "kafka_topic_partition_state", "kafka_topic_partition_verdict"
 
 _STATE_TAILS = [f',state="{state}"}} 1\n' for state in STATES]
@@ -37,13 +37,13 @@ class PartitionSeries:
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
-        columns, growing = {}, {}
-        for metric in self._metrics:
-            kind = metric.switch or metric.name
-            if kind in _AGES:
-                growing[metric.name] = Growing(_AGES[kind](snapshot, assessment))
-            else:
-                columns[metric.name] = _COLUMNS[kind](snapshot, assessment)
+        columns = {
+            metric.name: _COLUMNS[metric.switch or metric.name](snapshot, assessment)
+            for metric in self._metrics
+            if metric.name != _STALENESS
+        }
+        shown = {metric.name for metric in self._metrics}
+        growing = {_STALENESS: Growing(_stale_since(snapshot))} if _STALENESS in shown else {}
         return self._rendered.update(snapshot.table.layout, columns, growing)
 
     def _labels_of(self, layout: Layout) -> list[str]:
@@ -52,19 +52,12 @@ class PartitionSeries:
         return [f'{starts[topic]}{partition}"' for topic, partition in numbers]
 
 
-def _log_sizes(snapshot: Snapshot, _: Assessment) -> Column:
-    if snapshot.inspected is NO_INSPECTIONS:
-        count = len(snapshot.table)
-        return np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
-    return snapshot.inspected.log_bytes
-
-
 def _newest(snapshot: Snapshot) -> Floats:
     newest: Floats = np.where(snapshot.table.read, snapshot.table.newest, np.nan)
     return newest
 
 
-def _stale_since(snapshot: Snapshot, _: Assessment) -> Floats:
+def _stale_since(snapshot: Snapshot) -> Floats:
     contradictory = snapshot.table.state == STATE_CODES[State.CONTRADICTORY]
     return np.where(contradictory, np.nan, _newest(snapshot))
 
@@ -118,26 +111,18 @@ def _leader_is_preferred(snapshot: Snapshot, _: Assessment) -> Column:
     return led.astype(np.int8), _described(snapshot) & assigned
 
 
-_AGES: Mapping[str, Callable[[Snapshot, Assessment], Floats]] = {
-    "staleness": _stale_since,
-    "silence": lambda _, assessment: assessment.of_partitions.last_advance,
-}
-"""Since when each metric grows, by its switch."""
-
 _COLUMNS: Mapping[str, Callable[[Snapshot, Assessment], Column]] = {
     "current_offset": lambda snapshot, _: (snapshot.table.latest, snapshot.table.read),
     "oldest_offset": lambda snapshot, _: (snapshot.table.earliest, snapshot.table.read),
     "last_record_timestamp": lambda snapshot, _: known_of(_newest(snapshot)),
     "last_advance_timestamp": lambda _, assessment: known_of(assessment.of_partitions.last_advance),
     "expected_by": lambda _, assessment: known_of(assessment.of_partitions.expected_by),
-    "silence_score": lambda _, assessment: known_of(assessment.of_partitions.score),
     "leader": _leader,
     "replicas": _replicas,
     "in_sync_replica": _in_sync,
     "leader_is_preferred": _leader_is_preferred,
     "under_replicated_partition": _under_replicated,
     "earliest_local_offset": lambda snapshot, _: _in_tiers(snapshot.table.earliest_local, snapshot.table.read),
-    "log_size_bytes": _log_sizes,
     "latest_tiered_offset": lambda snapshot, _: _in_tiers(snapshot.table.latest_tiered, snapshot.table.read),
     _STATE: _state,
     _VERDICT: _verdict,

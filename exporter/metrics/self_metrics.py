@@ -108,7 +108,6 @@ class SelfMetrics:
             self.set("cluster_changed_timestamp_seconds", snapshot.cluster_change.at, kafka_cluster=cluster)
         if readable:
             self.set("last_successful_poll_timestamp_seconds", snapshot.taken_at, kafka_cluster=cluster)
-        self.set("include_patterns_unmatched", len(snapshot.metadata.unmatched), kafka_cluster=cluster)
         self._forget_settings(cluster)
         for reason, count in collections.Counter(snapshot.metadata.unconfigured.values()).items():
             self.set("topics_without_settings", count, kafka_cluster=cluster, reason=reason)
@@ -126,8 +125,7 @@ class SelfMetrics:
         self.set("cluster_up", 0, kafka_cluster=cluster)
         for outcome in _OUTCOMES:
             self._remove("partitions", cluster, outcome)
-        for name in ("held_topics", "include_patterns_unmatched"):
-            self._remove(name, cluster)
+        self._remove("held_topics", cluster)
         self._forget_settings(cluster)
 
     def to_sweep(self, cluster: str, failures: Iterable[Reason]) -> None:
@@ -141,10 +139,6 @@ class SelfMetrics:
         """Show the counter of comparisons of a pair at 0 before the first ends: a rule sees that none does."""
         self.add("replica_comparisons_total", 0, source_cluster=source, target_cluster=target)
 
-    def without_tiers(self, cluster: str) -> None:
-        """Take away when partitions with remote storage were looked up last: there are none any more."""
-        self._remove("tier_last_sweep_timestamp_seconds", cluster)
-
     def swept(self, sweep: GroupSweep) -> None:
         """Take note of a sweep over the consumer groups of a cluster."""
         cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}
@@ -155,8 +149,6 @@ class SelfMetrics:
         for reason, count in sweep.unlisted.items():
             self.add("group_list_failures_total", count, **labels, reason=reason)
         self.withdraw_groups(cluster)
-        if sweep.all_visible is not None:
-            self.set("groups_all_visible", int(sweep.all_visible), **labels)
         if sweep.reason is None:
             self.set("groups", sweep.read, **labels, outcome="ok")
             for reason, count in sweep.failures.items():
@@ -165,8 +157,7 @@ class SelfMetrics:
                 self.set("group_time_lags", count, **labels, outcome=outcome)
 
     def withdraw_groups(self, cluster: str) -> None:
-        """Remove how many groups the last sweep read, and saw."""
-        self._remove("groups_all_visible", cluster)
+        """Remove how many groups the last sweep read."""
         for outcome in _OUTCOMES:
             self._remove("groups", cluster, outcome)
         for outcome in (*_OUTCOMES, *NoTimeLag):
@@ -181,25 +172,12 @@ class SelfMetrics:
         for outcome, count in outcomes.items():
             self.set("partitions", count, kafka_cluster=cluster, outcome=outcome)
 
-    def set_brokers(self, supported: Mapping[str, Mapping[int, bool]]) -> None:
-        """Show which brokers know MAX_TIMESTAMP: cluster -> broker id -> known."""
-        self.forget("broker_max_timestamp_supported")
-        for cluster, brokers in supported.items():
-            for broker, known in brokers.items():
-                self.set("broker_max_timestamp_supported", int(known), kafka_cluster=cluster, broker=str(broker))
-
     def set_client_memory(self, cluster: str, held: int | None) -> None:
         """Show the bytes that the process with the Kafka clients of a cluster holds, None: it is away."""
         if held is None:
             self._remove("client_resident_memory_bytes", cluster)
         else:
             self.set("client_resident_memory_bytes", held, kafka_cluster=cluster)
-
-    def set_cluster_ids(self, ids: Mapping[str, str]) -> None:
-        """Show the Kafka cluster id of each configured cluster: name -> cluster id."""
-        self.forget("cluster_info")
-        for cluster, cluster_id in ids.items():
-            self.set("cluster_info", 1, kafka_cluster=cluster, cluster_id=cluster_id)
 
     def set_replica_states(
         self, pairs: Mapping[tuple[str, str], Mapping[tuple[ReplicaState, NotCompared | None], int]]

@@ -21,8 +21,6 @@ _INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
 _BY_STATE, _BY_VERDICT = "kafka_topic_partitions_by_state", "kafka_topic_partitions_by_verdict"
 _BROKERS = "kafka_brokers"
 
-_INSPECTED = ("kafka_topic_log_size_bytes", "kafka_topic_disk_size_bytes")
-
 _STATE_ORDER = sorted(range(len(STATES)), key=STATES.__getitem__)
 _VERDICT_ORDER = sorted(range(len(VERDICTS)), key=VERDICTS.__getitem__)
 _VARIANTS = {
@@ -66,7 +64,6 @@ class TopicSeries:
         verdicts = assessment.verdicts[:, _VERDICT_ORDER].ravel()
         return {
             "kafka_topic_partitions": (np.diff(snapshot.table.layout.first), everywhere),
-            "kafka_topic_last_record_timestamp_seconds": known_of(assessment.newest),
             "kafka_topic_last_advance_timestamp_seconds": known_of(judged.last_advance),
             _BY_STATE: (states, states > 0),
             _BY_VERDICT: (verdicts, verdicts > 0),
@@ -75,7 +72,7 @@ class TopicSeries:
             "kafka_topic_silence_score": known_of(judged.score),
             "kafka_topic_records_total": (self._records.counted(snapshot), everywhere),
             **self._settings.columns,
-            **_inspections(snapshot),
+            "kafka_topic_disk_size_bytes": _disk_sizes(snapshot),
         }
 
 
@@ -149,10 +146,8 @@ def _described(info: TopicInfo) -> str:
     return "".join(f',{name}="{escape(value)}"' for name, value in labels.items()) + "} 1\n"
 
 
-def _inspections(snapshot: Snapshot) -> dict[str, Column]:
-    """Return the log sizes of topics."""
+def _disk_sizes(snapshot: Snapshot) -> Column:
     if snapshot.inspected is NO_INSPECTIONS:
         count = len(snapshot.table.layout.topics)
-        return dict.fromkeys(_INSPECTED, (np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)))
-    known = snapshot.inspected.of_topics
-    return dict(zip(_INSPECTED, (known.log_bytes, known.disk_bytes), strict=True))
+        return np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+    return snapshot.inspected.of_topics.disk_bytes

@@ -58,7 +58,7 @@ class HistoryUpkeep:
     def _keep_in_bounds(self) -> None:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
             return
-        self._monitor.take_unfinished(self._spool.remove_unfinished())
+        self._spool.remove_unfinished()
         self._spool.warn_of_strays()
         self._spool.expire(older_than=self._clock.now() - SPOOL_SECONDS)
         self._monitor.take_spool_loss(self._spool.shrink(self._settings.history.max_bytes))

@@ -44,8 +44,6 @@ PartitionMetric = Literal[
     "staleness",
     "last_advance_timestamp",
     "expected_by",
-    "silence",
-    "silence_score",
     "leader",
     "replicas",
     "in_sync_replica",
@@ -53,7 +51,6 @@ PartitionMetric = Literal[
     "under_replicated_partition",
     "earliest_local_offset",
     "latest_tiered_offset",
-    "log_size_bytes",
 ]
 """The per-partition metrics that can be switched; the first six are on by default."""
 

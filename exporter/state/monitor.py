@@ -81,9 +81,6 @@ class Monitor(Upkeep):
             detector=Detector(self._expectations_of(name, None)),
         )
 
-    def _show_expectations(self, name: str, expectations: ExpectationSet) -> None:
-        self._self_metrics.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
-
     def _expectations_of(self, name: str, change: ClusterChange | None) -> ExpectationSet:
         """Return what is published of a cluster, nothing where that is of another one before the ``change``."""
         published = self._published
@@ -146,7 +143,6 @@ class Monitor(Upkeep):
         for name, cluster in self._clusters.items():
             expectations = self._expectations_of(name, cluster.change)
             cluster.detector = Detector(expectations)
-            self._show_expectations(name, expectations)
             for fault, count in sorted(expectations.faults.items()):
                 log.error(
                     "cluster %s: %d of the published expectations are unusable: %s. Run `topic-liveness rollup`, "
@@ -162,12 +158,8 @@ class Monitor(Upkeep):
     def take_tier_sweep(self, sweep: TierSweep) -> None:
         """Take cost and failures of look-ups of partitions with remote storage."""
         if sweep.at is None:
-            snapshot = self._clusters[sweep.cluster].snapshot
-            if snapshot is not None and not snapshot.metadata.tiered.any():
-                self._self_metrics.without_tiers(sweep.cluster)
             return
         labels = {"kafka_cluster": sweep.cluster}
-        self._self_metrics.set("tier_last_sweep_timestamp_seconds", sweep.at, **labels)
         for spec, count in sweep.lookups.items():
             self._self_metrics.add("lookups_total", count, **labels, spec=spec)
         for (spec, reason), count in sweep.failures.items():
@@ -192,8 +184,6 @@ class Monitor(Upkeep):
         if inspection.at is None:
             return
         labels = {"kafka_cluster": inspection.cluster}
-        if not inspection.problem:
-            self._self_metrics.set("inspection_timestamp_seconds", inspection.at, **labels)
         if inspection.lookups:
             self._self_metrics.add("lookups_total", inspection.lookups, **labels, spec=LOG_DIRS)
         for (reason, _), count in inspection.failures.items():
@@ -295,11 +285,6 @@ class Monitor(Upkeep):
                 clusters[name].groups.withdraw()
                 self._self_metrics.withdraw_groups(name)
         self._self_metrics.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
-        fresh = {name: snapshot for name in polled if (snapshot := clusters[name].snapshot) is not None}
-        self._self_metrics.set_brokers({name: snapshot.max_timestamp_supported for name, snapshot in fresh.items()})
-        self._self_metrics.set_cluster_ids(
-            {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
-        )
         seen = {name: cluster.snapshot for name, cluster in clusters.items()}
         times = {name: now if snapshot is None else snapshot.now(at) for name, snapshot in seen.items()}
         replicas = self._replicas.shown(polled.__contains__)

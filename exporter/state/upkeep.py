@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from exporter.domain.ports import Clock
-from exporter.history.spool import TABLES, Loss
+from exporter.history.spool import Loss
 from exporter.history.unwritten import HistoryCounts
 from exporter.kafka.process import Restart
 from exporter.metrics.self_metrics import SelfMetrics
@@ -25,8 +25,6 @@ class Upkeep:
     def __init__(self, clock: Clock, version: str) -> None:
         self._clock = clock
         self._self_metrics = SelfMetrics(version)
-        for table in TABLES.values():
-            self._self_metrics.add("history_unfinished_files_removed_total", 0, table=table)
         for step in UPKEEP:
             self._self_metrics.add("upkeep_failures_total", 0, step=step)
         self.upkeep_problems: dict[str, str] = {}
@@ -54,9 +52,6 @@ class Upkeep:
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
         """Add the difference between two states of the counters of history."""
         labels = {"kafka_cluster": cluster}
-        self._self_metrics.add(
-            "history_windows_written_total", counts.windows_written - before.windows_written, **labels
-        )
         for reason, lost in (counts.dropped - before.dropped).items():
             self._self_metrics.add("history_windows_dropped_total", lost, **labels, reason=reason)
         for reason, failed in (counts.failed_writes - before.failed_writes).items():
@@ -79,11 +74,6 @@ class Upkeep:
             self.upkeep_problems[step] = problem
         else:
             self.upkeep_problems.pop(step, None)
-
-    def take_unfinished(self, removed: Mapping[str, int]) -> None:
-        """Count temporary files that killed processes left in the spool, by table."""
-        for table, files in removed.items():
-            self._self_metrics.add("history_unfinished_files_removed_total", files, table=table)
 
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""

@@ -35,9 +35,7 @@ class Inspecting:
         assert inspector is not None
         self.inspector = inspector
         self.monitor = Monitor(
-            MonitorSettings(
-                {"test": Rhythm(30.0)}, partition_switches=["log_size_bytes"], expectations_max_age_seconds=1.0
-            ),
+            MonitorSettings({"test": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=1.0),
             clock,
             version="0",
         )

@@ -37,7 +37,6 @@ from tests.views import readings_of
 from tests.workbench import QUIET
 
 HOUR = 3600.0
-SUPPORTED = "topic_liveness_broker_max_timestamp_supported"
 
 
 def a_monitor() -> Monitor:
@@ -79,8 +78,6 @@ def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     assert advanced(reading.activity) == (1, False)
     assert reading.activity.last_advance == snapshot.taken_at
     text = monitor.metrics().decode()
-    known = int(kafka.knows_max_timestamp)
-    assert f'{SUPPORTED}{{broker="1",kafka_cluster="test"}} {known}.0' in text
     assert ("staleness_seconds{" in text) == ("last_record_timestamp_seconds{" in text) == kafka.knows_max_timestamp
     partition = 'kafka_cluster="test",topic="aged",partition="0"'
     assert (f'kafka_topic_partition_state{{{partition},state="unsupported"}} 1' in text) != kafka.knows_max_timestamp
@@ -110,7 +107,6 @@ def test_without_the_right_to_see_settings_an_old_broker_is_found_out_all_the_sa
     kafka.write([("closed", 0, DAY_AGO + 5)])
     assert seen(watch.reading("closed")) == (State.UNSUPPORTED, 0, 2, None)
     text = monitor.metrics().decode()
-    assert f'{SUPPORTED}{{broker="1",kafka_cluster="test"}} 0.0' in text
     assert 'last_record_timestamp_seconds{kafka_cluster="test",topic="closed"' not in text
     everything = AclBindingFilter(ResourceType.TOPIC, *topic, AclOperation.ANY, AclPermissionType.ANY)
     [taken] = kafka.admin.delete_acls([everything]).values()
@@ -250,14 +246,11 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
         kafka = Kafka("2.8.2", f"{first.bootstrap},{second.bootstrap}")
         kafka.create_on("upgraded", [[1], [2]])
         kafka.write([(*key, DAY_AGO + later) for later in (0, 5) for key in (of_first, of_second)])
-        monitor = a_monitor()
-        watch = Watch(kafka.bootstrap, ["upgraded"], timeout=3.0, sinks=[monitor])
+        watch = Watch(kafka.bootstrap, ["upgraded"], timeout=3.0)
 
-        def metric_and_poll() -> tuple[set[str], Snapshot]:
-            """What the metric says of the brokers after one more poll that misses nothing, and that poll."""
-            snapshot = watch.poll_until(lambda readings: all(each.reason is None for each in readings.values()))
-            lines = monitor.metrics().decode().splitlines()
-            return {line for line in lines if line.startswith(f"{SUPPORTED}{{")}, snapshot
+        def poll() -> Snapshot:
+            """One more poll that misses nothing."""
+            return watch.poll_until(lambda readings: all(each.reason is None for each in readings.values()))
 
         def roll(broker: ZookeeperBroker) -> list[Snapshot]:
             """Upgrade a broker; return all polls meanwhile, the last one of which could read every partition again."""
@@ -270,22 +263,21 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
             upgrade.result()
             return polls
 
-        def series(of_1: int, of_2: int) -> set[str]:
-            values = ((1, of_1), (2, of_2))
-            return {f'{SUPPORTED}{{broker="{broker}",kafka_cluster="test"}} {value}.0' for broker, value in values}
-
-        lines, before = metric_and_poll()
-        assert (lines, states(before)) == (series(0, 0), {of_first: aged, of_second: aged})
+        before = poll()
+        assert before.max_timestamp_supported == {1: False, 2: False}
+        assert states(before) == {of_first: aged, of_second: aged}
         rolled = roll(second)
         assert {of_first: aged} in [states(snapshot) for snapshot in rolled], "read while the other was away"
         assert all(states(snapshot).get(of_first, aged) == aged for snapshot in rolled)
-        lines, halfway = metric_and_poll()
-        assert (lines, states(halfway)) == (series(0, 1), {of_first: aged, of_second: dated})
+        halfway = poll()
+        assert halfway.max_timestamp_supported == {1: False, 2: True}
+        assert states(halfway) == {of_first: aged, of_second: dated}
         rolled += (back := roll(first))
         assert {of_second: dated} in [states(snapshot) for snapshot in back], "read while the other was away"
         assert all(states(snapshot).get(of_second, dated) == dated for snapshot in back)
-        lines, after = metric_and_poll()
-        assert (lines, states(after)) == (series(1, 1), {of_first: dated, of_second: dated})
+        after = poll()
+        assert after.max_timestamp_supported == {1: True, 2: True}
+        assert states(after) == {of_first: dated, of_second: dated}
         for key, reading in readings_of(before).items():
             activities = [readings_of(snapshot)[key].activity for snapshot in (*rolled, after)]
             assert {each.silent_since for each in activities} == {reading.activity.silent_since}

@@ -70,8 +70,6 @@ def test_a_group_is_shown_by_partition_by_topic_and_as_a_whole() -> None:
         ("consumergroup_state", (GROUP, ("state", "stable"))): 1,
         ("consumergroup_assigned", (GROUP, TOPIC)): 1,
         ("topic_consumergroups", (TOPIC,)): 1,
-        ("topic_consumergroups_committed_only", (TOPIC,)): 0,
-        ("topic_consumergroups_committed_only", (("topic", "unread"),)): 0,
         ("topic_consumergroups", (("topic", "unread"),)): 0,
         ("topic_consumergroups_without_members", (TOPIC,)): 0,
         ("topic_consumergroups_without_members", (("topic", "unread"),)): 0,
@@ -88,7 +86,6 @@ def test_by_topic_no_series_has_a_partition() -> None:
         "consumergroup_members",
         "consumergroup_state",
         "topic_consumergroups",
-        "topic_consumergroups_committed_only",
         "topic_consumergroups_without_members",
     }
 
@@ -197,7 +194,6 @@ def test_series_are_withdrawn_when_sweeps_stop() -> None:
     text = monitor.metrics().decode()
     assert "consumergroup=" not in text
     assert "topic_liveness_groups{" not in text
-    assert "topic_liveness_groups_all_visible{" not in text
     assert 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"} 1.0' in text
 
 
@@ -263,7 +259,7 @@ def test_groups_that_do_not_read_a_topic_and_groups_of_other_types_are_shown_apa
     sweep = sweep_of("prod", {"billing": Group(GroupState.STABLE, 1, places)})
     left = shown(sweep)
     assert left["consumergroup_assigned", (GROUP, TOPIC)] == 0
-    assert (left["topic_consumergroups", (TOPIC,)], left["topic_consumergroups_committed_only", (TOPIC,)]) == (0, 1)
+    assert left["topic_consumergroups", (TOPIC,)] == 0
     unsettled = shown(sweep_of("prod", {"billing": Group(GroupState.PREPARING_REBALANCE, 1, places, None)}))
     assert ("consumergroup_assigned", (GROUP, TOPIC)) not in unsettled
     assert ("topic_consumergroups", (TOPIC,)) not in unsettled

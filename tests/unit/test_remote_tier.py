@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -322,27 +322,6 @@ def test_what_the_tiers_say_of_a_reading(
     after = reading_of(apply_tiers(table, np.array([0]), columns, given), 0)
     assert (after.state, after.newest) == expected
     assert (after.earliest_local, after.latest_tiered) == tier[:2]
-
-
-def test_a_cluster_without_remote_storage_any_more_shows_no_last_sweep(tiers: Tiers) -> None:
-    """Its age would grow for ever, as if look-ups had ended; while such topics cannot be read it stays."""
-    monitor = Monitor(
-        MonitorSettings({"c": Rhythm(30.0)}, partition_switches=(), expectations_max_age_seconds=1.0),
-        tiers.clock,
-        version="0",
-    )
-    seen = watch(tiers)
-
-    def shown(of: Reading, key: TopicPartition) -> bool:
-        for sink in (seen, monitor):
-            sink.accept(poll({key: of}))
-        monitor.take_tier_sweep(seen.sweep())
-        return "\ntopic_liveness_tier_last_sweep_timestamp_seconds{" in monitor.metrics().decode()
-
-    assert not shown(reading(State.PENDING), LOCAL)
-    assert shown(reading(), A)
-    assert shown(replace(reading(), state=State.UNREADABLE, reason=Reason.TIMED_OUT), A)
-    assert not shown(reading(State.PENDING), LOCAL)
 
 
 def test_a_broker_that_is_too_old_is_reported_once(tiers: Tiers, caplog: pytest.LogCaptureFixture) -> None:

@@ -115,7 +115,7 @@ def test_a_timestamp_that_offsets_contradict_is_no_staleness() -> None:
     assert 'state{kafka_cluster="prod",topic="a",partition="0",state="contradictory"} 1' in text
     assert 'last_record_timestamp_seconds{kafka_cluster="prod",topic="a",partition="0"} 1000000' in text
     assert "staleness_seconds{" not in text
-    assert "silence_seconds{" in text
+    assert "last_advance_timestamp_seconds{" in text
 
 
 def test_the_silence_of_a_topic_is_that_of_its_last_partition_that_advanced() -> None:
@@ -182,7 +182,7 @@ def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
         TopicPartition("quiet", 0): Inspected(0, 0),
     }
     snapshot = snapshot_of({key: replace(OBSERVED, inspected=each) for key, each in inspected.items()})
-    series = ClusterSeries("prod", partition_switches=["log_size_bytes"])
+    series = ClusterSeries("prod", partition_switches=[])
     series.update(snapshot, assessment_of(snapshot))
     found: dict[str, dict[str, float]] = {}
     for (name, labels), value in samples(exposed({"prod": series}, snapshot.taken_at)).items():
@@ -192,11 +192,10 @@ def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
         topic: {name: row[name] for name in sorted(names & row.keys())} for topic, row in found.items() if topic
     }
     assert by_topic == {
-        "whole": {"kafka_topic_disk_size_bytes": 45, "kafka_topic_log_size_bytes": 15},
-        "part": {"kafka_topic_log_size_bytes": 15},
-        "quiet": {"kafka_topic_disk_size_bytes": 0, "kafka_topic_log_size_bytes": 0},
+        "whole": {"kafka_topic_disk_size_bytes": 45},
+        "part": {},
+        "quiet": {"kafka_topic_disk_size_bytes": 0},
     }
-    assert found["part"]["kafka_topic_partition_log_size_bytes"] == 5
 
 
 TOPICS = st.dictionaries(

@@ -172,7 +172,7 @@ def test_every_setting_is_read() -> None:
     assert false_alarms(settings) == ["--false-alarms=2.5"]
     assert retention(settings) == ["--retention-days=3650"]
     assert settings.metrics.granularity == "topic"
-    assert settings.metrics.partition == ("staleness", "silence")
+    assert settings.metrics.partition == ("staleness", "expected_by")
     assert [override.as_override() for override in settings.overrides] == [
         TopicOverride(r"billing\..*", max_silence_seconds=7200.0),
         TopicOverride(".*-test", "prod", muted_until=1_775_001_600.0),
@@ -228,11 +228,11 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         tmp_path,
         SMALLEST + "poll: {interval: 60s, missed_polls: 5}\nmetrics: {partition: [staleness]}\n",
         TOPIC_LIVENESS_POLL__INTERVAL="15s",
-        TOPIC_LIVENESS_METRICS__PARTITION="[silence, leader]",
+        TOPIC_LIVENESS_METRICS__PARTITION="[expected_by, leader]",
         TOPIC_LIVENESS_EXPORTER="two",
     )
     assert (settings.poll.interval, settings.poll.missed_polls) == (15.0, 5)
-    assert settings.metrics.partition == ("silence", "leader")
+    assert settings.metrics.partition == ("expected_by", "leader")
     assert settings.exporter == "two"
 
 

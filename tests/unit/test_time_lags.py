@@ -380,8 +380,6 @@ def test_a_scrape_sees_a_group_that_moves_as_it_was_and_one_that_stands_grow() -
         'seconds{topic="a",partition="1"}': 145.0,
         'seconds_max{topic="a"}': 145.0,
         'seconds_max_error_bound{topic="a"}': 2.5,
-        'seconds_error_bound{topic="a",partition="0"}': 0.5,
-        'seconds_error_bound{topic="a",partition="1"}': 2.5,
     }
 
 
