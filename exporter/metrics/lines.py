@@ -92,14 +92,19 @@ class Lines:
         pieces[:, 0] = self._name
         pieces[:, 1] = np.repeat(self._labels, len(self._variants))
         pieces[:, 2] = self._tails
-        return "".join(pieces[self._known].ravel().tolist()).encode()
+        if not self._known.all():
+            pieces = pieces[self._known]
+        return "".join(pieces.ravel().tolist()).encode()
 
     def _tails_of(self, rows: Rows) -> Labels:
         """Return what follows the labels in lines that are known."""
         # Many rows have the same value, and share its text: the last advance of all that moved in a poll, a leader.
         values, which = np.unique(self._values[rows], return_inverse=True)
-        made = self._tail or (lambda value: f"}} {number(value)}\n")
-        tails = column_of([made(value) for value in values.tolist()])[which]
+        if self._tail is not None:
+            tails = column_of([self._tail(value) for value in values.tolist()])[which]
+        else:
+            texts = map(number if np.isinf(values).any() else repr, values.tolist())
+            tails = column_of([f"}} {text}\n" for text in texts])[which]
         return tails if len(self._variants) == 1 else column_of(self._variants)[rows % len(self._variants)] + tails
 
 
