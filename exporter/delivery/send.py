@@ -101,10 +101,13 @@ def _messages(report: dict[str, Any], recipients: Sequence[Recipient]) -> Iterat
         for part in owners:
             match = re.fullmatch(one.owner, part["owner"])
             matched |= match is not None
-            if match is None or part["html"] is None:
+            if match is None or part["page"] is None:
                 continue
             to = None if one.to is None else match.expand(one.to)
-            yield f"{_name(one.url, to)} ({part['owner']})", _Message(one.url, to, part["markdown"], part["html"])
+            yield (
+                f"{_name(one.url, to)} ({part['owner']})",
+                _Message(one.url, to, f"{part['page']}.md", f"{part['page']}.html"),
+            )
     if not matched:
         raise DeliveryError("delivery.recipients: nobody gets the report, as no owner of a topic matches")
 

@@ -81,7 +81,7 @@
   if (order) order.addEventListener("change", arrange);
   tools.addEventListener("submit", (event) => event.preventDefault());
 
-  // "/" goes to the search, j and k to the next and the previous entry, Enter opens its numbers, Escape clears.
+  // "/" goes to the search, j and k to the next and the previous entry, Escape clears.
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape" && document.activeElement === search) {
@@ -97,9 +97,6 @@
       search.focus();
     } else if (step && entries.length) {
       entries[Math.max(0, Math.min(entries.length - 1, at < 0 ? 0 : at + step))].focus();
-    } else if (event.key === "Enter" && at >= 0) {
-      const exact = entries[at].querySelector("details");
-      if (exact) exact.open = !exact.open;
     } else {
       return;
     }

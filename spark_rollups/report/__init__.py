@@ -15,6 +15,7 @@ from exporter.storage.files import Location
 from spark_rollups.publish import judged_nothing_at, latest
 from spark_rollups.report.build import build_report
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
+from spark_rollups.report.model import NO_LINKS
 from spark_rollups.report.tables import read_facts
 from spark_rollups.tables import Tables
 
@@ -46,7 +47,7 @@ def write_report(
     output: Location | None,
     asked_for: datetime | None = None,
     zone: tzinfo = UTC,
-    links: Links | None = None,
+    links: Links = NO_LINKS,
 ) -> ReportPaths:
     """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest), with moments in ``zone``.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
@@ -13,25 +13,10 @@ from exporter.domain.links import Links
 from exporter.domain.polls.readings import State
 from exporter.domain.replicas.comparison import ReplicaState
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report import fleet_drop
-from spark_rollups.report.clean_up import candidates_of, why_ask_first
+from spark_rollups.report.clean_up import candidates_of, with_advice
 from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
-from spark_rollups.report.model import (
-    ACTION,
-    WEEK,
-    Count,
-    Counts,
-    Entry,
-    Finding,
-    ListedTopic,
-    OwnerPart,
-    Report,
-    Section,
-    Tally,
-)
-from spark_rollups.report.summary import notes, summary, summary_of_owner, then, warnings
-from spark_rollups.report.topic_facts import Relations, Storage
-from spark_rollups.report.wording import in_plain_words
+from spark_rollups.report.model import ACTION, NO_LINKS, WEEK, Counts, Entry, Finding, Report, Section, Tally
+from spark_rollups.report.summary import notes, summary, then, warnings
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
 _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -116,84 +101,83 @@ _SECTIONS = (
 )
 
 
-def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -> Report:
-    """Make the report of ``facts``."""
+def build_report(facts: Facts, zone: tzinfo = UTC, links: Links = NO_LINKS) -> Report:
+    """Make the report of ``facts``, with the part of each owner where topics have owners."""
+    whole = _report(facts, zone, links)
+    if all(topic.about.owner is None for topic in whole.topics):
+        return whole
+    judged: dict[str | None, list[JudgedStream]] = defaultdict(list)
+    for row in facts.judged:
+        judged[facts.of(row.key).owner].append(row)
+    week_ago: dict[str | None, dict[TopicKey, str]] = defaultdict(dict)
+    for key, verdict in (facts.week_ago or {}).items():
+        week_ago[facts.of(key).owner][key] = verdict
+    gone = {owner: tuple(row for row in facts.gone if facts.of(row.key).owner == owner) for owner in judged}
+    of_all = replace(facts, incidents=(), drops=(), alarms=())
+    parts = []
+    for owner, rows in judged.items():
+        then = None if facts.week_ago is None else week_ago[owner]
+        mine = replace(of_all, judged=tuple(rows), gone=gone[owner], week_ago=then)
+        part = _report(mine, zone, links, owner or "Topics without an owner")
+        to_do = part.candidates or part.cut_off or any(part.section(key).entries for key in ACTION)
+        page = f"owners/{_page(owner)}" if to_do else None
+        parts.append(replace(part, of_owner=True, owner=owner, page=page))
+    return replace(whole, owners=tuple(sorted(parts, key=_to_do_first)))
+
+
+def _to_do_first(part: Report) -> tuple[bool, int, int, int, str]:
+    died, still_dead = part.counts.died, part.counts.still_dead
+    return (
+        part.owner is None,
+        -(died.topics + died.partitions),
+        -(still_dead.topics + still_dead.partitions),
+        -part.counts.suspect.topics,
+        part.owner or "",
+    )
+
+
+def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) -> Report:
     entries, compared = _entries(facts), then(facts, zone)
     sections = tuple(
         replace(one, meaning=one.meaning.format(then=compared), entries=_sorted(one.key, entries.get(one.key, ())))
         for one in _SECTIONS
     )
-    topics = _topics(facts)
-    week_ago = [tally.topics_week_ago for tally in facts.tallies if tally.topics_week_ago is not None]
-    dead_before = sum(counted.get(Verdict.DEAD, 0) for counted in week_ago) if week_ago else None
-    report = Report(
+    rows = sorted((row for row in facts.judged if row.finding.partition is None), key=lambda row: _name(row.key))
+    topics = with_advice([_entry(facts, [row]) for row in rows])
+    candidates, tallies = candidates_of(topics), _tallies(topics, facts.week_ago)
+    counts = _counts(sections, topics, candidates, tallies)
+    return Report(
         as_of=facts.as_of,
-        week_start=facts.as_of - WEEK,
         week_ago_as_of=facts.week_ago_as_of,
         compared_with=compared,
-        summary="",
-        counts=_counts(sections, topics, dead_before),
+        summary=summary(counts, facts, zone, whose),
+        counts=counts,
         warnings=tuple(warnings(facts, zone)),
-        notes=(
-            *notes(facts, zone),
-            *map(fleet_drop.drop_sentence, facts.drops),
-        ),
-        tallies=facts.tallies,
+        notes=(*notes(facts, zone), *facts.drops),
+        tallies=tallies,
         sections=sections,
-        owners=(),
-        candidates=candidates_of(topics),
+        candidates=candidates,
         ask_first=tuple(topic for topic in topics if topic.ask_first),
-        cut_off=tuple(topic for topic in topics if topic.relations.replica_state == ReplicaState.STOPPED),
+        cut_off=tuple(topic for topic in topics if topic.about.replica_state == ReplicaState.STOPPED),
         incidents=facts.incidents,
-        drops=facts.drops,
         coverage=facts.coverage,
-        trend=facts.trend,
-        promises=facts.promises,
+        alarms=facts.alarms,
         topics=topics,
         zone=zone,
-        links=links or Links(),
-    )
-    return replace(report, summary=summary(report.counts, facts, zone), owners=_owners(report, facts))
-
-
-def part_of(report: Report, part: OwnerPart) -> Report:
-    """Return what of the report is one owner's."""
-
-    def mine(of: Entry | ListedTopic) -> bool:
-        return of.owner == part.owner
-
-    topics = tuple(filter(mine, report.topics))
-    return replace(
-        report,
-        summary=part.summary,
-        counts=part.counts,
-        notes=(),
-        tallies=part.by_cluster,
-        sections=_sections_of(report, mine),
-        owners=(part,),
-        candidates=tuple(filter(mine, report.candidates)),
-        ask_first=tuple(filter(mine, report.ask_first)),
-        cut_off=tuple(filter(mine, report.cut_off)),
-        incidents=(),
-        drops=(),
-        trend=(),
-        promises=(),
-        topics=topics,
-        of_owner=True,
+        links=links,
     )
 
 
-def _sections_of(report: Report, mine: Callable[[Entry], bool]) -> tuple[Section, ...]:
-    return tuple(replace(section, entries=tuple(filter(mine, section.entries))) for section in report.sections)
-
-
-def _tallies(topics: Iterable[ListedTopic], before: Mapping[str, Mapping[str, int]] | None) -> tuple[Tally, ...]:
-    counted: dict[str, Counter[str]] = defaultdict(Counter)
+def _tallies(topics: Iterable[Entry], week_ago: Mapping[TopicKey, str] | None) -> tuple[Tally, ...]:
+    now: dict[str, Counter[str]] = defaultdict(Counter)
     for topic in topics:
-        counted[topic.cluster][topic.verdict] += 1
+        now[topic.cluster][topic.findings[0].verdict] += 1
+    before: dict[str, Counter[str]] = defaultdict(Counter)
+    for key, verdict in (week_ago or {}).items():
+        before[key.cluster][verdict] += 1
     return tuple(
-        Tally(cluster, _in_order(counted[cluster]), {}, None if before is None else _in_order(before.get(cluster, {})))
-        for cluster in sorted({*counted, *(before or ())})
+        Tally(cluster, _in_order(now[cluster]), None if week_ago is None else _in_order(before[cluster]))
+        for cluster in sorted({*now, *before})
     )
 
 
@@ -237,7 +221,7 @@ def _section_of(row: JudgedStream, facts: Facts) -> str | None:
     verdict, state = row.finding.verdict, row.finding.state
     if verdict == Verdict.DEAD:
         return "newly-dead" if _is_new(row, facts) else "still-dead"
-    if verdict == Verdict.RETIRED and row.finding.partition is None and row.died_before_polls:
+    if verdict == Verdict.RETIRED and row.finding.partition is None and row.finding.died_before_polls:
         return "abandoned"
     if verdict in (Verdict.RETIRED, Verdict.SUSPECT, Verdict.HELD, Verdict.MUTED):
         return verdict
@@ -257,16 +241,8 @@ def _is_new(row: JudgedStream, facts: Facts) -> bool:
 
 def _entry(facts: Facts, rows: Sequence[JudgedStream]) -> Entry:
     first = rows[0]
-    return Entry(
-        cluster=first.key.cluster,
-        topic=first.key.topic,
-        topic_id=first.key.topic_id,
-        owner=facts.owners.get((first.key.cluster, first.key.topic)),
-        partitions=first.partitions,
-        partitions_live=first.partitions_live,
-        findings=tuple(row.finding for row in rows),
-        relations=facts.relations.get(first.key, Relations()),
-    )
+    findings = tuple(row.finding for row in rows)
+    return Entry(*first.key, first.partitions, first.partitions_live, findings, facts.of(first.key))
 
 
 def _sorted(section: str, entries: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -292,36 +268,12 @@ def _name(key: TopicKey) -> tuple[str, str, str]:
     return key.cluster, key.topic, key.topic_id or ""
 
 
-def _topics(facts: Facts) -> tuple[ListedTopic, ...]:
-    rows = sorted((row for row in facts.judged if row.finding.partition is None), key=lambda row: _name(row.key))
-    return tuple(
-        ListedTopic(
-            cluster=row.key.cluster,
-            topic=row.key.topic,
-            verdict=row.finding.verdict,
-            partitions=row.partitions,
-            partitions_live=row.partitions_live,
-            last_advance=row.finding.last_advance,
-            silence_seconds=row.finding.silence_seconds,
-            max_silence_seconds=row.finding.max_silence_seconds,
-            expected_by=row.finding.expected_by,
-            records_7d=row.finding.records_7d,
-            evidence=row.finding.evidence,
-            owner=facts.owners.get((row.key.cluster, row.key.topic)),
-            relations=facts.relations.get(row.key, Relations()),
-            storage=facts.storage.get((row.key.cluster, row.key.topic), Storage()),
-            ask_first=why,
-            dead_since=row.finding.dead_since,
-            plain=in_plain_words(row.finding),
-        )
-        for row, why in zip(rows, why_ask_first(rows, facts), strict=True)
-    )
-
-
-def _counts(sections: Iterable[Section], topics: Sequence[ListedTopic], dead_before: int | None) -> Counts:
-    count = {section.key: Count(section.topic_count, section.partition_count) for section in sections}
-    candidates = candidates_of(topics)
-    sizes = [size for topic in candidates if (size := topic.relations.disk_bytes) is not None]
+def _counts(
+    sections: Iterable[Section], topics: Sequence[Entry], candidates: Iterable[Entry], tallies: Iterable[Tally]
+) -> Counts:
+    count = {section.key: section.count for section in sections}
+    sizes = [size for topic in candidates if (size := topic.about.disk_bytes) is not None]
+    week_ago = [tally.week_ago for tally in tallies if tally.week_ago is not None]
     return Counts(
         topics=len(topics),
         died=count["newly-dead"],
@@ -330,63 +282,11 @@ def _counts(sections: Iterable[Section], topics: Sequence[ListedTopic], dead_bef
         suspect=count["suspect"],
         abandoned=count["abandoned"],
         too_new=count["learning"],
-        without_records=_sum(count["never-written"], count["empty"]),
-        dead_topics=sum(topic.verdict == Verdict.DEAD for topic in topics),
-        dead_topics_week_ago=dead_before,
-        candidates=len(candidates),
-        ask_first=sum(bool(topic.ask_first) for topic in topics),
+        without_records=count["never-written"].topics + count["empty"].topics,
+        dead_topics=sum(topic.findings[0].verdict == Verdict.DEAD for topic in topics),
+        dead_topics_week_ago=sum(one.get(Verdict.DEAD, 0) for one in week_ago) if week_ago else None,
         bytes_to_win_back=sum(sizes) if sizes else None,
     )
-
-
-def _sum(one: Count, other: Count) -> Count:
-    return Count(one.topics + other.topics, one.partitions + other.partitions)
-
-
-def _owners(report: Report, facts: Facts) -> tuple[OwnerPart, ...]:
-    entries: dict[str | None, dict[str, list[Entry]]] = defaultdict(lambda: defaultdict(list))
-    for section in report.sections:
-        for entry in section.entries:
-            entries[entry.owner][section.key].append(entry)
-    topics: dict[str | None, list[ListedTopic]] = defaultdict(list)
-    for topic in report.topics:
-        topics[topic.owner].append(topic)
-    several = topics.keys() != {None}
-    counted_then: dict[str | None, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    for key, verdict in (facts.week_ago or {}).items():
-        counted_then[facts.owners.get((key.cluster, key.topic))][key.cluster][verdict] += 1
-
-    def part(owner: str | None) -> OwnerPart:
-        sections = [replace(one, entries=tuple(entries[owner][one.key])) for one in report.sections]
-        mine = topics[owner]
-        before = None if facts.week_ago is None else _in_order(sum(counted_then[owner].values(), Counter()))
-        counts = _counts(sections, mine, None if before is None else before.get(Verdict.DEAD, 0))
-        cut_off = any(topic.relations.replica_state == ReplicaState.STOPPED for topic in mine)
-        to_do = any(one.entries for one in sections if one.key in ACTION) or counts.candidates or cut_off
-        page = f"owners/{_page(owner)}" if several and to_do else None
-        verdicts = _in_order(Counter(topic.verdict for topic in mine))
-        return OwnerPart(
-            owner,
-            summary_of_owner(owner, counts, facts, report.zone),
-            counts,
-            verdicts,
-            before,
-            None if page is None else f"{page}.html",
-            None if page is None else f"{page}.md",
-            _tallies(mine, None if before is None else counted_then[owner]),
-        )
-
-    def order(part: OwnerPart) -> tuple[bool, int, int, int, str]:
-        counts = part.counts
-        return (
-            part.owner is None,
-            -(counts.died.topics + counts.died.partitions),
-            -(counts.still_dead.topics + counts.still_dead.partitions),
-            -counts.suspect.topics,
-            part.owner or "",
-        )
-
-    return tuple(sorted(map(part, topics), key=order))
 
 
 def _page(owner: str | None) -> str:

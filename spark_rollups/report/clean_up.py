@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,45 +12,39 @@ from exporter.domain.arrays import Floats
 from exporter.domain.judging.readers_and_copies import are_over, why_keep
 from exporter.domain.replicas.comparison import ReplicaState
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report.facts import Facts, JudgedStream
-from spark_rollups.report.model import ListedTopic
-from spark_rollups.report.topic_facts import Relations, Storage
+from spark_rollups.report.model import Entry
 
 
-def why_ask_first(rows: Sequence[JudgedStream], facts: Facts) -> list[str | None]:
-    """Return why each of these topics may be needed, as ``ListedTopic.ask_first``."""
-    relations = [facts.relations.get(row.key, Relations()) for row in rows]
-    storage = [facts.storage.get((row.key.cluster, row.key.topic), Storage()) for row in rows]
-    verdicts = np.array([row.finding.verdict for row in rows], dtype=np.str_)
+def with_advice(topics: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return whole topics with ``ask_first``."""
+    findings, about = [one.findings[0] for one in topics], [one.about for one in topics]
+    verdicts = np.array([finding.verdict for finding in findings], dtype=np.str_)
+    copies = [one.replica_of is not None and one.replica_state != ReplicaState.SOURCE_DEAD_TOO for one in about]
     over = are_over(
         retired=verdicts == Verdict.RETIRED.value,
         dead=verdicts == Verdict.DEAD.value,
-        silence=_seconds(row.finding.silence_seconds for row in rows),
-        longest=_seconds(row.finding.largest_silence_seconds for row in rows),
-        mirrored=np.array(
-            [
-                bool(one.mirrored_to)
-                or (one.replica_of is not None and one.replica_state != ReplicaState.SOURCE_DEAD_TOO)
-                for one in relations
-            ],
-            dtype=np.bool_,
-        ),
+        silence=_seconds(finding.silence_seconds for finding in findings),
+        longest=_seconds(finding.largest_silence_seconds for finding in findings),
+        mirrored=np.array([bool(one.mirrored_to) for one in about], dtype=np.bool_) | np.array(copies, dtype=np.bool_),
     )
     why = why_keep(
-        [row.key.topic for row in rows],
-        [one.cleanup_policy for one in storage],
-        _seconds(math.inf if one.for_ever else one.retention_seconds for one in storage),
-        [one.remote_storage for one in storage],
-        [one.readership for one in relations],
+        [one.topic for one in topics],
+        [one.cleanup_policy for one in about],
+        _seconds(math.inf if one.for_ever else one.retention_seconds for one in about),
+        [one.remote_storage for one in about],
+        [one.readership for one in about],
     )
-    return [reasons if found else None for reasons, found in zip(why, over.tolist(), strict=True)]
+    return tuple(
+        replace(one, ask_first=reasons if found else None)
+        for one, reasons, found in zip(topics, why, over.tolist(), strict=True)
+    )
 
 
 def _seconds(values: Iterable[float | None]) -> Floats:
     return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def candidates_of(topics: Iterable[ListedTopic]) -> tuple[ListedTopic, ...]:
+def candidates_of(topics: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the topics that may be deleted, the largest first."""
     found = [topic for topic in topics if topic.ask_first == ""]
-    return tuple(sorted(found, key=lambda topic: (-(topic.relations.disk_bytes or 0), topic.cluster, topic.topic)))
+    return tuple(sorted(found, key=lambda topic: (-(topic.about.disk_bytes or 0), topic.cluster, topic.topic)))

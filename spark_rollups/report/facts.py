@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from spark_rollups.report.fleet_drop import FleetDrop
-from spark_rollups.report.model import WEEK, ClusterCoverage, Finding, Incident, Point, Tally
-from spark_rollups.report.rules import Promise
-from spark_rollups.report.topic_facts import Relations, Storage
+from spark_rollups.report.model import WEEK, ClusterCoverage, Finding, Incident, TopicFacts
 
 
 class TopicKey(NamedTuple):
@@ -31,14 +28,6 @@ class JudgedStream:
     partitions_live: int
     dead_a_week_ago: bool = False
 
-    @property
-    def died_before_polls(self) -> bool:
-        """Whether it was dead at its first poll, or is by the age of its newest record alone."""
-        found = self.finding
-        if found.dead_since is None or found.polled_from is None:
-            return False
-        return found.last_advance is None or found.dead_since <= found.polled_from
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -47,7 +36,8 @@ class Facts:
     ``judged`` holds all topic rows, and the partition rows that their topic does not represent: neither ``live`` nor
     ``quiet``, or unreadable, or revived. ``gone`` are topics dead in the verdicts of ``week_ago_as_of`` that are no
     longer judged. ``asked_for`` is the moment for which the report was asked, ``first_as_of`` that of the oldest
-    verdicts. ``week_ago`` has the verdict of each topic in those of ``week_ago_as_of``.
+    verdicts. ``week_ago`` has the verdict of each topic in those of ``week_ago_as_of``. ``drops`` and ``alarms`` are
+    sentences.
     """
 
     as_of: datetime
@@ -56,20 +46,18 @@ class Facts:
     week_ago_as_of: datetime | None = None
     judged: tuple[JudgedStream, ...] = ()
     gone: tuple[JudgedStream, ...] = ()
-    tallies: tuple[Tally, ...] = ()
-    trend: tuple[Point, ...] = ()
+    week_ago: Mapping[TopicKey, str] | None = None
+    about: Mapping[TopicKey, TopicFacts] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
     coverage: tuple[ClusterCoverage, ...] = ()
-    promises: tuple[Promise, ...] = ()
-    week_ago: Mapping[TopicKey, str] | None = None
-    drops: tuple[FleetDrop, ...] = ()
-    relations: Mapping[TopicKey, Relations] = field(default_factory=dict)
-    owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(cluster, topic) -> owner, where the inventory last knew one."""
-    storage: Mapping[tuple[str, str], Storage] = field(default_factory=dict)
-    """(cluster, topic) -> what it keeps, as the inventory last listed it."""
+    drops: tuple[str, ...] = ()
+    alarms: tuple[str, ...] = ()
 
     @property
     def compared_late(self) -> bool:
         """Whether the newest verdicts of a week ago or before are older than the week: the rollup had stopped."""
         return self.week_ago_as_of is not None and self.as_of - self.week_ago_as_of > WEEK + timedelta(days=1)
+
+    def of(self, key: TopicKey) -> TopicFacts:
+        """Return what is known around a topic."""
+        return self.about.get(key) or TopicFacts()

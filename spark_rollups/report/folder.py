@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 
 from exporter.storage.files import Location, delete, files_in, make_folder, put
-from spark_rollups.report.build import part_of
 from spark_rollups.report.forms import to_json
 from spark_rollups.report.model import Report
 from spark_rollups.report.render import to_html, to_markdown
@@ -29,20 +27,19 @@ def write_files(report: Report, folder: Location) -> None:
     written = set()
     for name, text in _files(report):
         path = folder / name
-        put(path, lambda file, text=text: file.write("".join(text).encode(errors="backslashreplace")))  # type: ignore[misc]
+        put(path, lambda file, text=text: file.write(text.encode(errors="backslashreplace")))  # type: ignore[misc]
         written.add(path)
     for page in files_in(folder / OWNERS, _PAGE):
         if page.path not in written:
             delete(page.path)
 
 
-def _files(report: Report) -> Iterator[tuple[str, Iterable[str]]]:
+def _files(report: Report) -> Iterator[tuple[str, str]]:
     """Return names and texts; the page that the exporter looks for is the last."""
-    yield JSON, chain.from_iterable((line, "\n") for line in to_json(report))
+    yield JSON, to_json(report)
     for part in report.owners:
-        if part.html is not None and part.markdown is not None:
-            mine = part_of(report, part)
-            yield part.html, [to_html(mine)]
-            yield part.markdown, [to_markdown(mine)]
-    yield MARKDOWN, [to_markdown(report)]
-    yield HTML, [to_html(report)]
+        if part.page is not None:
+            yield f"{part.page}.html", to_html(part)
+            yield f"{part.page}.md", to_markdown(part)
+    yield MARKDOWN, to_markdown(report)
+    yield HTML, to_html(report)

@@ -11,10 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -22,37 +18,24 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from exporter.domain.formatting import duration, iso, plural, size
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report import drawing, wording
-from spark_rollups.report.model import (
-    ACTION,
-    DRAWN,
-    ClusterCoverage,
-    Entry,
-    Finding,
-    Gap,
-    ListedTopic,
-    OwnerPart,
-    Report,
-    Section,
-)
+from spark_rollups.report import wording
+from spark_rollups.report.model import ACTION, Count, Entry, Finding, Gap, Report, Section
 from spark_rollups.report.summary import deaths, to_do
 
-OPEN_ENTRIES = 40
-"""Entries that need action and are shown with their charts."""
-LISTED_ENTRIES = 300
-"""Entries of a list that are shown at all."""
-MARKDOWN_OWNERS = 10
-"""Owners whose entries are in the Markdown."""
-MARKDOWN_ENTRIES = 5
-"""Entries of an owner, and lines of other lists, in the Markdown."""
-OPEN_FINDINGS = 3
-"""Different lines shown for the partitions of one entry."""
-LISTED_GAPS = 20
-"""Gaps of one cluster's coverage that are listed, the longest ones."""
-LISTED_NAMES = 50
-"""Topics of an incident that are named."""
+LIMITS = {
+    "LISTED_ENTRIES": 300,
+    "LISTED_GAPS": 20,
+    "LISTED_NAMES": 50,
+    "OPEN_FINDINGS": 3,
+    "MARKDOWN_OWNERS": 10,
+    "MARKDOWN_ENTRIES": 5,
+}
+"""What is shown at most: entries of a list, gaps of a cluster, names of an incident, and different lines for the
+partitions of one entry; owners in the Markdown, and entries of each."""
 
 _PIECES = re.compile(r"[^._-]*[._-]*")
+_ABOVE = ("unreadable", "revived", "abandoned")
+"""Sections that have their own places."""
 
 
 def to_html(report: Report) -> str:
@@ -79,6 +62,8 @@ def _markdown_environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["name"] = wording.markdown_name
+    # What a macro returns is escaped already.
+    environment.filters["markdown"] = wording.Markdown
     environment.filters["address"] = lambda url: wording.Markdown(f"<{url}>")
     environment.filters.update(_FILTERS)
     return environment
@@ -98,137 +83,52 @@ def _environment() -> Environment:
     return environment
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """An entry that needs action; ``open`` ones are shown with their charts."""
-
-    section: Section
-    entry: Entry
-    open: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ActionGroup:
-    """What one owner has to do: the listed ``actions``, how many more there are (``rest``), and of how many topics.
-
-    Partitions of one topic that died in different weeks are several entries.
-    """
-
-    part: OwnerPart
-    actions: Sequence[Action]
-    rest: int
-    topics: int
-
-    @property
-    def total(self) -> int:
-        """How many entries there are."""
-        return len(self.actions) + self.rest
-
-
-def _action(report: Report) -> list[ActionGroup]:
-    every = [(section, entry) for key in ACTION for section in [report.section(key)] for entry in section.entries]
-    by_owner: dict[str | None, list[Action]] = {}
-    for number, (section, entry) in enumerate(every):
-        by_owner.setdefault(entry.owner, []).append(Action(section, entry, number < OPEN_ENTRIES))
-    on_page = Counter(entry.owner for _, entry in every[:LISTED_ENTRIES])
-    return [
-        ActionGroup(
-            part,
-            mine[: on_page[part.owner]],
-            len(mine) - on_page[part.owner],
-            len({(one.entry.cluster, one.entry.topic, one.entry.topic_id) for one in mine}),
-        )
-        for part in report.owners
-        if (mine := by_owner.get(part.owner))
-    ]
-
-
 def _context(report: Report) -> dict[str, Any]:
-    present = {
-        verdict
-        for tally in report.tallies
-        for verdict in (*tally.topics, *tally.partitions, *(tally.topics_week_ago or ()))
-    }
-    verdicts = [verdict.value for verdict in Verdict if verdict in present]
-    owned = any(part.owner is not None for part in report.owners)
-    clusters = {tally.cluster for tally in report.tallies}
     zone = report.zone
-    hours_ahead, hours_of = _hours_of(report)
+    totals = _totals(report)
     return {
         "report": report,
-        "action": _action(report),
-        "others": [
-            section for section in report.sections if section.key not in (*ACTION, "unreadable", "revived", "abandoned")
-        ],
-        "abandoned": _abandoned(report),
-        "verdicts": verdicts,
-        "meanings": wording.VERDICT_MEANINGS,
-        "totals": _totals(report, verdicts),
-        "shares": drawing.verdict_shares(report.tallies, verdicts),
-        "several_clusters": len(clusters) > 1,
-        "clusters": sorted(clusters),
-        "owned": owned,
+        "groups": [part for part in report.owners or (report,) if _action(part)],
         "owner_names": [part.owner for part in report.owners if part.owner is not None],
-        "live": [topic for topic in report.topics if topic.verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)],
+        "others": [section for section in report.sections if section.key not in (*ACTION, *_ABOVE)],
+        "totals": totals,
+        "verdicts": [verdict for verdict, _, _ in totals],
+        "meanings": wording.VERDICT_MEANINGS,
+        "clusters": [tally.cluster for tally in report.tallies],
+        "live": [
+            topic for topic in report.topics if topic.findings[0].verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)
+        ],
         "to_do": to_do(report),
-        "alarms": [wording.alarms(given) for given in report.promises],
-        "trends": _trends(report),
         "moment": lambda when: wording.moment(when, zone),
         "day": lambda when: wording.day(when, zone),
-        "figures": lambda finding: wording.figures(finding, zone),
-        "hours_ahead": hours_ahead,
-        "hours_of": hours_of,
-        "home": "../liveness.html" if report.of_owner else "liveness.html",
         "beside": "../" if report.of_owner else "",
-        "OPEN_ENTRIES": OPEN_ENTRIES,
-        "LISTED_ENTRIES": LISTED_ENTRIES,
-        "MARKDOWN_OWNERS": MARKDOWN_OWNERS,
-        "MARKDOWN_ENTRIES": MARKDOWN_ENTRIES,
-        "DRAWN": DRAWN,
-        "OPEN_FINDINGS": OPEN_FINDINGS,
-        "LISTED_GAPS": LISTED_GAPS,
-        "LISTED_NAMES": LISTED_NAMES,
+        **LIMITS,
     }
 
 
-def _abandoned(report: Report) -> list[ListedTopic]:
-    """Return the topics that were dead before monitoring began, oldest first."""
-    topics = {(topic.cluster, topic.topic): topic for topic in report.topics}
-    entries = report.section("abandoned").entries
-    return [topics[entry.cluster, entry.topic] for entry in entries if entry.is_topic]
-
-
-def _totals(report: Report, verdicts: Sequence[str]) -> list[tuple[str, int, int | None]]:
+def _totals(report: Report) -> list[tuple[str, int, int | None]]:
     """Return how many topics have each verdict, now and in the verdicts compared with (None: there are none)."""
-    then = [tally.topics_week_ago for tally in report.tallies if tally.topics_week_ago is not None]
+    now = [tally.topics for tally in report.tallies]
+    then = [tally.week_ago for tally in report.tallies if tally.week_ago is not None]
     return [
         (
-            verdict,
-            sum(tally.topics.get(verdict, 0) for tally in report.tallies),
+            verdict.value,
+            sum(counted.get(verdict, 0) for counted in now),
             sum(counted.get(verdict, 0) for counted in then) if then else None,
         )
-        for verdict in verdicts
+        for verdict in Verdict
+        if any(verdict in counted for counted in (*now, *then))
     ]
 
 
-def _hours_of(report: Report) -> tuple[int, str]:
-    """Return how many hours the zone of the report is ahead of UTC, and its name; UTC where it is no whole number."""
-    local = report.as_of.astimezone(report.zone)
-    hours, rest = divmod(local.utcoffset() or timedelta(), timedelta(hours=1))
-    return (0, "UTC") if rest else (hours, local.tzname() or "UTC")
+def _action(part: Report) -> list[tuple[Section, Entry]]:
+    """Return what needs action, in the order of the sections."""
+    return [(section, entry) for section in map(part.section, ACTION) for entry in section.entries]
 
 
-def _trends(report: Report) -> list[tuple[str, str, list[drawing.Bar]]]:
-    if len(report.trend) < 2:
-        return []
-    now, found = report.trend[-1], []
-    for title, name, last in (
-        ("Live or quiet topics", "live", f"{now.live:,}"),
-        ("Dead or retired topics", "dead", f"{now.dead:,}"),
-        ("Bytes on dead topics", "dead_bytes", "not known" if now.dead_bytes is None else size(now.dead_bytes)),
-    ):
-        found.append((title, last, drawing.trend_bars(report.trend, name)))
-    return found
+def _topics_in(part: Report) -> int:
+    """Return of how many topics anything needs action: partitions that died in different weeks are several entries."""
+    return len({(entry.cluster, entry.topic, entry.topic_id) for _, entry in _action(part)})
 
 
 def _scope(entry: Entry) -> str:
@@ -242,55 +142,27 @@ def _scope(entry: Entry) -> str:
     return f"{which} {entry.partitions:,} partitions: {wording.ranges(numbers)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _FindingGroup:
-    """Findings of one entry that read alike; ``which`` names their partitions where the entry has more."""
-
-    which: str
-    count: int
-    finding: Finding
-
-
-def _finding_groups(entry: Entry) -> list[_FindingGroup]:
+def _finding_groups(entry: Entry) -> list[tuple[str, list[Finding]]]:
+    """Return the findings that read alike, each with the partitions that it is of where the entry has more."""
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for each in entry.findings:
         alike.setdefault((each.evidence, each.reason, each.expected_by, each.revival), []).append(each)
-
-    def which(group: list[Finding]) -> str:
+    found = []
+    for group in alike.values():
         numbers = [each.partition for each in group if each.partition is not None]
-        if len(alike) == 1 or not numbers:
-            return ""
-        return f"{'Partition' if len(numbers) == 1 else 'Partitions'} {wording.ranges(numbers)}: "
-
-    return [_FindingGroup(which(group), len(group), group[0]) for group in alike.values()]
+        which = f"{'Partition' if len(numbers) == 1 else 'Partitions'} {wording.ranges(numbers)}: "
+        found.append((which if len(alike) > 1 and numbers else "", group))
+    return found
 
 
-def _count(section: Section) -> str:
-    counts = ((section.topic_count, "topic"), (section.partition_count, "partition"))
-    return ", ".join(plural(count, noun) for count, noun in counts if count) or "none"
+def _count(count: Count) -> str:
+    counts = ((count.topics, "topic"), (count.partitions, "partition"))
+    return ", ".join(plural(number, noun) for number, noun in counts if number) or "none"
 
 
 def _longest(gaps: tuple[Gap, ...]) -> list[Gap]:
-    chosen = sorted(gaps, key=lambda gap: (-gap.seconds, gap.start))[:LISTED_GAPS]
+    chosen = sorted(gaps, key=lambda gap: (-gap.seconds, gap.start))[: LIMITS["LISTED_GAPS"]]
     return sorted(chosen, key=lambda gap: gap.start)
-
-
-def _polls(coverage: ClusterCoverage) -> str:
-    if not coverage.polls_total:
-        return "none, but backfill" if coverage.backfilled else "none"
-    good = wording.share(coverage.good_poll_share)
-    backfilled = ", and backfill" if coverage.backfilled else ""
-    return f"{coverage.polls_ok:,} of {coverage.polls_total:,} ({good}){backfilled}"
-
-
-def _change(now: int, before: int | None) -> str:
-    if before is None:
-        return ""
-    return "no change" if now == before else f"{now - before:+,}"
-
-
-def _searched(*texts: str | None) -> str:
-    return " ".join(filter(None, texts)).lower()
 
 
 _FILTERS = {
@@ -301,25 +173,18 @@ _FILTERS = {
     "plural": plural,
     "deaths": deaths,
     "share": wording.share,
+    "action": _action,
+    "topics_in": _topics_in,
     "scope": _scope,
     "finding_groups": _finding_groups,
     "count_text": _count,
     "longest": _longest,
-    "polls": _polls,
-    "change": _change,
-    "of_verdict": lambda counts, verdict: (counts or {}).get(verdict, 0),
+    "change": lambda now, before: "no change" if now == before else f"{now - before:+,}",
     "number": lambda value: f"{value:,}",
+    "exact": lambda value: "" if value is None else f"{value:.0f}",
     "pieces": lambda name: [piece for piece in _PIECES.findall(wording.visible(name)) if piece],
-    "plain": wording.in_plain_words,
     "readers": wording.readers,
-    "reader_names": wording.reader_names,
     "storage": wording.storage,
     "remains": wording.remains,
     "command": wording.delete_command,
-    "searched": _searched,
-    "day_bars": drawing.day_bars,
-    "days_description": drawing.days_description,
-    "days_caption": drawing.days_caption,
-    "usual_grid": drawing.usual_grid,
-    "now_grid": drawing.now_grid,
 }

@@ -16,17 +16,12 @@ _STALE = timedelta(hours=36)
 """As in the alert TopicLivenessRollupLate: a rollup a day, and the time that it takes."""
 
 
-def summary(counts: Counts, facts: Facts, zone: tzinfo) -> str:
-    """Return the one sentence of the whole report."""
-    if not facts.tallies:
+def summary(counts: Counts, facts: Facts, zone: tzinfo, whose: str | None) -> str:
+    """Return the one sentence of the whole report, or (``whose``) of one owner."""
+    if whose is None and not facts.judged and not facts.week_ago:
         return "No verdicts: nothing is known of any topic."
-    return f"In the week to {day(facts.as_of, zone)}, {_news(counts)}; {_compared(counts, facts, zone)}."
-
-
-def summary_of_owner(owner: str | None, counts: Counts, facts: Facts, zone: tzinfo) -> str:
-    """Return the sentence of one owner."""
-    compared = "" if counts.dead_topics_week_ago is None else f"; {_compared(counts, facts, zone)}"
-    return f"{owner or 'Topics without an owner'}: {_news(counts)}{compared}."
+    begin = f"In the week to {day(facts.as_of, zone)}, " if whose is None else f"{whose}: "
+    return f"{begin}{_news(counts)}; {_compared(counts, facts, zone)}."
 
 
 def _news(counts: Counts) -> str:
@@ -37,7 +32,7 @@ def _news(counts: Counts) -> str:
         (counts.suspect, "is silent for longer than usual", "are silent for longer than usual"),
         (counts.abandoned, "was abandoned before monitoring began", "were abandoned before monitoring began"),
         (counts.too_new, "is too new to judge", "are too new to judge"),
-        (Count(counts.without_records.topics), "holds no record", "hold no record"),
+        (Count(counts.without_records), "holds no record", "hold no record"),
     ):
         if count:
             phrases.append(f"{_count(count)} {singular if count.topics + count.partitions == 1 else several}")
@@ -74,15 +69,17 @@ def to_do(report: Report) -> list[tuple[str, str]]:
         )
     unreadable = report.section("unreadable")
     if unreadable.entries:
-        what = _count(Count(unreadable.topic_count, unreadable.partition_count))
+        what = _count(unreadable.count)
         found.append(("unreadable", f"See why {what} could not be read: brokers, or rights of the exporter."))
     if report.candidates:
         size = counts.bytes_to_win_back
         won = "" if size is None else f": {formatting.size(size)} to win back"
-        topics = plural(counts.candidates, "topic")
+        topics = plural(len(report.candidates), "topic")
         found.append(("clean-up", f"Delete {topics} that nobody needs, once the owner agrees{won}."))
     if report.ask_first:
-        found.append(("ask-first", f"Ask who needs {plural(counts.ask_first, 'topic')}, silent for long and unread."))
+        found.append(
+            ("ask-first", f"Ask who needs {plural(len(report.ask_first), 'topic')}, silent for long and unread.")
+        )
     return found
 
 
@@ -106,7 +103,7 @@ def _compared(counts: Counts, facts: Facts, zone: tzinfo) -> str:
 
 def warnings(facts: Facts, zone: tzinfo) -> Iterable[str]:
     """Return what makes the report less true than it looks."""
-    if not any(tally.topics for tally in facts.tallies):
+    if not facts.judged:
         yield (
             f"No topic has a verdict as of {moment(facts.as_of, zone)}. See that the exporter sees topics and writes "
             "its history here, run `topic-liveness rollup` on it, then the report again."
@@ -144,7 +141,7 @@ def _coverage_warning(coverage: ClusterCoverage, facts: Facts, zone: tzinfo) -> 
 
 def notes(facts: Facts, zone: tzinfo) -> Iterable[str]:
     """Return how new deaths were recognised where there are no verdicts of a week ago."""
-    if not facts.tallies or (facts.week_ago_as_of is not None and not facts.compared_late):
+    if (not facts.judged and not facts.week_ago) or (facts.week_ago_as_of is not None and not facts.compared_late):
         return
     if facts.week_ago_as_of is not None:
         since = f"There are no verdicts of a week ago; the newest before are of {moment(facts.week_ago_as_of, zone)}"

@@ -32,10 +32,7 @@ def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF) -> Path:
     """Write what delivery reads of a report: two owners with dead topics, two without, and one that nobody owns."""
     (folder / "owners").mkdir(parents=True, exist_ok=True)
     pages = {"team-a": "a", "team-b": "b", "team-c": None, "team-d": None, None: "_nobody"}
-    owners = [
-        {"owner": owner, "html": name and f"owners/{name}.html", "markdown": name and f"owners/{name}.md"}
-        for owner, name in pages.items()
-    ]
+    owners = [{"owner": owner, "page": name and f"owners/{name}"} for owner, name in pages.items()]
     report = {"as_of": as_of, "counts": {"died": {"topics": died, "partitions": 0}}, "owners": owners}
     week = "week to Tue 2026-03-03"
     files = {

@@ -367,8 +367,10 @@ def test_a_report_as_it_is_written_can_be_sent(tmp_path: Path, box: MailBox, mai
     (folder / "owners").mkdir(parents=True)
     for ending in ("json", "md", "html"):
         shutil.copy(golden / f"report.{ending}", folder / f"liveness.{ending}")
-    for ending in ("md", "html"):
-        shutil.copy(golden / f"report-team-payments.{ending}", folder / "owners" / f"team-payments.{ending}")
+    shutil.copy(golden / "report-team-payments.html", folder / "owners" / "team-payments.html")
+    (folder / "owners" / "team-payments.md").write_text(
+        "# Topic liveness of team-payments, week to Tue 2026-03-03: ..."
+    )
     sent = Sent(folder, Recipient(mail, "boss@example.org"), Recipient(mail, "a@example.org", "team-payments"))
     assert sent.send() == (0, 0), sent.lines
     of_all, of_owner = box.mails

@@ -14,8 +14,7 @@ from exporter.domain.history.retention import retention_days
 from exporter.domain.learning.drops import restrict_drops
 from exporter.domain.learning.rest_days import Rests
 from spark_rollups.drops import drops_before, low_before, update_drops
-from spark_rollups.report.fleet_drop import drop_sentence
-from spark_rollups.report.fleet_drops import read_drops
+from spark_rollups.report.drops import read_drops
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import DAILY, DROPS
 from spark_rollups.spool_schemas import COVERAGE, INVENTORY
@@ -196,7 +195,7 @@ def test_the_report_names_the_topics_of_a_drop_and_how_long_it_was(spark: SparkS
     ]
     as_of = datetime(HOLIDAY.year, HOLIDAY.month, HOLIDAY.day, 6, tzinfo=UTC) + timedelta(days=4)
     found = read_drops(spark.createDataFrame(rows, DROPS), as_of)
-    assert list(map(drop_sentence, found)) == [
+    assert found == (
         (
             "far: from 2026-03-13 (UTC), 3 of 6 topics that usually write then were silent or nearly so (t0, t1, t2). "
             "Until 2026-03-16 they are held, for it may be a holiday or a mass death."
@@ -205,5 +204,5 @@ def test_the_report_names_the_topics_of_a_drop_and_how_long_it_was(spark: SparkS
             "prod: from 2026-03-10 (UTC), for 2 days, 5 of 20 topics that usually write then were silent or nearly so "
             "(t0, t1, t2 and 2 more). The fleet came back: as on a holiday, these days are not counted as silence."
         ),
-    ]
+    )
     assert read_drops(spark.createDataFrame(rows, DROPS), as_of + timedelta(weeks=2)) == ()
