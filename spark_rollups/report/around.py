@@ -37,10 +37,10 @@ def read_topic_facts(
         # A topic does not become unneeded because its copy could not be read lately; all else becomes unknown.
         if row["observed_at"] > as_of - KNOWN_FOR:
             related[key] = row
-    listed = _inventory(inventory, as_of)
+    inventory_rows = _inventory(inventory, as_of)
     return {
         key: TopicFacts(
-            **_of_relations(related.get(key), copies.get(key[:2], ())), **_of_inventory(listed.get(key[:2]))
+            **_of_relations(related.get(key), copies.get(key[:2], ())), **_of_inventory(inventory_rows.get(key[:2]))
         )
         for key in topics
     }
