@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import signal
 import sys
 
 import click
@@ -12,7 +12,6 @@ from exporter.clock import SystemClock
 from exporter.delivery import send as sending
 from exporter.delivery.record import DeliveryError
 from exporter.delivery.send import REPORT, Recipient
-from exporter.delivery.services import is_hanging
 from exporter.domain.exit_codes import ExitCode
 from exporter.settings.schema import Settings
 from exporter.storage.files import Location, Stored, files_below, located
@@ -62,17 +61,14 @@ def _dated(reports: Location) -> list[Stored]:
 
 def finish(folder: Location, settings: Settings, *, send: bool, exit_code: bool) -> int:
     """Do what is asked for with the report in a folder; return the exit code."""
-    code = ExitCode.DONE
-    if send:
-        code = deliver(folder, settings)
-    if exit_code and code is ExitCode.DONE and _anything_died(folder):
-        code = ExitCode.DIED
-    return code
+    code = deliver(folder, settings) if send else ExitCode.DONE
+    return ExitCode.DIED if exit_code and code is ExitCode.DONE and _anything_died(folder) else code
 
 
 def deliver(folder: Location, settings: Settings) -> ExitCode:
     """Send the report in a folder; return FOUND where somebody did not get it."""
     recipients = [Recipient(one.url.file, one.to, one.owner) for one in settings.delivery.recipients]
+    signal.pthread_sigmask(signal.SIG_BLOCK, sending.ENDING)  # before `waiting` starts a thread that would take them
     try:
         with waiting(f"sending the report in {folder}"):
             before, failed = sending.send(folder, recipients, clock=SystemClock(), say=_print_outcome)
@@ -82,9 +78,6 @@ def deliver(folder: Location, settings: Settings) -> ExitCode:
         click.echo(f"{before} delivered before, not sent again")
     if failed:
         click.echo(f"Error: {failed} not delivered; `topic-liveness deliver` tries them again", err=True)
-        if is_hanging():
-            sys.stdout.flush()
-            os._exit(ExitCode.FOUND)
         return ExitCode.FOUND
     return ExitCode.DONE
 

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ MAX_ATTACHED_BYTES = 7 * 2**20
 """A larger page is not attached: with it a mail would be larger than what servers take by default."""
 
 NOT_TRIED = "not tried yet"
+ENDING = (signal.SIGTERM, signal.SIGINT)
+"""Signals that wait until a message is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +62,19 @@ def send(
 ) -> tuple[int, int]:
     """Send the report in ``folder`` to all who did not get it yet; ``say`` gets a line for each.
 
-    Returns how many got it before, and how many did not get it. A signal ends it after the message that is being sent,
-    so that none is sent that is not recorded. Raises DeliveryError, and SystemExit after a signal.
+    Returns how many got it before, and how many did not get it. A signal waits until the message that is being sent is
+    recorded, so that nobody gets it twice. Raises DeliveryError.
     """
     report = read_report(folder)
     messages = dict(_messages(report, recipients))
-    with open_record(folder, str(report["as_of"])) as (record, write), _collect_signals() as ended:
+    with open_record(folder, str(report["as_of"])) as (record, write):
         record.delivered = {name: at for name, at in record.delivered.items() if name in messages}
         left = [name for name in messages if name not in record.delivered]
         record.undelivered = {name: record.undelivered.get(name, NOT_TRIED) for name in left}
         write()
         for name in left:
-            if ended:
-                say(f"not all delivered: ended by {signal.Signals(ended[0]).name}; run it again")
-                raise SystemExit(128 + ended[0])
             one = messages[name]
+            signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
             try:
                 post(one.url, one.to, *_text(folder, one))
             except ValueError as error:
@@ -86,6 +85,7 @@ def send(
                 record.delivered[name] = iso(clock.now())
                 say(f"delivered to {name}")
             write()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         return len(messages) - len(left), len(record.undelivered)
 
 
@@ -133,16 +133,3 @@ def _content(path: Location) -> bytes:
             return file.read()
     except OSError as error:
         raise DeliveryError(f"{path} cannot be read: {error.strerror}. Run `topic-liveness report` first") from None
-
-
-@contextmanager
-def _collect_signals() -> Iterator[list[int]]:
-    """Yield the signals that came: SIGTERM, and Ctrl-C where it is not ignored."""
-    came: list[int] = []
-    numbers = {signal.SIGTERM, *({signal.SIGINT} if signal.getsignal(signal.SIGINT) != signal.SIG_IGN else ())}
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

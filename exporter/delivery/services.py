@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,12 +68,6 @@ def post(file: Path, to: str | None, title: str, body: str, page: tuple[str, byt
     lines = [line.message for line in result.logs() if line.level in ("WARNING", "ERROR") or "xception" in line.message]
     reason = "; ".join(dict.fromkeys(lines)) or f"no answer ({result.status.name.lower()})"
     raise ValueError(_shown(reason, set(_secrets_of(_url(file, to)))))
-
-
-def is_hanging() -> bool:
-    """Return whether a message that was given up is still being sent: Python would wait for that at its end."""
-    module = sys.modules.get("apprise.apprise")
-    return module is not None and bool(module.any_abandoned_calls_still_running())
 
 
 def _url(file: Path, to: str | None) -> str:

@@ -7,14 +7,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socketserver import StreamRequestHandler, TCPServer, ThreadingTCPServer
+from socketserver import TCPServer
 from typing import Any
 
 from aiosmtpd.controller import Controller
@@ -147,27 +147,6 @@ def _serving(running: TCPServer) -> Iterator[str]:
         finally:
             running.shutdown()
             thread.join()
-
-
-@contextmanager
-def dribbling_server(first: bytes) -> Iterator[str]:
-    """Answer with ``first``, then a byte every 50 ms for ever, whatever is asked; yields ``host:port``."""
-    ended = threading.Event()
-
-    class Handler(StreamRequestHandler):
-        def handle(self) -> None:
-            with suppress(OSError):
-                self.wfile.write(first)
-                while not ended.wait(0.05):
-                    self.wfile.write(b"x")
-
-    running = ThreadingTCPServer(("127.0.0.1", 0), Handler)
-    running.daemon_threads = True
-    with _serving(running) as address:
-        try:
-            yield address
-        finally:
-            ended.set()
 
 
 @contextmanager
