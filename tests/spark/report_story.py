@@ -182,26 +182,6 @@ def verdicts_of_earlier_weeks() -> Iterator[dict[str, Any]]:
         yield from topic("legacy.v1", "retired", silent=33 * DAY, **then)
 
 
-def baseline(name: str) -> dict[str, Any]:
-    """The baseline of a topic that is written on weekdays from 06 to 20 UTC."""
-    week = (AS_OF - AS_OF.weekday() * DAY).date()
-    return {
-        "cluster": "prod",
-        "topic": name,
-        "topic_id": f"id-of-{name}"[:22],
-        "week": week,
-        "slot_seconds": 3600.0,
-        "profile": [1.0 if hour // 24 < 5 and 6 <= hour % 24 < 20 else 0.1 for hour in range(168)],
-        "clock_step": 0.5,
-        "log_mean": 0.2,
-        "log_spread": 0.4,
-        "active_slots": 400,
-        "weeks": 3,
-        "history_start": AS_OF - 21 * DAY,
-        "weekly_scores": [1.0, 2.0],
-    }
-
-
 def coverage(
     cluster: str, start: datetime, end: datetime, *, polls_ok: int = 60, step: timedelta = HOUR
 ) -> Iterator[dict[str, Any]]:
@@ -353,7 +333,6 @@ def story() -> dict[str, list[dict[str, Any]]]:
             *verdicts_in_an_incident(),
             *verdicts_now(),
         ],
-        "baselines": [baseline("payments.settled"), baseline("clicks")],
         "coverage": [
             *coverage("prod", AS_OF - 25 * DAY, gap),
             *coverage("prod", gap, gap + 2 * HOUR, polls_ok=0),
@@ -390,8 +369,7 @@ def story() -> dict[str, list[dict[str, Any]]]:
         ],
         "calibration": [
             calibration("partition", AS_OF, None, 0, 0),
-            calibration("topic", AS_OF, 0.5, 9, 24_000)
-            | {"outages": 30, "outages_alarmed": 21, "alarms_a_week": 1.24, "outages_seen": 0.7, "topics": 924},
+            calibration("topic", AS_OF, 0.5, 9, 24_000) | {"outages": 30, "outages_alarmed": 21, "topics": 924},
             calibration("topic", AS_OF - 7 * DAY, 0.5, 77, 77_000),
         ],
         "relations": [
