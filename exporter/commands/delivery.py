@@ -74,6 +74,8 @@ def deliver(folder: Location, settings: Settings) -> ExitCode:
             before, failed = sending.send(folder, recipients, clock=SystemClock(), say=_print_outcome)
     except DeliveryError as error:
         raise click.ClickException(str(error)) from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, sending.ENDING)
     if before:
         click.echo(f"{before} delivered before, not sent again")
     if failed:
