@@ -36,9 +36,6 @@ _NO_ANSWER = GONE | {Reason.NO_COORDINATOR}
 class Groups(Protocol):
     """A cluster that returns its consumer groups."""
 
-    def counts(self) -> Mapping[str, int]:
-        """Requests so far, by kind."""
-
     def list_groups(self) -> GroupList:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
 

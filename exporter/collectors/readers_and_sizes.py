@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, Groups
+from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME
 from exporter.collectors.log_sizes import SizesRead
 from exporter.domain.arrays import Floats
 from exporter.domain.formatting import some
@@ -17,20 +17,20 @@ from exporter.domain.ports import Clock, SourceError
 from exporter.kafka.process import RemoteClient
 
 
-def read_readers(groups: Groups) -> Relations:
+def read_readers(source: RemoteClient) -> Relations:
     """Ask for all consumer groups, their assignments and their committed offsets. Raises no Kafka error."""
     assigned, committed = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     failed: set[Reason] = set()
     unclear, others = list[str](), list[str]()
     try:
-        listing = groups.list_groups()
+        listing = source.groups.list_groups()
         failed.update(listing.unlisted)
         others = ["perhaps others"] if listing.others is None else sorted(listing.others)
         if listing.names and not listing.all_visible:
             failed.add(Reason.UNAUTHORIZED)
         names = sorted(listing.names)
         for at in range(0, len(names), GROUPS_AT_A_TIME):
-            described = groups.describe(names[at : at + GROUPS_AT_A_TIME])
+            described = source.groups.describe(names[at : at + GROUPS_AT_A_TIME])
             for name, answer in described.items():
                 if isinstance(answer, Reason):
                     failed.add(answer)
@@ -39,7 +39,9 @@ def read_readers(groups: Groups) -> Relations:
                     unclear.append(name)
                 for topic in answer.assigned or ():
                     assigned[topic].add(name)
-            offsets = groups.committed([name for name, answer in described.items() if not isinstance(answer, Reason)])
+            offsets = source.groups.committed(
+                [name for name, answer in described.items() if not isinstance(answer, Reason)]
+            )
             failed.update(offsets.failed.values())
             for number, name in enumerate(offsets.names):
                 mine = offsets.topic[offsets.first[number] : offsets.first[number + 1]]

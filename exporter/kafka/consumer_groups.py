@@ -78,7 +78,6 @@ class GroupReader:
         """``list_types`` returns type and state of groups that are no consumer groups, as far as they can be known."""
         self._client = client
         self._calls_in_flight = calls_in_flight
-        self._counts: Counter[str] = Counter()
         self._silent = False
         self._has_offsets_topic = False
         """Whether brokers list OFFSETS_TOPIC."""
@@ -88,10 +87,6 @@ class GroupReader:
         self._typed = frozenset[str]()
         """The groups of other types when ``_types`` were read."""
         self._typed_at = 0.0
-
-    def counts(self) -> Mapping[str, int]:
-        """Return the requests so far, by kind; requests for coordinators and metadata are not among them."""
-        return self._counts
 
     def list_groups(self) -> GroupList:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
@@ -111,7 +106,6 @@ class GroupReader:
     def _read_list(self) -> GroupList:
         metadata = self._coordinators()
         brokers = len(metadata.brokers)
-        self._counts[LIST] += brokers
         future = self._client.admin.list_consumer_groups(request_timeout=self._client.request_timeout)
         try:
             result: ListConsumerGroupsResult = future.result(timeout=self._client.patience)
@@ -127,11 +121,7 @@ class GroupReader:
         names = frozenset(listing.group_id for listing in result.valid or ())
         # A request for a coordinator makes a broker create the topic where it is missing.
         visible = self._all_visible() if names or offsets is not None else None
-        others = None
-        if not failed:
-            self._counts[LIST] += brokers
-            others = self._others(names)
-        return GroupList(names, failed, visible, others)
+        return GroupList(names, failed, visible, None if failed else self._others(names))
 
     def _others(self, names: frozenset[str]) -> Mapping[str, OtherGroup] | None:
         """Return the groups of other types than ``names``; None where they cannot be listed.
@@ -187,7 +177,6 @@ class GroupReader:
         """
 
         def start(name: str) -> Future[Any]:
-            self._counts[DESCRIBE] += 1
             admin: Any = self._client.admin  # the type stubs say that one future is for all
             futures = admin.describe_consumer_groups([name], request_timeout=self._client.request_timeout)
             return cast("Future[Any]", futures[name])
@@ -202,7 +191,6 @@ class GroupReader:
         """
 
         def start(name: str) -> Future[ConsumerGroupTopicPartitions]:
-            self._counts[OFFSETS] += 1
             groups, timeout = [ConsumerGroupTopicPartitions(name)], self._client.request_timeout
             return self._client.admin.list_consumer_group_offsets(groups, request_timeout=timeout)[name]
 

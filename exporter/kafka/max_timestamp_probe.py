@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import Protocol
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Offsets, Rows
+from exporter.domain.arrays import Flags, Rows
 from exporter.domain.polls.answers import ANSWERED, Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import END_OF_TIME, TopicPartition
 from exporter.domain.ports import LOOKUPS_AT_ONCE, Extents
+from exporter.kafka.list_offsets import Lookups
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +31,10 @@ _UNSUPPORTED = (
 )
 
 
-class Asker(Protocol):
-    """Answers look-ups; ``Lookups`` does."""
-
-    def by_row(self, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
-        """Answer a spec, or a time in milliseconds for each row."""
-
-
 class MaxTimestampProbe:
     """Remembers which brokers support MAX_TIMESTAMP, and checks answers where that is unknown."""
 
-    def __init__(self, lookups: Asker) -> None:
+    def __init__(self, lookups: Lookups) -> None:
         self._lookups = lookups
         self.supported: dict[int, bool] = {}
         self._proofs: dict[int, tuple[TopicPartition, int]] = {}

@@ -125,7 +125,7 @@ class PollSource:
         now = self._clock.monotonic()
         age_at_next_poll = now - self._read_at + self._until_next_poll
         if self._metadata is not None and not fresh and age_at_next_poll < self._metadata_lasts(self._metadata):
-            self._source.begin()
+            self._source.client.begin()
             return self._metadata
         away = self._source.unreachable | (set() if self._batched is None else self._batched.unreachable)
         self._source.unreachable = set(away)
@@ -161,7 +161,7 @@ class PollSource:
             self._epoch_of, self._dated_until = layout, dated_until
             self._epoch = np.full(len(layout), -1, dtype=np.int32)
         self._epoch[rows] = answers.epoch
-        self._source.recheck(self._membership.layout, rows, answers)
+        self._source.probe.recheck(self._membership.layout, rows, answers)
         return answers
 
     def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
@@ -172,7 +172,7 @@ class PollSource:
 
     def cluster_id(self) -> str | None:
         """Ask for the id of the cluster that answers now; None where no broker tells one in time."""
-        return self._source.cluster_id()
+        return self._source.client.cluster_id()
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
@@ -251,7 +251,7 @@ class PollSource:
                     "%s: offsets_for_times answers %s of partition %d of %s with %d, and list_offsets with %s: it is "
                     "not used again, and polls cost more; next step: report it with the versions of librdkafka and "
                     "broker",
-                    self._source.bootstrap,
+                    self._source.client.bootstrap,
                     spec_name(spec),
                     key.partition,
                     key.topic,
@@ -265,18 +265,18 @@ class PollSource:
 
     def _start_batching(self, membership: Membership) -> None:
         """Make a consumer where it pays and does no harm, and let it learn the present leaders."""
-        if self._batched is not None and self._connection != self._source.connections:
+        if self._batched is not None and self._connection != self._source.client.connections:
             self._stop_batching()
         large = len(membership.layout) >= self._worth_batching
-        if self._refused or not large or not self._source.has_offsets_topic:
+        if self._refused or not large or not self._source.reader.has_offsets_topic:
             self._stop_batching()
         elif self._batched is None:
             try:
                 self._batched = self._source.batched(self._chunk_size, self._calls_in_flight)
             except (KafkaException, ValueError) as error:
-                log.debug("%s: no consumer: %s", self._source.bootstrap, type(error).__name__)
+                log.debug("%s: no consumer: %s", self._source.client.bootstrap, type(error).__name__)
                 return
-            self._connection = self._source.connections
+            self._connection = self._source.client.connections
             self._batched_knows = membership  # it reads leaders with its first call
             threading.Thread(target=self._await_denial, args=(self._batched,), name="denied?", daemon=True).start()
         elif self._batched_knows is None or not np.array_equal(self._batched_knows.leader, membership.leader):
@@ -303,7 +303,7 @@ class PollSource:
         if self._batched is not None and self._batched.denied():
             log.info(
                 "%s: may not DESCRIBE groups: polls look up offsets by calls that take more CPU (see docs/security.md)",
-                self._source.bootstrap,
+                self._source.client.bootstrap,
             )
             self._refused = True
             self._stop_batching()

@@ -12,7 +12,6 @@ import numpy as np
 
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
-from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import Searches
 from exporter.domain.polls.readings import END_OF_TIME, Reason
@@ -73,7 +72,7 @@ class KafkaSource:
         answers for a topic. Raises ValueError when librdkafka refuses a property or a file cannot be used.
         """
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
-        self._client = client
+        self.client = client
         types = partial(list_types, properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self.groups = GroupReader(client, calls_in_flight=calls_in_flight, list_types=types)
         """Reads the consumer groups of the same cluster."""
@@ -83,8 +82,8 @@ class KafkaSource:
         if times_per_second is not None:
             limiter = RateLimiter(times_per_second, clock)
             self._timed = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, limiter=limiter)
-        self._probe = MaxTimestampProbe(self._lookups)
-        self._reader = MetadataReader(
+        self.probe = MaxTimestampProbe(self._lookups)
+        self.reader = MetadataReader(
             client,
             Scope(include, exclude, internal),
             clock,
@@ -97,31 +96,27 @@ class KafkaSource:
 
     def exposed(self) -> tuple[str, ...]:
         """One line for each secret file that every user of this host may read."""
-        return self._client.exposed
+        return self.client.exposed
 
     def metadata(self, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope; ids of ``doubted`` ones are read again. Raises SourceError without any answer."""
         before = self._metadata.brokers
-        self.begin()
+        self.client.begin()
         try:
-            self._metadata = self._reader.read(self.unreachable, doubted)
+            self._metadata = self.reader.read(self.unreachable, doubted)
         except SourceError:
-            self._probe.forget(list(self._probe.supported))
+            self.probe.forget(list(self.probe.supported))
             raise
         now = self._metadata.brokers
         # A broker that was away, moved, or was up long enough for an upgrade must prove itself again.
-        self._probe.forget([broker for broker in before if now.get(broker) != before[broker]])
-        self._probe.follow(self._metadata)
-        self._probe.forget(self.unreachable)
+        self.probe.forget([broker for broker in before if now.get(broker) != before[broker]])
+        self.probe.follow(self._metadata)
+        self.probe.forget(self.unreachable)
         self.unreachable.clear()
-        if self._refreshes != self._reader.refreshes:
-            self._refreshes = self._reader.refreshes
-            self._probe.forget(list(self._probe.supported))
+        if self._refreshes != self.reader.refreshes:
+            self._refreshes = self.reader.refreshes
+            self.probe.forget(list(self.probe.supported))
         return self._metadata
-
-    def begin(self) -> None:
-        """Start the budget of a poll again."""
-        self._client.begin()
 
     @property
     def unreachable(self) -> set[int]:
@@ -132,28 +127,9 @@ class KafkaSource:
     def unreachable(self, brokers: set[int]) -> None:
         self._lookups.unreachable = brokers
 
-    @property
-    def bootstrap(self) -> str:
-        """The bootstrap addresses of the cluster."""
-        return self._client.bootstrap
-
-    @property
-    def connections(self) -> int:
-        """How often this source has connected again."""
-        return self._client.connections
-
-    @property
-    def has_offsets_topic(self) -> bool:
-        """Whether the brokers list ``__consumer_offsets``, as of the last metadata."""
-        return self._reader.has_offsets_topic
-
     def batched(self, chunk_size: int, calls_in_flight: int) -> OffsetsForTimes:
         """Return look-ups by a consumer in the same cluster. Raises KafkaException or ValueError as connecting does."""
-        return OffsetsForTimes(self._client, chunk_size=chunk_size, calls_in_flight=calls_in_flight)
-
-    def recheck(self, layout: Layout, rows: Rows, ends: Answers) -> None:
-        """Drop results about brokers that were restarted since, given answers to LATEST of rows."""
-        self._probe.recheck(layout, rows, ends)
+        return OffsetsForTimes(self.client, chunk_size=chunk_size, calls_in_flight=calls_in_flight)
 
     def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
         """Answer a spec for rows that have leaders."""
@@ -166,11 +142,11 @@ class KafkaSource:
         """
         layout, leader = membership.layout, membership.leader[rows]
         answers = Answers.none(len(rows))
-        again = [row for key in self._probe.upgrade_checks() if (row := layout.row(key)) is not None]
-        unable = [broker for broker, known in self._probe.supported.items() if not known]
+        again = [row for key in self.probe.upgrade_checks() if (row := layout.row(key)) is not None]
+        unable = [broker for broker, known in self.probe.supported.items() if not known]
         wanted = np.flatnonzero(~np.isin(leader, unable) | np.isin(rows, again))
         answers.put(wanted, self.by_row(MAX_TIMESTAMP, membership, rows[wanted]))
-        wrong = np.flatnonzero(self._probe.check(membership, rows, answers, extents, self._may_be_tiered))
+        wrong = np.flatnonzero(self.probe.check(membership, rows, answers, extents, self._may_be_tiered))
         answers.put(wrong, Answers.none(len(wrong)))
         # Brokers count deleted records until the file of their segment goes, which that of the last one never does.
         # Those from 3.0 to 3.7 name the last record of a batch (KAFKA-16310), in which the log may start.
@@ -181,7 +157,7 @@ class KafkaSource:
 
     def resume_from(self, metadata: Metadata) -> None:
         """Take over the topics of another source of the same cluster."""
-        self._reader.resume_from(metadata)
+        self.reader.resume_from(metadata)
 
     def starts(self, membership: Membership) -> Answers:
         """Offset of the first record kept, of partitions that have leaders."""
@@ -191,7 +167,7 @@ class KafkaSource:
         """One past the newest record, of partitions that have leaders. Transaction markers count."""
         rows = np.arange(len(membership.layout))
         answers = self.by_row(LATEST, membership, rows)
-        self.recheck(membership.layout, rows, answers)
+        self.probe.recheck(membership.layout, rows, answers)
         return answers
 
     def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
@@ -202,13 +178,9 @@ class KafkaSource:
         """
         return self.max_timestamp_by_row(membership, np.arange(len(membership.layout)), extents)
 
-    def cluster_id(self) -> str | None:
-        """Ask for the id of the cluster that answers now; None where no broker tells one in time."""
-        return self._client.cluster_id()
-
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
-        return dict(self._probe.supported)
+        return dict(self.probe.supported)
 
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         """The first record (in offset order) whose timestamp is at or after each time (KIP-79).
@@ -247,14 +219,14 @@ class KafkaSource:
 
     def close(self) -> None:
         """Close connections. Further calls are errors."""
-        self._client.close()
+        self.client.close()
 
     def _by_row(self, lookups: Lookups, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
         """Look up, and repeat once the look-ups that an earlier leader answered."""
-        self._client.know_leaders()
+        self.client.know_leaders()
         answers = lookups.by_row(targets, membership, rows)
         moved = np.flatnonzero(rows_with(answers.reason, [Reason.NOT_LEADER]))
-        if len(moved) and self._client.know_leaders(anew=True):
+        if len(moved) and self.client.know_leaders(anew=True):
             again = targets if isinstance(targets, int) else targets[moved]
             answers.put(moved, lookups.by_row(again, membership, rows[moved]))
         return answers

@@ -97,12 +97,3 @@ def test_a_round_that_cannot_connect_says_why(logged_warnings: Callable[[], list
     assert rounds.restarts == []
     assert not [line for line in logged_warnings() if "internal error" in line or "Traceback" in line]
     rounds.process.close()
-
-
-@pytest.mark.usefixtures("without_kafka_python")
-def test_without_the_extra_it_says_how_to_get_it(cluster: FakeCluster) -> None:
-    """Wherever the client runs."""
-    rounds = Rounds(cluster.bootstrap)
-    with pytest.raises(KafkaPythonError, match=r"pip install '\.\[kafka-python\]' in a checkout"):
-        rounds.inspections().left_out()
-    rounds.process.close()

@@ -17,9 +17,6 @@ from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.fake_cluster import FakeCluster
-from tests.integration.serving import until
-from tests.integration.test_bad_answers import well
-from tests.scripted import FIND_COORDINATOR, ScriptedBroker
 from tests.times import end_of, first_since
 
 MOVED = TopicPartition("bench-0001", 4)
@@ -66,31 +63,6 @@ def polled(cluster: FakeCluster) -> Iterator[Polled]:
     polled.source.close()
 
 
-@pytest.fixture
-def documented(cluster: FakeCluster) -> Iterator[Polled]:
-    """A source to which no cluster is large enough for a consumer."""
-    documented = Polled(cluster, worth_batching=1_000_000)
-    yield documented
-    documented.source.close()
-
-
-def same(one: Answers, other: Answers) -> bool:
-    """Whether two answers are, in every column."""
-    return all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("reason", "found", "offset", "epoch")
-    )
-
-
-def test_both_ways_give_the_same_columns(cluster: FakeCluster, polled: Polled, documented: Polled) -> None:
-    """Offsets and leader epochs do not depend on which call asked for them."""
-    cluster.command("set", *MOVED, 7, 12, 1_700_000_000_000)
-    assert all(same(*pair) for pair in zip(polled.ask(), documented.ask(), strict=True))
-    earliest, latest = polled.ask()
-    assert (earliest.offset[polled.row(MOVED)], latest.offset[polled.row(MOVED)]) == (7, 12)
-    assert polled.source.batching
-    assert not documented.source.batching
-
-
 @pytest.mark.parametrize("spec", ["earliest", "latest"])
 def test_a_broker_that_answers_the_two_calls_differently_is_found_out(
     cluster: FakeCluster, polled: Polled, logged_warnings: Callable[[], list[str]], spec: str
@@ -124,39 +96,12 @@ def test_a_record_written_between_two_calls_is_no_difference(cluster: FakeCluste
     assert polled.source.batching
 
 
-def test_a_consumer_that_may_not_see_groups_is_closed() -> None:
-    """librdkafka would go on asking for their coordinator twice a second, each time a line in an authorizer's log."""
-    with ScriptedBroker({"t": 3, "__consumer_offsets": 1}, well) as broker:
-        source = PollSource(
-            KafkaSource({"bootstrap.servers": broker.bootstrap}, clock=SystemClock()), SystemClock(), worth_batching=1
-        )
-        source.metadata(fresh=True)
-        assert source.earliest(np.arange(3)).offset.tolist() == [5, 5, 5]
-        assert source.latest(np.arange(3)).offset.tolist() == [10, 10, 10]
-
-        until(lambda: not source.batching, "the documented call answers")
-        questions = broker.requests[FIND_COORDINATOR]
-        time.sleep(1.5)
-        assert 1 <= broker.requests[FIND_COORDINATOR] == questions
-        source.close()
-
-
 @pytest.mark.parametrize("rows", [[1, 1], [2, 1]])
 def test_a_row_is_asked_for_once(polled: Polled, rows: list[int]) -> None:
     """Neither call would say so: one drops the second of two equal partitions, the other mixes up their answers."""
     polled.source.metadata(fresh=False)
     with pytest.raises(ValueError, match="without repetition"):
         polled.source.latest(np.array(rows))
-
-
-def test_without_the_offsets_topic_there_is_no_consumer() -> None:
-    """A broker would make ``__consumer_offsets`` for one that asks who coordinates its group."""
-    with FakeCluster(topics=2, partitions=30) as cluster:
-        polled = Polled(cluster)
-        _, latest = polled.ask()
-        assert (latest.reason == ANSWERED).all()
-        assert not polled.source.batching
-        polled.source.close()
 
 
 @pytest.mark.parametrize("worth_batching", [1, 1_000_000])

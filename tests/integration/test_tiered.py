@@ -82,41 +82,6 @@ def shown(bootstrap: str, topic: str, switches: Sequence[str], **properties: str
     return {series: float(value) for series, value in lines}
 
 
-def test_the_gauges_follow_the_segments(tiered: TieredBroker, bench: Bench) -> None:
-    """Copied first, then gone from the local disk: earliest-local and latest-tiered are right at both moments."""
-    bench.create("moving", config=TIERED | STAYS)
-    times = moments(25, since=DAY_AGO)
-    bench.fill("moving", times)
-    tiered.await_tier("moving", (0, 19))
-    test = TierTest(tiered.bootstrap, "moving")
-    before = test.reading("moving")
-    assert (before.earliest_local, before.latest_tiered) == (None, None)
-    test.sweep()
-    copied = test.reading("moving")
-    assert (copied.state, copied.earliest_local, copied.latest_tiered) == (State.OBSERVED, 0, 19)
-    bench.alter("moving", GOES)
-    tiered.await_tier("moving", (25, 24))
-    test.sweep()
-    gone = test.reading("moving")
-    assert (gone.earliest, gone.latest, gone.earliest_local, gone.latest_tiered) == (0, 25, 25, 24)
-    # What was seen before the records went is kept: the state changes, the newest time does not.
-    assert (copied.newest, gone.newest, gone.state) == (times[-1], times[-1], State.IDLE_IN_TIER)
-
-
-def test_the_newest_time_of_an_idle_partition_is_found_once(tiered: TieredBroker, idle: list[float]) -> None:
-    """MAX_TIMESTAMP knows no record; look-ups of times find the newest, and are not made again while it rests."""
-    test = TierTest(tiered.bootstrap, "idle", offsets=False)
-    blind = test.reading("idle")
-    assert (blind.state, blind.newest) == (State.IDLE_IN_TIER, None)
-    first = test.sweep()
-    found = test.reading("idle")
-    assert (found.state, found.newest) == (State.IDLE_IN_TIER, idle[-1])
-    assert 0 < first.lookups["by-time"] <= 40
-    second = test.sweep()
-    assert (dict(second.lookups), test.connected) == ({}, 1)
-    assert test.reading("idle").newest == idle[-1]
-
-
 def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) -> None:
     """With the next record the partition is observed again, and its own time counts; then it goes to the tier too."""
     bench.create("wakes", config=TIERED | GOES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from hypothesis import given
@@ -14,6 +15,7 @@ from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, TopicPartition
 from exporter.domain.ports import Extents
+from exporter.kafka.list_offsets import Lookups
 from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe
 from tests.times import led
 
@@ -83,7 +85,7 @@ class Cluster:
 def test_no_kept_answer_is_wrong(times: dict[TopicPartition, list[float]], leading: list[int]) -> None:
     """Whatever mix of brokers leads: kept answers are the true newest times, and verdicts on brokers are true."""
     cluster = Cluster(times, {key: leading[key.partition + 41 * (key.topic == "b")] for key in times})
-    probe = MaxTimestampProbe(cluster)
+    probe = MaxTimestampProbe(cast("Lookups", cluster))
     answers = cluster.max_timestamp()
     wrong = cluster.check(probe)
     assert all(answers[key].timestamp == max(times[key]) for key in answers if key not in wrong)
@@ -96,7 +98,7 @@ def test_one_conclusive_answer_decides_a_broker() -> None:
     """After a broker is decided nothing more is asked of it."""
     times = {TopicPartition("a", n): [1.0, 2.0] for n in range(100)}
     cluster = Cluster(times, dict.fromkeys(times, NEW))
-    probe = MaxTimestampProbe(cluster)
+    probe = MaxTimestampProbe(cast("Lookups", cluster))
     assert cluster.check(probe) == set()
     assert probe.supported == {NEW: True}
     assert cluster.lookups == 40
@@ -108,7 +110,7 @@ def test_a_record_that_came_in_between_says_nothing_of_the_broker() -> None:
     """A later record at or past the LATEST asked before may just have been written."""
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 1.0, 5.0]}, {key: NEW})
-    probe = MaxTimestampProbe(cluster)
+    probe = MaxTimestampProbe(cast("Lookups", cluster))
     assert cluster.check(probe, {key: Answer(0, 1.0)}, latest=2) == set()
     assert probe.supported == {}
 
@@ -117,7 +119,7 @@ def test_a_remote_tier_spoils_an_answer_but_not_the_broker() -> None:
     """A later record of a topic that may be tiered, before the one answered, leaves out its own answer only."""
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 5.0, 2.0]}, {key: NEW})
-    probe = MaxTimestampProbe(cluster)
+    probe = MaxTimestampProbe(cast("Lookups", cluster))
     assert cluster.check(probe, {key: Answer(2, 2.0)}, tiered=True) == {key}
     assert probe.supported == {}
 
@@ -131,7 +133,7 @@ def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
     Its wrong answers are found among those that are checked, before one of them decides.
     """
     cluster = Cluster(times, dict.fromkeys(times, OLD))
-    probe = MaxTimestampProbe(cluster)
+    probe = MaxTimestampProbe(cast("Lookups", cluster))
     wrong = cluster.check(probe, tiered=True)
     lying = {key for key, of_key in times.items() if max(of_key) > of_key[0]}
     assert probe.supported == ({OLD: False} if lying else {})
@@ -140,7 +142,7 @@ def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
     tiered = Cluster(times, dict.fromkeys(times, NEW))
     seen = {key: of_key[local:] for key, of_key in times.items() if of_key[local:]}
     answers = {key: Answer(local + of_key.index(max(of_key)), max(of_key)) for key, of_key in seen.items()}
-    probe = MaxTimestampProbe(tiered)
+    probe = MaxTimestampProbe(cast("Lookups", tiered))
     wrong = tiered.check(probe, answers, tiered=True)
     assert probe.supported.get(NEW) is not False
     checked = [key for key in sorted(seen)[:FIRST_BATCH] if key not in wrong]
@@ -151,7 +153,7 @@ def test_an_unread_probe_decides_nothing() -> None:
     """Failing look-ups, failed answers and times at the end of time are no evidence; unproved answers are left out."""
     keys = [TopicPartition("a", n) for n in range(3)]
     cluster = Cluster({key: [1.0, 2.0] for key in keys}, dict.fromkeys(keys, OLD), unread=True)
-    probe = MaxTimestampProbe(cluster)
+    probe = MaxTimestampProbe(cast("Lookups", cluster))
     answers = {keys[0]: Answer(0, 1.0), keys[1]: Answer(reason=Reason.TIMED_OUT), keys[2]: Answer(1, END_OF_TIME)}
     assert cluster.check(probe, answers) == {keys[0]}
     assert probe.supported == {}
@@ -162,7 +164,7 @@ def test_a_forgotten_broker_must_prove_itself_again() -> None:
     """An upgrade from 2.8 to 3.0 is noticed once the old decision is taken back."""
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 2.0]}, {key: OLD})
-    probe = MaxTimestampProbe(cluster)
+    probe = MaxTimestampProbe(cast("Lookups", cluster))
     assert cluster.check(probe) == {key}
     assert probe.supported == {OLD: False}
     probe.forget([OLD])
@@ -174,7 +176,7 @@ def test_an_upgrade_shows_in_the_partition_that_decided() -> None:
     """A broker that did not know the spec is asked about that one again; its right answer decides anew."""
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 2.0], TopicPartition("a", 1): [3.0, 4.0]}, {key: OLD, TopicPartition("a", 1): NEW})
-    probe = MaxTimestampProbe(cluster)
+    probe = MaxTimestampProbe(cast("Lookups", cluster))
     cluster.check(probe)
     assert (probe.supported, probe.upgrade_checks()) == ({OLD: False, NEW: True}, {key})
     assert cluster.check(probe, {key: Answer(0, 1.0)}) == {key}
@@ -186,7 +188,7 @@ def test_a_restart_however_short_takes_the_decision_back() -> None:
     """A new leader epoch of the partition that decided, its deletion, or another leader: the broker is asked again."""
     key, other = TopicPartition("a", 0), TopicPartition("a", 1)
     cluster = Cluster({key: [1.0, 2.0]}, {key: OLD})
-    probe = MaxTimestampProbe(cluster)
+    probe = MaxTimestampProbe(cast("Lookups", cluster))
 
     def decide() -> None:
         cluster.check(probe, epoch=4)

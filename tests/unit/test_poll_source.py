@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -22,7 +23,9 @@ PARTITIONS = 5 * COMPARED
 class Both:
     """A connection and its consumer: every end offset is 10, but for partitions of which one call or both fail."""
 
-    bootstrap, connections, has_offsets_topic = "broker:9092", 1, True
+    reader = SimpleNamespace(has_offsets_topic=True)
+    client = SimpleNamespace(bootstrap="broker:9092", connections=1)
+    probe = SimpleNamespace(recheck=lambda *_: None)
 
     def __init__(self, unanswered: int, reason: Reason, *, by_both: bool) -> None:
         self.reasons = {unanswered: reason}
@@ -33,7 +36,7 @@ class Both:
 
     def metadata(self, _: Any) -> Metadata:
         infos = {number: PartitionInfo(1, (1,), (1,)) for number in range(PARTITIONS)}
-        return Metadata({1: self.bootstrap}, {"orders": TopicInfo("id-1", infos)})
+        return Metadata({1: "broker:9092"}, {"orders": TopicInfo("id-1", infos)})
 
     def batched(self, *_: int) -> Both:
         return self
@@ -51,9 +54,6 @@ class Both:
 
     def denied(self) -> bool:
         return False
-
-    def recheck(self, *_: Any) -> None:
-        pass
 
     def refresh(self) -> None:
         pass
