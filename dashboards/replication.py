@@ -60,7 +60,7 @@ def replication() -> dashboard.Dashboard:
             [
                 Column("Out of step", _OUT_OF_STEP, "bool_yes_no"),
                 Column("Lag", _of("kafka_replica_lag_seconds"), "dtdurations"),
-                Column("Missing at least", _of("kafka_replica_lag_records_lower_bound"), "none"),
+                Column("Missing", _of("kafka_replica_lag_records"), "none"),
             ],
             f"no replica is out of step, or {_NONE}",
             to_topic("Replica", "Target"),
@@ -79,30 +79,17 @@ def replication() -> dashboard.Dashboard:
             "none",
             _NONE,
         ),
-        curves(
-            "Age of the last comparison",
-            "Replicas are compared beside the polls; an hour without raises an alarm.",
-            [
-                query(
-                    f"time() - max by ({TARGET_KEYS}, source_cluster, target_cluster)"
-                    f" (topic_liveness_replica_last_comparison_timestamp_seconds{{{_PAIR}}})",
-                    "{{source_cluster}} to {{target_cluster}}",
-                )
-            ],
-            "s",
-            _NONE,
-        ),
         longest(
             "Largest lag",
-            "How old the oldest record is that the source holds and its replica lacks.",
+            "By how much the newest record of the replica is older than that of its source.",
             newest("kafka_replica_lag_seconds", _LABELS, _REPLICA),
             _NAME,
             none=_NONE,
         ),
         longest(
-            "Most records missing, at least",
+            "Most records missing",
             "Records of the source that its replica lacks.",
-            newest("kafka_replica_lag_records_lower_bound", _LABELS, _REPLICA),
+            newest("kafka_replica_lag_records", _LABELS, _REPLICA),
             _NAME,
             "none",
             _NONE,

@@ -15,7 +15,6 @@ from exporter.clock import SystemClock
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.ports import SourceError
 from exporter.factory.clusters import build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
 from exporter.history.published import Expectations
@@ -78,7 +77,7 @@ def once(settings: Settings, out: TextIO) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return ExitCode.NOT_STARTED
     good: list[str] = []
-    watches = make_replica_watches(settings, clock)
+    watches = make_replica_watches(settings, clock, monitor.take_comparison)
 
     def poll(cluster: ClusterSettings) -> None:
         last = states.get(cluster.name)
@@ -100,15 +99,8 @@ def once(settings: Settings, out: TextIO) -> int:
     def compare(watch: ReplicaWatch) -> None:
         # The target is polled again: a replica is compared with an earlier state of its source.
         [target] = [cluster for cluster in settings.clusters if cluster.name == watch.target]
-        with closing(build_cluster(target, settings, clock, after=[watch])) as collectors, closing(watch):
+        with closing(build_cluster(target, settings, clock, after=[watch])) as collectors:
             collectors.poller.poll()
-            try:
-                comparison = watch.compare()
-            except SourceError as error:
-                log.error("replicas of %s in %s: %s", watch.source, watch.target, error.detail)
-                return
-            if comparison is not None:
-                monitor.take_comparison(comparison)
 
     with waiting(f"polling {', '.join(cluster.name for cluster in settings.clusters)}"):
         _side_by_side([partial(poll, cluster) for cluster in settings.clusters])

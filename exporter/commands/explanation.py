@@ -189,9 +189,10 @@ def _named(label: str, count: str, groups: Sequence[str]) -> Iterator[str]:
 def _replica(copy: Record) -> str:
     """Return the states of a replica's partitions, which records it lacks, and what could not be compared."""
     facts = [", ".join(f"{count} {state}" for state, count in sorted(copy["states"].items()))]
-    if copy["missing_at_least"]:
-        since = "" if copy["lag_seconds"] is None else f", the oldest {duration(copy['lag_seconds'])} old"
-        facts.append(f"at least {copy['missing_at_least']:,} records are missing{since}")
+    if copy["lag_seconds"]:
+        facts.append(f"{duration(copy['lag_seconds'])} behind")
+    if copy["lag_records"]:
+        facts.append(f"{copy['lag_records']:,} records are missing")
     facts += [f"{plural(count, 'partition')} not compared ({why})" for why, count in copy["not_compared"].items()]
     return "; ".join(facts)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.log_sizes import Inspector
@@ -15,10 +14,12 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.ports import Clock, SnapshotSink
+from exporter.domain.replicas.comparison import Comparison
+from exporter.domain.replicas.lag import Limits
 from exporter.domain.replicas.matching import Naming
 from exporter.factory.sources import make_log_size_client, make_poll_source, make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.kafka.process import ClientProcess, ClientProcesses, RemoteClient
+from exporter.kafka.process import ClientProcess, RemoteClient
 from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings
 
 _REMOTE_STORAGE_IS_SLOWER = 20
@@ -156,32 +157,16 @@ def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
     return Naming.of(*pair.naming, pair.include, [*pair.exclude, *heartbeats, *came])
 
 
-def make_replica_watches(
-    settings: Settings, clock: Clock, processes: ClientProcesses | None = None
-) -> list[ReplicaWatch]:
+def make_replica_watches(settings: Settings, clock: Clock, take: Callable[[Comparison], object]) -> list[ReplicaWatch]:
     """Return the collectors that compare each configured pair of clusters, in their order."""
-    clusters = {cluster.name: cluster for cluster in settings.clusters}
-
-    def times(pair: ReplicaSettings) -> RemoteClient:
-        return make_source(
-            clusters[pair.source],
-            settings,
-            clock,
-            calls_in_flight=1,
-            lookups_per_second=settings.lookups_per_second,
-            process=None if processes is None else processes.of(pair.source),
-        )
-
     return [
         ReplicaWatch(
             pair.source,
             pair.target,
             make_naming(pair, settings),
             clock,
-            times=partial(times, pair),
-            behind_after=pair.behind_after,
-            stopped_after=pair.stopped_after,
-            trailing_markers=pair.trailing_markers,
+            take,
+            Limits(pair.behind_after, pair.stopped_after, pair.trailing_markers),
         )
         for pair in settings.replicas
     ]

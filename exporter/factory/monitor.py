@@ -36,7 +36,6 @@ def monitor_settings(settings: Settings) -> MonitorSettings:
         overrides=Overrides([override.as_override() for override in settings.overrides]),
         owners=owners_of(settings),
         links=settings.links.as_links(),
-        replicas={(pair.source, pair.target) for pair in settings.replicas},
     )
 
 

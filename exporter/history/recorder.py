@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -113,12 +113,6 @@ class History:
         """Write no consumer groups that nothing reads any more: the next daily rows have none."""
         with self._lock:
             self._relations.readers = None
-
-    def keep_copies(self, sources: Collection[str]) -> None:
-        """Write replicas of topics of these clusters only: nothing compares others any more."""
-        with self._lock:
-            copies = self._relations.copies
-            self._relations.copies = {source: copies[source] for source in copies if source in sources}
 
     def flush(self, at: float) -> None:
         """Close the open window early. Raises HistoryError when rows could not be written.

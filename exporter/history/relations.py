@@ -17,10 +17,8 @@ from exporter.domain.history.rows import Relation, Source
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.replicas.comparison import (
-    NOT_COMPARED_CODES,
     REPLICA_STATES,
     Comparison,
-    NotCompared,
     ReplicaState,
 )
 from exporter.history.columns import Column, Columns, Masked, Named
@@ -59,14 +57,10 @@ class Copies(NamedTuple):
 
 
 def copies_of(comparison: Comparison) -> Copies:
-    """Return the topics of the target that are replicas.
-
-    A topic that several sources are mapped to has no known source.
-    """
+    """Return the topics of the target that are replicas."""
     table = comparison.table
-    known = table.reason != NOT_COMPARED_CODES[NotCompared.TWO_SOURCES]
     worst = np.full(len(table.targets), -1, dtype=np.int8)
-    np.maximum.at(worst, table.layout.topic[known], _BADNESS[table.state[known]])
+    np.maximum.at(worst, table.layout.topic, _BADNESS[table.state])
     rows = np.flatnonzero(worst >= 0)
     topics, targets = table.layout.topics, table.targets
     return Copies(

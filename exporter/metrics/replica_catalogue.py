@@ -13,23 +13,23 @@ REPLICA_METRICS = (
     Metric(
         "kafka_replica_lag_seconds",
         "gauge",
-        "Age of the oldest record of the source that its replica lacks, by record timestamps; 0 where none "
-        "is proved missing, absent where that is unknown." + COMPARED,
+        "By how much the newest record of the replica is older than that of its source, or since when it is not in "
+        "step where that is less; 0 where nothing is missing, absent where that is unknown." + COMPARED,
         REPLICA,
     ),
     Metric(
-        "kafka_replica_lag_records_lower_bound",
+        "kafka_replica_lag_records",
         "gauge",
-        "Records of the source that are missing in the replica, at least. A single last one does not count: it may be "
-        "a transaction marker. Too large where timestamps of the source decrease from one offset to the next, "
-        "or with markers among its records." + COMPARED,
+        "Records of the source that the replica lacks, by how much more the source gained since both were in step; "
+        "transaction markers count. Absent where that is unknown: while the replica is less than behind_after behind, "
+        "or before it was in step." + COMPARED,
         REPLICA,
     ),
     Metric(
         "kafka_replica_state",
         "gauge",
         "1 for the state of the replica: in-step, behind, stopped, source-dead-too or unknown; reason is "
-        "why numbers are unknown, and empty where they are known." + COMPARED,
+        "why the two cannot be compared, and empty where they can." + COMPARED,
         (*REPLICA, "state", "reason"),
     ),
 )
@@ -47,24 +47,5 @@ COMPARISON_METRICS = (
         "gauge",
         "Partitions of replicas by state, with the reason where it is unknown.",
         (*PAIR, "state", "reason"),
-    ),
-    Metric(
-        "topic_liveness_replica_last_comparison_timestamp_seconds",
-        "gauge",
-        "The poll of the target cluster with the last comparison, Unix seconds.",
-        PAIR,
-    ),
-    Metric(
-        "topic_liveness_replica_comparisons_total",
-        "counter",
-        "Comparisons of replicas that ended, except where look-ups failed and no state is known. 0 from the start.",
-        PAIR,
-    ),
-    Metric(
-        "topic_liveness_replica_lookup_failures_total",
-        "counter",
-        "Look-ups in the source for comparing replicas that failed, by reason; they are retried. "
-        "A comparison that gave nothing counts as one.",
-        (*PAIR, "reason"),
     ),
 )

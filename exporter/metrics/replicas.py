@@ -37,7 +37,7 @@ def _state_tail(code: int) -> str:
 
 _COLUMNS: Mapping[str, Callable[[ReplicaTable], Column]] = {
     "kafka_replica_lag_seconds": lambda table: known_of(table.lag_seconds),
-    "kafka_replica_lag_records_lower_bound": lambda table: (table.at_least, table.counted),
+    "kafka_replica_lag_records": lambda table: table.lag_records,
     "kafka_replica_state": _state,
 }
 

@@ -135,10 +135,6 @@ class SelfMetrics:
         for reason in failures:
             self.add("group_list_failures_total", 0, kafka_cluster=cluster, reason=reason)
 
-    def to_compare(self, source: str, target: str) -> None:
-        """Show the counter of comparisons of a pair at 0 before the first ends: a rule sees that none does."""
-        self.add("replica_comparisons_total", 0, source_cluster=source, target_cluster=target)
-
     def swept(self, sweep: GroupSweep) -> None:
         """Take note of a sweep over the consumer groups of a cluster."""
         cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}
@@ -190,25 +186,16 @@ class SelfMetrics:
                 self.set("replica_partitions", count, **labels)
 
     def compared(self, comparison: Comparison) -> None:
-        """Take note of a comparison of replicas with their source, and of what it cost."""
-        pair = {"source_cluster": comparison.source, "target_cluster": comparison.target}
-        self.set("replica_last_comparison_timestamp_seconds", comparison.at, **pair)
-        self.add("replica_comparisons_total", 1 if comparison.answered else 0, **pair)
+        """Show how many source topics a comparison of replicas found in the target cluster."""
         matching = comparison.matching
-        contested = sum(len(topics) for topics in matching.contested.values())
-        for outcome, topics in (
-            ("compared", len(matching.replicas)),
-            ("without-replica", len(matching.without_replica)),
-            ("contested", contested),
-        ):
-            self.set("replica_topics", topics, **pair, outcome=outcome)
-        self.add("lookups_total", comparison.lookups, kafka_cluster=comparison.source, spec="by-time")
-        for reason, count in comparison.failures.items():
-            self.add("replica_lookup_failures_total", count, **pair, reason=reason)
-
-    def not_compared(self, source: str, target: str, reason: Reason) -> None:
-        """Count a comparison that gave nothing as one look-up that failed."""
-        self.add("replica_lookup_failures_total", 1, source_cluster=source, target_cluster=target, reason=reason)
+        topics = {
+            "compared": len(matching.replicas),
+            "without-replica": len(matching.without_replica),
+            "contested": sum(len(each) for each in matching.contested.values()),
+        }
+        for outcome, count in topics.items():
+            labels = {"source_cluster": comparison.source, "target_cluster": comparison.target, "outcome": outcome}
+            self.set("replica_topics", count, **labels)
 
     def render(self, *, openmetrics: bool = False) -> bytes:
         """Return the exposition of the exporter's own metrics; as OpenMetrics it is the end of the whole."""

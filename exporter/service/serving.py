@@ -9,9 +9,7 @@ from functools import partial
 from typing import Any
 
 from exporter.clock import SystemClock
-from exporter.collectors.comparisons import Comparisons
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SnapshotSink
 from exporter.domain.replicas.comparison import Comparison
 from exporter.factory.clusters import build_cluster, make_replica_watches
@@ -22,11 +20,10 @@ from exporter.history.published import Expectations
 from exporter.history.recorder import History
 from exporter.history.spool import HistoryError, Spool
 from exporter.kafka.process import ClientProcesses, RemoteClient
-from exporter.service.comparison_times import ComparisonTimes
 from exporter.service.running_cluster import CollectorJob, RunningCluster
 from exporter.service.scheduling import Scheduler
 from exporter.service.upkeep import HistoryUpkeep
-from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings
+from exporter.settings.schema import ClusterSettings, Settings
 from exporter.web.config_file import WebConfigFile
 from exporter.web.server import WebServer
 
@@ -67,9 +64,7 @@ class Service:
         self._processes = ClientProcesses() if processes is None else processes
         self._processes.on_restart = self.monitor.take_client_restart
         made = sources or {}
-        watches = make_replica_watches(settings, self._clock, self._processes)
-        self._watches = dict(zip(settings.replicas, watches, strict=True))
-        self._comparison_times = ComparisonTimes(self._clock.monotonic)
+        self._watches = make_replica_watches(settings, self._clock, self._record_comparison)
         self._last_states = dict(last_states(settings, settings.clusters))
         self._clusters = [self._cluster(cluster, made.get(cluster.name)) for cluster in settings.clusters]
         web_config = WebConfigFile(
@@ -85,22 +80,11 @@ class Service:
         self._upkeep.run()
         for cluster in self._clusters:
             self._schedule(cluster)
-        for pair in self._watches:
-            self._compare(pair)
         often = min([UPKEEP_SECONDS, *(cluster.interval for cluster in self._clusters)])
         self._scheduler.every(often, "upkeep of the history", self._upkeep.run)
         self._scheduler.start()
         names = ", ".join(cluster.name for cluster in self._clusters)
         log.info("serving %s://%s/metrics; polling %s", self._web.scheme, self._web.address, names)
-
-    def _compare(self, pair: ReplicaSettings) -> None:
-        compare = Comparisons(
-            self._watches[pair],
-            partial(self._take_comparison, pair),
-            partial(self._take_failed_comparison, pair),
-            lambda: self._stopping,
-        )
-        self._scheduler.every(pair.interval, _name_of(pair), compare)
 
     def will_stop(self) -> None:
         """Let long jobs end early: ``stop`` follows. For signal handlers too."""
@@ -131,8 +115,6 @@ class Service:
                     failures.append(f"cluster {cluster.name}: an internal error ({type(error).__name__})")
             if left:
                 time.sleep(0.05)
-        for watch in self._watches.values():
-            watch.close()
         self._processes.close()
         self._web.stop()
         if self._lock is not None:
@@ -146,7 +128,7 @@ class Service:
     def _cluster(self, cluster: ClusterSettings, source: RemoteClient | None) -> RunningCluster:
         poll, last = self._settings.poll_of(cluster), self._last_states.pop(cluster.name, None)
         history = self._history(cluster.name, poll.interval, last)
-        watches = [watch for watch in self._watches.values() if cluster.name in (watch.source, watch.target)]
+        watches = [watch for watch in self._watches if cluster.name in (watch.source, watch.target)]
         first: list[SnapshotSink] = [] if history is None else [history]
         collectors = build_cluster(
             cluster,
@@ -205,7 +187,6 @@ class Service:
             cluster.counted = counts
             if not self.monitor.swept_lately(cluster.name):
                 cluster.history.forget_readers()
-            cluster.history.keep_copies(self._comparison_times.recent_sources(cluster.name))
 
     def _collect(self, job: CollectorJob[Any]) -> bool:
         """Run a collector once; return False where it has nothing to do yet."""
@@ -219,20 +200,8 @@ class Service:
         if cluster.history is not None:
             cluster.history.take_sweep(sweep)
 
-    def _take_comparison(self, pair: ReplicaSettings, comparison: Comparison) -> None:
-        self._comparison_times.note(pair)
-        self._record_comparison(self.monitor.take_comparison(comparison))
-
-    def _take_failed_comparison(self, pair: ReplicaSettings, reason: Reason, last: Comparison | None) -> None:
-        self.monitor.take_failed_comparison(pair.source, pair.target, reason, last)
-        if last is not None:
-            self._record_comparison(last)
-
     def _record_comparison(self, comparison: Comparison) -> None:
+        comparison = self.monitor.take_comparison(comparison)
         for cluster in self._clusters:
             if cluster.history is not None and cluster.name == comparison.target:
                 cluster.history.take_comparison(comparison)
-
-
-def _name_of(pair: ReplicaSettings) -> str:
-    return f"replicas of {pair.source} in {pair.target}"

@@ -157,10 +157,8 @@ class ReplicaSettings(Section):
     """Regular expressions that match whole names of source topics."""
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
     """Regular expressions that match whole names of source topics; they win over `include`."""
-    interval: Annotated[Seconds, at_least("1s"), at_most("1d")] = 30.0
-    """1s to 1d. How often the pair is compared. Over 30m raise the range of TopicLivenessReplicasNotCompared."""
     behind_after: Annotated[Seconds, at_least("0s")] = 60.0
-    """0s to 36500d. A replica is behind when it lacks a record older than this."""
+    """0s to 36500d. A replica is behind when its newest record is older than that of its source by more than this."""
     stopped_after: Annotated[Seconds, at_least("1s")] = 300.0
     """1s to 36500d. How long a replica may be silent with something to copy."""
     trailing_markers: Annotated[int, Field(ge=0, le=1_000)] = 1
@@ -291,8 +289,8 @@ class Settings(Section):
     exporter: Annotated[str, AfterValidator(check_name)] = Field(default_factory=default_exporter)
     """The name in the history; unique for each exporter. Default: the name of the host."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
-    """1 to 1000000. Look-ups beside the polls at each broker at most: of a backfill, an audit, time lags, replicas. A
-    twentieth of it for remote storage."""
+    """1 to 1000000. Look-ups beside the polls at each broker at most: of a backfill, an audit, time lags. A twentieth
+    of it for remote storage."""
     poll: PollSettings = PollSettings()
     """Polls of all clusters."""
     tiered: TieredSettings = TieredSettings()

@@ -62,8 +62,6 @@ class Monitor(Upkeep):
         self._lock = threading.Lock()
         """Held where a cluster begins or ends to be fresh, and its own metrics follow."""
         self._settings = settings
-        for source, target in settings.replicas:
-            self._self_metrics.to_compare(source, target)
         self._clusters = {name: self._new(name, rhythm) for name, rhythm in sorted(settings.clusters.items())}
         self._self_metrics.set("expectations_stale", 1)
 
@@ -201,12 +199,6 @@ class Monitor(Upkeep):
         target.log_problem(f"replicas of {comparison.source}", problems.unmatched_replicas(comparison))
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
-
-    def take_failed_comparison(self, source: str, target: str, reason: Reason, last: Comparison | None) -> None:
-        """Count a comparison that gave nothing; ``last`` is the one before as unknown, None where there was none."""
-        self._self_metrics.not_compared(source, target, reason)
-        if last is not None:
-            self._replicas.take(last)
 
     def metrics(self) -> bytes:
         """Return the whole exposition as text, at most a second old."""

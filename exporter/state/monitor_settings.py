@@ -26,5 +26,3 @@ class MonitorSettings:
     overrides: Overrides = field(default_factory=Overrides)
     owners: Owners = field(default_factory=Owners)
     links: Links = field(default_factory=Links)
-    replicas: Collection[tuple[str, str]] = ()
-    """Pairs of clusters that are compared: source and target."""

@@ -184,4 +184,4 @@ def too_old(snapshot: Snapshot) -> str:
 
 def unmatched_replicas(comparison: Comparison) -> str:
     """Return why replicas cannot be compared with their source."""
-    return "; ".join(f"{fault.what}; next step: {fault.fix}" for fault in comparison.faults)
+    return "; ".join(comparison.faults)

@@ -12,7 +12,7 @@ from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import PollFailure, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.replicas.comparison import Comparison, Replica, ReplicaReading
+from exporter.domain.replicas.comparison import Comparison, ReplicaReading
 from exporter.factory.clusters import make_replica_watches
 from exporter.factory.sources import make_poll_source
 from exporter.java import java
@@ -20,6 +20,7 @@ from exporter.settings.schema import Settings
 from tests.demo.broker import java_properties
 from tests.demo.lifeline import Lifeline
 from tests.integration.fresh import Fresh
+from tests.unit.readings import Replica, replica_readings
 from tests.views import readings_of
 from tests.workbench import QUIET
 
@@ -98,16 +99,16 @@ class PairTest:
             {"clusters": clusters, "replicas": [{"source": "east", "target": "west", **pair}]}
         )
         self.clock = SystemClock()
-        [self.watch] = make_replica_watches(settings, self.clock)
+        self._found: list[Comparison] = []
+        watches = make_replica_watches(settings, self.clock, self._found.append)
         self._sources = [Fresh(make_poll_source(cluster, settings)) for cluster in settings.clusters]
         self._pollers = [
-            Poller(cluster.name, source, [self.watch], self.clock)
+            Poller(cluster.name, source, watches, self.clock)
             for cluster, source in zip(settings.clusters, self._sources, strict=True)
         ]
 
     def close(self) -> None:
         """Let go of connections."""
-        self.watch.close()
         for source in self._sources:
             source.close()
 
@@ -124,15 +125,11 @@ class PairTest:
     def compare(self) -> Comparison:
         """Poll both and compare them."""
         self.poll()
-        found = self.watch.compare()
-        assert found is not None
-        return found
+        return self._found[-1]
 
     def reading(self, topic: str, partition: int = 0) -> ReplicaReading:
         """Poll both, and return what is learnt of one partition of a topic's replica."""
-        readings = self.compare().readings
-        [found] = [one for key, one in readings.items() if (key.source_topic, key.partition) == (topic, partition)]
-        return found
+        return replica_readings(self.compare().table)[copy(topic, partition)]
 
     def until(self, true: Callable[[Comparison], bool], seconds: float = 120.0) -> Comparison:
         """Compare until something is so, and return that comparison."""

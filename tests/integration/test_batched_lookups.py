@@ -220,31 +220,24 @@ def test_look_ups_by_time_follow_a_leader_that_moves(trio: Trio) -> None:
         trio.workbench.until(answered, 60)
 
 
-def test_comparisons_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
-    """Through their client processes: both are exact again, though all brokers live and the old leader refuses."""
-    bench, topic, copy = trio.workbench, "travels", "east.travels"
+def test_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
+    """Through its client process: all is known again, though all brokers live and the old leader refuses."""
+    bench, topic = trio.workbench, "travels"
     bench.create_on(topic, [[THIRD, 1]] * 6)
-    bench.create_on(copy, [[1]] * 6)
     began = float(int(time.time())) - 100
-    bench.write([(name, number, began) for name in (topic, copy) for number in range(6)])
+    bench.write([(topic, number, began) for number in range(6)])
     keys = [TopicPartition(topic, number) for number in range(6)]
     bench.until(lambda: committed(bench, dict.fromkeys(keys, 0)), 60)
-    pair = PairTest(trio.bootstrap, trio.bootstrap, topics=rf"(east\.)?{topic}")
+    pair = PairTest(trio.bootstrap, trio.bootstrap, topics=topic)
     groups = sweeping(trio.bootstrap, topic, "traveller")
 
     def exact(records: int) -> bool:
-        """Compare and sweep; return whether all is known, and insist that it is right."""
+        """Sweep; return whether all is known and right."""
         groups.accept(pair.poll()["east"])
-        compared, sweep = pair.watch.compare(), groups.sweep()
-        assert compared is not None
+        sweep = groups.sweep()
         positions = groups_of(sweep)["traveller"].partitions.values() if sweep.complete else []
-        known = [reading for reading in compared.readings.values() if reading.reason is None]
         at_end = all(position.committed + (position.lag or 0) == records for position in positions)
-        lags = [position.time_lag for position in positions if position.time_lag is not None]
-        if not (len(known) == len(lags) == 6 and at_end and not compared.failures):
-            return False
-        assert {reading.at_least for reading in known} == {records - 1 if records > 2 else 0}
-        return True
+        return at_end and len([position for position in positions if position.time_lag is not None]) == 6
 
     bench.until(lambda: exact(1), 60)
     with trio.dead():

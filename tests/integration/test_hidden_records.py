@@ -16,13 +16,11 @@ from exporter.clock import SystemClock
 from exporter.collectors.offsets import Gap, Spec, Time, list_offsets
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.readings import Reason, State, TopicPartition
-from exporter.domain.replicas.comparison import NotCompared, ReplicaState
 from tests.backfill_rows import Run, run_backfill
 from tests.demo.broker import Broker
 from tests.groups import groups_of
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import Exporter, read
-from tests.integration.mirroring import PairTest
 from tests.integration.sweeping import commit
 from tests.integration.test_timelags import holds
 from tests.integration.watch import Watch, seen
@@ -168,24 +166,6 @@ def test_the_last_batch_of_a_producer_hides_nothing_for_good(lingering: Broker, 
     assert result.failed == {}
     covers(windows, [at for _, at in later])
     assert sum(window.records or 0 for window in windows) >= 275
-
-
-def test_a_replica_of_a_compacted_source_is_in_step_where_it_ends_as_the_source_does(
-    lingering: Broker, bench: Workbench
-) -> None:
-    """All records of the source are hidden; that nothing is newer is known all the same."""
-    times = clean(lingering, bench, "mirrored", dated=False)
-    bench.create("east.mirrored")
-    write_keyed(lingering.bootstrap, "east.mirrored", [("", at) for at in times[:-3]], b"x")
-    pair = PairTest(lingering.bootstrap, lingering.bootstrap, topics=r"(east\.)?mirrored")
-    behind = pair.reading("mirrored")
-    write_keyed(lingering.bootstrap, "east.mirrored", [("", at) for at in times[-3:]], b"x")
-    copied = pair.reading("mirrored")
-    assert (behind.state, behind.reason) == (ReplicaState.UNKNOWN, NotCompared.HIDDEN_RECORDS)
-    assert (copied.state, copied.lag_seconds, copied.at_least) == (ReplicaState.IN_STEP, 0.0, 0)
-    source = Watch(lingering.bootstrap, ["mirrored"]).source
-    [row] = list_offsets(source, source.metadata(), [Spec.MAX_TIMESTAMP], future_after=time.time() + 60)
-    assert (row.offset, row.timestamp, row.reason) == (None, round(times[-1] * 1000) / 1000, Reason.HIDDEN)
 
 
 def test_segments_past_the_log_start_hide_no_death(lingering: Broker, bench: Workbench) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.arrays import Counts, Offsets, Rows
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, restore_partitions
@@ -17,7 +18,6 @@ from exporter.domain.ports import Extents, SourceError
 from exporter.domain.replicas.comparison import (
     NOT_COMPARED_CODES,
     REPLICA_STATE_CODES,
-    Replica,
     ReplicaReading,
     ReplicaTable,
 )
@@ -161,6 +161,14 @@ class Collected:
         self.failures.append(failure)
 
 
+class Replica(NamedTuple):
+    """One partition of a replica, within one pair of clusters."""
+
+    source_topic: str
+    target_topic: str
+    partition: int
+
+
 def replica_table(readings: Mapping[Replica, ReplicaReading]) -> ReplicaTable:
     """Readings of replicas as the table of a comparison."""
     targets = {replica.source_topic: replica.target_topic for replica in sorted(readings)}
@@ -174,6 +182,17 @@ def replica_table(readings: Mapping[Replica, ReplicaReading]) -> ReplicaTable:
         np.array([REPLICA_STATE_CODES[one.state] for one in in_order], dtype=np.int8),
         np.array([0 if one.reason is None else NOT_COMPARED_CODES[one.reason] for one in in_order], dtype=np.int8),
         np.array([np.nan if one.lag_seconds is None else one.lag_seconds for one in in_order]),
-        np.array([one.at_least is not None for one in in_order], dtype=np.bool_),
-        np.array([one.at_least or 0 for one in in_order], dtype=np.int64),
+        Counts(
+            np.array([one.lag_records or 0 for one in in_order], dtype=np.int64),
+            np.array([one.lag_records is not None for one in in_order], dtype=np.bool_),
+        ),
     )
+
+
+def replica_readings(table: ReplicaTable) -> dict[Replica, ReplicaReading]:
+    """The rows of a comparison as objects."""
+    targets = dict(zip(table.layout.topics, table.targets, strict=True))
+    return {
+        Replica(topic, targets[topic], partition): table.reading(row)
+        for row, (topic, partition) in enumerate(table.layout)
+    }

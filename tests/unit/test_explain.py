@@ -348,15 +348,15 @@ def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
     assert found == [f"(1 member, {lag})" for lag in lags]
 
 
-BEHIND = ReplicaReading(ReplicaState.STOPPED, lag_seconds=3 * HOUR, at_least=1200)
-IN_STEP = ReplicaReading(ReplicaState.IN_STEP, lag_seconds=0.0, at_least=0)
+BEHIND = ReplicaReading(ReplicaState.STOPPED, lag_seconds=3 * HOUR, lag_records=1200)
+IN_STEP = ReplicaReading(ReplicaState.IN_STEP, lag_seconds=0.0, lag_records=0)
 UNKNOWN = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIME)
 
 
 @pytest.mark.parametrize(
     ("readings", "expected"),
     [
-        ([BEHIND, IN_STEP, BEHIND], "1 in-step, 2 stopped; at least 2,400 records are missing, the oldest 3 h old"),
+        ([BEHIND, IN_STEP, BEHIND], "1 in-step, 2 stopped; 3 h behind; 2,400 records are missing"),
         ([IN_STEP], "1 in-step"),
         ([UNKNOWN] * 2, "2 unknown; 2 partitions not compared (log-append-time)"),
     ],

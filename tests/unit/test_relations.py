@@ -14,12 +14,12 @@ import pytest
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import TopicPartition
-from exporter.domain.replicas.comparison import Comparison, Matching, NotCompared, Replica, ReplicaReading, ReplicaState
+from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
 from exporter.history.columns import table_of
 from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
 from tests.groups import topic_readers
 from tests.snapshots import inspections_of
-from tests.unit.readings import replica_table
+from tests.unit.readings import Replica, replica_table
 from tests.views import Inspected
 
 DAY = 86_400.0
@@ -211,11 +211,9 @@ def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:
         for topic, each in states.items()
         for number, state in enumerate(each)
     }
-    contested = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.TWO_SOURCES)
-    readings |= {Replica(topic, "both", 0): contested for topic in ("one", "two")}
-    infos = {name: TopicInfo("id", {}) for name in [*(f"east.{topic}" for topic in states), "both", "other"]}
+    infos = {name: TopicInfo("id", {}) for name in [*(f"east.{topic}" for topic in states), "other"]}
     known = Relations("prod", "exporter-a")
-    known.copies["east"] = copies_of(Comparison("east", "prod", NOW, Matching({}), replica_table(readings)))
+    known.copies["east"] = copies_of(Comparison("east", "prod", Matching({}), replica_table(readings)))
     assert [(row["topic"], row["replica_of_topic"], row["replica_state"]) for row in rows_due(known, 0, infos)] == [
         ("east.stopped", "stopped", "stopped"),
         ("east.behind", "behind", "behind"),

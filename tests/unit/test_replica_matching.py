@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -11,19 +11,12 @@ from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.incidents import Held
 from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import PartitionInfo, TopicInfo
+from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
 from exporter.domain.polls.silence import Silences
-from exporter.domain.replicas.comparison import (
-    Comparison,
-    Matching,
-    Replica,
-    ReplicaReading,
-    ReplicaState,
-    not_compared_of_code,
-)
-from exporter.domain.replicas.matching import Naming, Pairing, faults
+from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
+from exporter.domain.replicas.matching import Naming, Pairing, find_faults
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
-from tests.unit.readings import replica_table
+from tests.unit.readings import Replica, replica_readings, replica_table
 
 
 def default(alias: str, *, exclude: tuple[str, ...] = ()) -> Naming:
@@ -69,63 +62,62 @@ def test_a_topic_that_two_are_mapped_to_is_compared_with_neither() -> None:
     assert merged.match({"a-1", "a-2", "b-1"}, {"a", "b"}).contested == {"a": ["a-1", "a-2"]}
 
 
-def info(partitions: int) -> TopicInfo:
-    """A topic of so many partitions."""
-    return TopicInfo(None, dict.fromkeys(range(partitions), PartitionInfo(1, (1,), (1,))))
+def known(
+    *topics: str, numbers: Mapping[str, list[int]] | None = None, partitions: int = 1, stamped: bool = False
+) -> Metadata:
+    """Topics of a cluster, each with so many partitions, or with these."""
+    config = TopicConfig("LogAppendTime" if stamped else "CreateTime", "delete", 1e6, remote_storage=False)
+    every = {topic: list(range(partitions)) for topic in topics} | dict(numbers or {})
+    return Metadata(
+        {},
+        {
+            topic: TopicInfo(f"id of {topic}", {each: PartitionInfo(1, (1,), (1,)) for each in found}, config=config)
+            for topic, found in every.items()
+        },
+    )
+
+
+def found_faults(naming: Naming, source: Metadata, target: Metadata) -> list[str]:
+    """The faults of a pair."""
+    return find_faults("east", "west", Pairing.match(naming, source, target))
 
 
 def test_faults_name_the_topics_and_the_next_step() -> None:
-    """No match, two sources and unequal partitions are reported, each with what to do; of a good pair nothing is."""
+    """No match, two sources, unequal partitions and stamped replicas are reported; of a good pair nothing is."""
     naming = default("e")
-    [none] = faults("east", "west", naming.match({"a"}, {"x"}), {"a": info(1)}, {"x": info(1)})
-    assert none.what == "replicas: no topic of east has its replica in west: 1 are expected with names such as 'e.a'"
-    assert re.match("check policy", none.fix)
-    mine, theirs = {"a": info(1), "b": info(3)}, {"e.a": info(1), "e.b": info(2)}
-    [uneven] = faults("east", "west", naming.match(mine, theirs), mine, theirs)
-    assert "b (3) -> e.b (2)" in uneven.what
-    assert faults("east", "west", naming.match({"a"}, {"e.a"}), mine, theirs) == []
-    merged = Naming.of("a|b", "x", [".*"], [])
-    [two] = faults("east", "west", merged.match({"a", "b"}, {"x"}), mine, {"x": info(1)})
-    assert "x <- a, b" in two.what
+    [none] = found_faults(naming, known("a"), known("x"))
+    expected = (
+        "replicas: no topic of east has its replica in west: 1 are expected with names such as 'e.a'; next step: "
+    )
+    assert none.startswith(f"{expected}check policy")
+    [uneven] = found_faults(naming, known("a", "b", partitions=3), known("e.a", "e.b", partitions=2))
+    assert "a (3) -> e.a (2), b (3) -> e.b (2); next step: give both" in uneven
+    assert found_faults(naming, known("a"), known("e.a")) == []
+    [two] = found_faults(Naming.of("a|b", "x", [".*"], []), known("a", "b"), known("x"))
+    assert "x <- a, b; next step: narrow include" in two
+    [stamped] = found_faults(naming, known("a"), known("e.a", stamped=True))
+    assert "so that lag is unknown: e.a; next step: message.timestamp.type=CreateTime" in stamped
 
 
 def test_partitions_of_the_same_number_are_paired() -> None:
-    """A number on one side only, and a topic with two sources, have a reason instead of a second row."""
-    source = Layout.of({"a": [0, 1], "b": [0, 2], "m-1": [0], "m-2": [0], "other": [0]})
-    target = Layout.of({"e.a": [0, 1], "x.b": [0, 1], "m": [0], "local": [0, 1]})
-    matching = Matching({"b": "x.b", "a": "e.a"}, contested={"m": ["m-1", "m-2"]})
-    paired = Pairing.of(matching, source, target)
-    targets = dict(zip(paired.layout.topics, paired.targets, strict=True))
-    pairs = [
-        (
-            key,
-            None if mine < 0 else source.key(mine),
-            None if copy < 0 else (targets[key.topic], target.key(copy)),
-            not_compared_of_code(reason),
-        )
-        for key, mine, copy, reason in zip(
-            paired.layout,
-            paired.source_rows.tolist(),
-            paired.target_rows.tolist(),
-            paired.reason.tolist(),
-            strict=True,
-        )
+    """A number on one side only has no row on the other; a topic with two sources is paired with neither."""
+    naming = Naming.of(r"([^-]*)(-\d)?", r"e\1", [".*"], ["m"])
+    source, target = known("a", "m-1", "m-2", "other", numbers={"b": [0, 2]}), known("ea", "em", numbers={"eb": [0, 1]})
+    paired = Pairing.match(naming, source, target)
+    there = dict(zip(paired.layout.topics, paired.targets, strict=True))
+    mine, copies = source.membership.layout, target.membership.layout
+    assert [
+        (key, None if one < 0 else mine.key(one), None if other < 0 else copies.key(other))
+        for key, one, other in zip(paired.layout, paired.source_rows.tolist(), paired.target_rows.tolist(), strict=True)
+    ] == [
+        (("a", 0), ("a", 0), ("ea", 0)),
+        (("b", 0), ("b", 0), ("eb", 0)),
+        (("b", 1), None, ("eb", 1)),
+        (("b", 2), ("b", 2), None),
     ]
-    assert pairs == [
-        (("a", 0), ("a", 0), ("e.a", ("e.a", 0)), None),
-        (("a", 1), ("a", 1), ("e.a", ("e.a", 1)), None),
-        (("b", 0), ("b", 0), ("x.b", ("x.b", 0)), None),
-        (("b", 1), None, ("x.b", ("x.b", 1)), "no-partition-in-source"),
-        (("b", 2), ("b", 2), None, "no-partition-in-replica"),
-        (("m-1", 0), ("m-1", 0), None, "two-sources"),
-        (("m-2", 0), ("m-2", 0), None, "two-sources"),
-    ]
-
-
-def test_nothing_is_paired_where_nothing_matches() -> None:
-    """Neither clusters without topics nor topics without a replica make rows."""
-    assert len(Pairing.of(Matching({}), Layout.of({}), Layout.of({})).layout) == 0
-    assert len(Pairing.of(Matching({}), Layout.of({"a": [0]}), Layout.of({"b": [0]})).layout) == 0
+    assert (there, list(paired.matching.contested)) == ({"a": "ea", "b": "eb"}, ["em"])
+    for nothing in (Pairing.match(naming, known(), known()), Pairing.match(naming, known("a"), known("b"))):
+        assert len(nothing.layout) == 0
 
 
 def test_a_dead_source_excuses_only_what_is_in_step() -> None:
@@ -150,8 +142,8 @@ def test_a_dead_source_excuses_only_what_is_in_step() -> None:
     readings = {
         Replica(topic, "copy", number): ReplicaReading(before) for (topic, number), (_, before, _) in states.items()
     }
-    compared = Comparison("east", "west", 0.0, Matching({}), replica_table(readings))
-    excused = mark_dead_sources(compared, assessment).readings
+    compared = Comparison("east", "west", Matching({}), replica_table(readings))
+    excused = replica_readings(mark_dead_sources(compared, assessment).table)
     assert {key: excused[Replica(key[0], "copy", key[1])].state for key in states} == {
         key: after for key, (_, _, after) in states.items()
     }

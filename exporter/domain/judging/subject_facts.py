@@ -118,11 +118,12 @@ def weekly_scores(row: Expectation, values: Sequence[float | None] | None) -> li
 def describe_copy(cluster: str, topic: str, readings: Sequence[ReplicaReading]) -> dict[str, Any]:
     """Return how a replica compares with its source, this topic of another cluster."""
     lags = [one.lag_seconds for one in readings if one.lag_seconds is not None]
+    records = [one.lag_records for one in readings if one.lag_records is not None]
     return {
         "cluster": cluster,
         "topic": topic,
         "states": Counter(str(one.state) for one in readings),
-        "missing_at_least": sum(one.at_least or 0 for one in readings),
+        "lag_records": sum(records) if records else None,
         "lag_seconds": max(lags, default=None),
         "not_compared": Counter(str(one.reason) for one in readings if one.reason is not None),
     }

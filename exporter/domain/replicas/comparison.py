@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, or_none
+from exporter.domain.arrays import Codes, Counts, Floats, or_none
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Reason, TopicPartition
 
 
 class ReplicaState(StrEnum):
     """The state of a partition of a replica, compared with its source."""
 
     IN_STEP = "in-step"
-    """No record is proved missing, or none that is older than ``behind_after``."""
+    """It lacks nothing, or nothing that is older than ``behind_after``."""
     BEHIND = "behind"
-    """Older records than that are missing, and the replica moves, or had no time to do so yet."""
+    """Its newest record is older than that of the source, and it moves, or had no time to do so yet."""
     STOPPED = "stopped"
-    """Records are missing, or the source advanced, and the replica has not moved for ``stopped_after``."""
+    """There is something to copy, and the replica has not moved for ``stopped_after``."""
     SOURCE_DEAD_TOO = "source-dead-too"
-    """Nothing is missing, and the source is dead: replication is not the cause of the silence."""
+    """In step, and the source is dead: replication is not the cause of the silence."""
     UNKNOWN = "unknown"
     """The two cannot be compared; the reading has the reason."""
 
@@ -39,20 +37,13 @@ class NotCompared(StrEnum):
     FUTURE_TIMESTAMP = "future-timestamp"
     """The newest record of the replica is dated in the future and hides later ones."""
     NO_TIMESTAMP = "no-timestamp"
-    """The newest timestamp of the replica is unknown: old records, or brokers before 3.0."""
+    """The newest timestamp of one side is unknown: old records, or brokers before 3.0."""
     REPLICA_EMPTY = "replica-empty"
     """Every record of the replica was deleted since it was copied."""
     NEWER_THAN_SOURCE = "newer-than-source"
-    """The replica has a newer record than the source ever had: it is not, or not only, a copy."""
-    NOT_IN_SOURCE = "not-in-source"
-    """The source has older and newer records than the newest one of the replica, and none of its time."""
-    HIDDEN_RECORDS = "hidden-records"
-    """The source does not find by time what it holds: a segment without live records lies before it."""
-    LOOKUP_FAILED = "lookup-failed"
+    """Both rest, and the replica has a newer record than the source: it is not, or not only, a copy."""
     NO_PARTITION_IN_REPLICA = "no-partition-in-replica"
     NO_PARTITION_IN_SOURCE = "no-partition-in-source"
-    TWO_SOURCES = "two-sources"
-    """Several topics are mapped to the replica: its newest record may be from any of them."""
 
 
 REPLICA_STATES = tuple(ReplicaState)
@@ -73,26 +64,17 @@ def not_compared_of_code(code: int) -> NotCompared | None:
 _NOT_COMPARED = tuple(NotCompared)
 
 
-class Replica(NamedTuple):
-    """One partition of a replica, within one pair of clusters."""
-
-    source_topic: str
-    target_topic: str
-    partition: int
-
-
 @dataclass(frozen=True, slots=True)
 class ReplicaReading:
-    """The result of one comparison for one partition; ``reason`` is set where numbers are unknown.
+    """The result of one comparison for one partition; ``reason`` is set where the two cannot be compared.
 
-    ``at_least`` records of the source are certainly missing in the replica. ``lag_seconds`` is the age of the oldest of
-    them, 0 where there is none, None where it is unknown. A state can be known without numbers: a replica that does not
-    move has stopped, whatever timestamps its records have.
+    Unknown numbers are None. A state can be known without numbers: a replica that does not move has stopped, whatever
+    timestamps its records have.
     """
 
     state: ReplicaState
     lag_seconds: float | None = None
-    at_least: int | None = None
+    lag_records: int | None = None
     reason: NotCompared | None = None
 
 
@@ -107,23 +89,20 @@ class ReplicaTable:
     state: Codes
     """An index into REPLICA_STATES."""
     reason: Codes
-    """Why numbers are unknown, as a code; COMPARED where they are known."""
+    """Why the two cannot be compared, as a code; COMPARED where they can."""
     lag_seconds: Floats
-    """NaN where unknown."""
-    counted: Flags
-    """Whether the number of missing records is known; elsewhere the next column is invalid."""
-    at_least: Offsets
+    """By how much the replica is behind; NaN where unknown."""
+    lag_records: Counts
 
     def __len__(self) -> int:
         return len(self.layout)
 
     def reading(self, row: int) -> ReplicaReading:
         """Return one row as an object."""
-        lag, counted = self.lag_seconds[row], self.counted[row]
         return ReplicaReading(
             REPLICA_STATES[self.state[row]],
-            or_none(lag),
-            int(self.at_least[row]) if counted else None,
+            or_none(self.lag_seconds[row]),
+            int(self.lag_records.value[row]) if self.lag_records.known[row] else None,
             not_compared_of_code(int(self.reason[row])),
         )
 
@@ -145,29 +124,8 @@ class ReplicaTable:
             state=np.full(count, REPLICA_STATE_CODES[ReplicaState.UNKNOWN], dtype=np.int8),
             reason=np.full(count, NOT_COMPARED_CODES[reason], dtype=np.int8),
             lag_seconds=np.full(count, np.nan),
-            counted=np.zeros(count, dtype=np.bool_),
+            lag_records=Counts.unknown(count),
         )
-
-
-class ReplicaReadings(Mapping[Replica, ReplicaReading]):
-    """The rows of a comparison as objects, for people and tests, created on access."""
-
-    def __init__(self, table: ReplicaTable) -> None:
-        self._table = table
-
-    def __getitem__(self, key: Replica) -> ReplicaReading:
-        layout = self._table.layout
-        row = layout.row(TopicPartition(key.source_topic, key.partition))
-        if row is None or self._table.targets[layout.topic[row]] != key.target_topic:
-            raise KeyError(key)
-        return self._table.reading(row)
-
-    def __iter__(self) -> Iterator[Replica]:
-        targets = dict(zip(self._table.layout.topics, self._table.targets, strict=True))
-        return (Replica(topic, targets[topic], partition) for topic, partition in self._table.layout)
-
-    def __len__(self) -> int:
-        return len(self._table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,40 +142,17 @@ class Matching:
     """A name that a source topic is mapped to."""
 
 
-class Fault(NamedTuple):
-    """A reason why replicas of a pair of clusters cannot be compared, and what to do about it."""
-
-    what: str
-    fix: str
-    matters: bool = True
-    """False where all else is compared, and a note is enough."""
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of all partitions of one pair of clusters as of ``at`` (Unix seconds), and its cost."""
+    """The comparison of all partitions of one pair of clusters."""
 
     source: str
     target: str
-    at: float
     matching: Matching
     table: ReplicaTable
-    faults: Sequence[Fault] = ()
-    lookups: int = 0
-    """Look-ups by time in the source."""
-    failures: Mapping[Reason, int] = field(default_factory=dict)
-
-    @property
-    def readings(self) -> ReplicaReadings:
-        """The rows of the table as objects."""
-        return ReplicaReadings(self.table)
-
-    @property
-    def answered(self) -> bool:
-        """False where look-ups failed and no replica's state is known."""
-        known = self.table.state != REPLICA_STATE_CODES[ReplicaState.UNKNOWN]
-        return bool(np.any(known)) or not any(self.failures.values())
+    faults: Sequence[str] = ()
+    """Why replicas cannot be compared, and what to do about it."""
 
     def unread(self, reason: NotCompared) -> Comparison:
-        """Return the same comparison with every replica unknown for one reason, and no look-ups."""
-        return replace(self, table=self.table.unread(reason), lookups=0, failures={})
+        """Return the same comparison with every replica unknown for one reason."""
+        return replace(self, table=self.table.unread(reason))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Rows
+from exporter.domain.arrays import Flags, Rows
 from exporter.domain.formatting import some
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import TopicInfo
-from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, Fault, Matching, NotCompared
+from exporter.domain.polls.metadata import Metadata, TopicInfo
+from exporter.domain.replicas.comparison import Matching
 
 _INTERNAL = re.compile(r"__.*|mm2-.*internal|.*checkpoints[._-]internal|heartbeats")
 """Internal topics of Kafka and of MirrorMaker, which are not replicas."""
@@ -65,6 +65,9 @@ class Pairing:
     MirrorMaker copies to the same partition number, so partitions with the same number belong together.
     """
 
+    of: tuple[Metadata, Metadata]
+    """What it was made of: the metadata of source and target."""
+    matching: Matching
     layout: Layout
     """By source topic."""
     targets: tuple[str, ...]
@@ -72,35 +75,52 @@ class Pairing:
     source_rows: Rows
     """-1 where the source has no such partition."""
     target_rows: Rows
-    """-1 where the replica has no such partition, or more than one source."""
-    reason: Codes
-    """Why a partition cannot be compared, as a code; COMPARED where it can."""
+    """-1 where the replica has no such partition."""
+    stamped: Flags
+    """[n]: whether the replica's brokers set its timestamps."""
 
     @classmethod
-    def of(cls, matching: Matching, source: Layout, target: Layout) -> Pairing:
+    def match(cls, naming: Naming, source: Metadata, target: Metadata) -> Pairing:
         """Pair the partitions of two clusters."""
-        contested = {topic: name for name, topics in matching.contested.items() for topic in topics}
-        targets = dict(sorted({**matching.replicas, **contested}.items()))
+        matching = naming.match(source.topics, target.topics)
+        targets = dict(sorted(matching.replicas.items()))
         number_of = {topic: number for number, topic in enumerate(targets)}
-        source_rows, theirs = _numbered(source, number_of)
-        target_rows, copies = _numbered(target, {name: number_of[topic] for topic, name in matching.replicas.items()})
+        source_rows, theirs = _numbered(source.membership.layout, number_of)
+        number_of = {name: number_of[topic] for topic, name in targets.items()}
+        target_rows, copies = _numbered(target.membership.layout, number_of)
         every = np.union1d(theirs, copies)
         topic = every >> 32
-        layout = Layout(targets, np.bincount(topic, minlength=len(targets)), (every & 0xFFFF_FFFF).astype(np.int32))
+        stamped = np.array([_is_stamped(target.topics[name]) for name in targets.values()], dtype=np.bool_)
         paired = cls(
-            layout,
+            (source, target),
+            matching,
+            Layout(targets, np.bincount(topic, minlength=len(targets)), (every & 0xFFFF_FFFF).astype(np.int32)),
             tuple(targets.values()),
             np.full(len(every), -1, dtype=np.intp),
             np.full(len(every), -1, dtype=np.intp),
-            np.zeros(len(every), dtype=np.int8),
+            stamped[topic],
         )
         paired.source_rows[np.searchsorted(every, theirs)] = source_rows
         paired.target_rows[np.searchsorted(every, copies)] = target_rows
-        paired.reason[paired.source_rows < 0] = NOT_COMPARED_CODES[NotCompared.NO_PARTITION_IN_SOURCE]
-        paired.reason[paired.target_rows < 0] = NOT_COMPARED_CODES[NotCompared.NO_PARTITION_IN_REPLICA]
-        twice = np.array([name in contested for name in targets], dtype=np.bool_)
-        paired.reason[twice[layout.topic]] = NOT_COMPARED_CODES[NotCompared.TWO_SOURCES]
         return paired
+
+    def moves_from(self, before: Pairing) -> tuple[Rows, Rows]:
+        """Return the rows here and in ``before`` of partitions whose topics were not created again."""
+        here, there = self.layout.moves_from(before.layout)
+        ids = dict(before._ids())
+        same = np.array([ids.get(topic) == both for topic, both in self._ids()], dtype=np.bool_)
+        keep = same[self.layout.topic[here]]
+        return here[keep], there[keep]
+
+    def _ids(self) -> Iterator[tuple[str, tuple[str | None, ...]]]:
+        """Return each source topic, and what shows that it or its replica is another one."""
+        source, target = self.of
+        for topic, name in zip(self.layout.topics, self.targets, strict=True):
+            yield topic, (name, source.topics[topic].topic_id, target.topics[name].topic_id)
+
+
+def _is_stamped(topic: TopicInfo) -> bool:
+    return topic.config is not None and topic.config.timestamp_type == "LogAppendTime"
 
 
 def _numbered(layout: Layout, number_of: Mapping[str, int]) -> tuple[Rows, NDArray[np.int64]]:
@@ -110,40 +130,41 @@ def _numbered(layout: Layout, number_of: Mapping[str, int]) -> tuple[Rows, NDArr
     return rows, (numbers[rows] << 32) | layout.partition[rows]
 
 
-def faults(
-    source: str, target: str, matching: Matching, mine: Mapping[str, TopicInfo], theirs: Mapping[str, TopicInfo]
-) -> list[Fault]:
-    """Return why topics of a pair of clusters, or partitions of them, cannot be compared.
-
-    ``mine`` are the polled topics of the source, ``theirs`` those of the target.
-    """
-    found = []
+def find_faults(source: str, target: str, pairing: Pairing) -> list[str]:
+    """Return why topics of a pair of clusters, or partitions of them, cannot be compared, and what to do about it."""
+    found, matching, (mine, theirs) = [], pairing.matching, pairing.of
     if not matching.replicas and not matching.contested:
         wanted = len(matching.without_replica)
-        what = f"replicas: no topic of {source} has its replica in {target}"
-        what += f": {wanted} are expected with names such as {matching.example!r}" if wanted else ": none is included"
-        fix = "check policy, alias, include and exclude against the topic names, and topics.include of both clusters"
-        found.append(Fault(what, fix))
+        found.append(
+            f"replicas: no topic of {source} has its replica in {target}: "
+            + (f"{wanted} are expected with names such as {matching.example!r}" if wanted else "none is included")
+            + "; next step: check policy, alias, include and exclude against the topic names, and topics.include of "
+            "both clusters"
+        )
     if matching.contested:
         named = [f"{copy} <- {', '.join(topics)}" for copy, topics in matching.contested.items()]
-        what = f"replicas: in {target} more than one topic maps to {some(named)}"
-        found.append(Fault(what, "narrow include, exclude or pattern until one topic is left for each"))
-    uneven = [
-        f"{topic} ({len(mine[topic].partitions)}) -> {copy} ({len(theirs[copy].partitions)})"
+        found.append(
+            f"replicas: in {target} more than one topic maps to {some(named)}; next step: narrow include, exclude or "
+            "pattern until one topic is left for each"
+        )
+    sizes = {
+        (topic, copy): (mine.topics[topic].partitions, theirs.topics[copy].partitions)
         for topic, copy in matching.replicas.items()
-        if mine[topic].partitions.keys() != theirs[copy].partitions.keys()
+    }
+    uneven = [
+        f"{topic} ({len(one)}) -> {copy} ({len(other)})"
+        for (topic, copy), (one, other) in sizes.items()
+        if one.keys() != other.keys()
     ]
     if uneven:
-        what = f"replicas with more or fewer partitions than their source, compared where they match: {some(uneven)}"
         found.append(
-            Fault(what, "give both topics the same number of partitions: MirrorMaker copies to the same partition")
+            f"replicas with more or fewer partitions than their source, compared where they match: {some(uneven)}; "
+            "next step: give both topics the same number of partitions: MirrorMaker copies to the same partition"
         )
-    stamped = [
-        copy
-        for copy in matching.replicas.values()
-        if (config := theirs[copy].config) is not None and config.timestamp_type == "LogAppendTime"
-    ]
+    stamped = [copy for copy in matching.replicas.values() if _is_stamped(theirs.topics[copy])]
     if stamped:
-        what = f"replicas whose brokers set the timestamps, so that lag is unknown: {some(stamped)}"
-        found.append(Fault(what, "message.timestamp.type=CreateTime on the replica", matters=False))
+        found.append(
+            f"replicas whose brokers set the timestamps, so that lag is unknown: {some(stamped)}; next step: "
+            "message.timestamp.type=CreateTime on the replica"
+        )
     return found
