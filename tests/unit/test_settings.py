@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -456,3 +457,52 @@ def test_holidays_have_english_names_on_every_host(language: str | None, monkeyp
         monkeypatch.setenv("LANG", language)
     days = days_of.__wrapped__("DE-BY", "Europe/Berlin", 2026)
     assert "Christmas Day" in {name for _, _, name in days}
+
+
+LONG = """
+clusters: [{name: L, topics: {include: [L]}, kafka: {bootstrap.servers: L, sasl.password: L, client.id: L}}]
+exporter: L
+poll: {interval: L}
+web: {listen: L}
+history: {folder: L, max_bytes: L}
+owners: [{topics: L, owner: L}]
+overrides: [{topics: L, max_silence: L}]
+links: {topic: L, group: L}
+delivery: {recipients: [{report: L, to: [L]}], smtp: {server: L, from: L}}
+calendars: [{topics: L, days: [L]}]
+outages: [{from: L, until: L}]
+"""
+
+
+@pytest.mark.parametrize("value", ["a", "1", "a-"])
+def test_no_value_is_so_long_that_its_check_does_not_end(tmp_path: Path, value: str) -> None:
+    """70,000 letters are not much of a file, but a step for each pair of them would take minutes."""
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, LONG.replace("L", "'" + value * (70_000 // len(value)) + "'"))
+    assert max(map(len, caught.value.problems)) < 1000
+
+
+def test_of_many_problems_the_first_are_listed_and_the_rest_is_counted(tmp_path: Path) -> None:
+    """One that is there 35,000 times is one line, and of 1,000 unknown settings fifty are enough to begin with."""
+    with pytest.raises(SettingsError, match=r"^1 problem in") as once:
+        load(tmp_path, SMALLEST + f"exporter: '{'${' * 35_000}'\n")
+    assert len(once.value.problems) == 1
+    with pytest.raises(SettingsError, match=r"^1,?000 problems in the configuration") as many:
+        load(tmp_path, SMALLEST + "".join(f"wrong{number}: 1\n" for number in range(1000)))
+    assert (len(many.value.problems), many.value.problems[-1]) == (51, "and 950 more")
+
+
+def test_settings_cannot_be_changed(tmp_path: Path) -> None:
+    """Settings are frozen, the Kafka properties included."""
+    settings = load(tmp_path, SMALLEST)
+    with pytest.raises(ValueError, match="frozen"):
+        settings.poll.interval = 1.0
+    with pytest.raises(TypeError):
+        settings.clusters[0].kafka["x"] = "y"  # type: ignore[index]
+
+
+def test_the_real_environment_is_not_read_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the mapping that is passed counts."""
+    monkeypatch.setitem(os.environ, "TOPIC_LIVENESS_POLL__INTERVAL", "45s")
+    assert load_settings(None, "host:9092").poll.interval == 30.0
+    assert load_settings(None, "host:9092", os.environ).poll.interval == 45.0
