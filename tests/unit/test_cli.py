@@ -496,3 +496,15 @@ def test_a_check_of_the_configuration_imports_no_pages(tmp_path: Path) -> None:
     imported = imported_by("check-config --bootstrap-server 127.0.0.1:9", tmp_path)
     assert "exporter.factory.sources" in imported
     assert not imported & {"exporter.collectors", "exporter.state", "jinja2", "prometheus_client", "pyarrow", "uvicorn"}
+
+
+def test_once_without_a_broker_still_prints_metrics_and_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    """`once` without a broker prints cluster_up 0 and the reason on standard error, and ends with 1."""
+    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
+    polled = call("once", "--bootstrap-server", NOWHERE)
+    assert polled.returncode == 1
+    assert 'topic_liveness_cluster_up{kafka_cluster="default"} 0.0\n' in polled.stdout
+    assert "cluster-unreachable" in polled.stderr
+    assert "Traceback" not in polled.stderr

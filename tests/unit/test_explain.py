@@ -441,3 +441,11 @@ def test_the_moments_of_a_partition_that_follows_its_topic_are_those_of_the_topi
     assert (record["verdict"], record["expected_by"]) == ("dead", NOW - 2 * HOUR)
     assert record["retired_from"] == silence.since + 28 * DAY
     assert record["evidence"].startswith("with its topic")
+
+
+@pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])
+def test_no_threshold_breaks_the_text(score: float) -> None:
+    """A threshold that is always or never reached is explained in words."""
+    row = replace(office(0, 4), suspect_score=score, dead_score=score)
+    lines = lines_of(expectation=row, silence=Silence(NOW - HOUR, NOW, True))
+    assert starting(lines, "  - silence past ")[-1].endswith(": retired")

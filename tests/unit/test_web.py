@@ -471,3 +471,35 @@ def test_the_server_leaves_signals_alone(pages: Shown) -> None:
     during = {number: signal.getsignal(number) for number in before}
     running.stop()
     assert before == during
+
+
+def test_metrics_are_made_off_the_event_loop(client: httpx.Client, pages: Shown) -> None:
+    """The exposition is rendered by the server's worker threads, not by the thread of the event loop."""
+    client.get("/metrics")
+    assert all(name.startswith("web-scrapes") for name in pages.threads)
+
+
+def test_head_has_no_body(client: httpx.Client) -> None:
+    """HEAD /metrics answers the headers alone."""
+    answer = client.head("/metrics")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_the_body_of_a_request_is_not_kept(client: httpx.Client) -> None:
+    """Nobody needs one: 20 MB sent with a GET or to a path that does not exist change nothing of the answer."""
+    body = b"x" * 20_000_000
+    assert client.request("GET", "/-/healthy", content=body).status_code == 200
+    assert client.post("/no-such-path", content=body).status_code == 404
+    assert client.get("/-/healthy").status_code == 200
+
+
+def test_stop_does_not_wait_for_silent_clients(pages: Shown) -> None:
+    """Idle and half-open connections do not hold the end up."""
+    running = WebServer("127.0.0.1:0", pages)
+    running.start()
+    silent = [connect(running, sent) for sent in (b"", b"GET /metrics HT")]
+    began = time.monotonic()
+    running.stop()
+    assert time.monotonic() - began < 3
+    for connection in silent:
+        connection.close()
