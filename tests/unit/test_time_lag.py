@@ -255,6 +255,57 @@ def rising(records: int, seconds: float, end: int = NOW, seed: int = 1) -> Log:
     return Log([(offset, end - times[-1] + time) for offset, time in enumerate(times)], records)
 
 
+def cold(log: Log, offsets: Sequence[int]) -> list[int]:
+    """Look-ups for each committed offset, of which nothing is known."""
+    return sorted(search.lookups for search in search_apart(log, offsets).values())
+
+
+def test_a_first_look_costs_a_few_lookups() -> None:
+    """On a steady topic of a week an offset of which nothing is known costs 4 look-ups at the median, 7 at most."""
+    log = rising(60_000, 10.0)
+    counts = cold(log, random.Random(2).sample(range(log.latest), 300))
+    assert counts[150] <= 4 and counts[-1] <= 7
+
+
+def test_a_step_that_proved_little_is_followed_by_one_to_the_middle_of_the_lags() -> None:
+    """Its time is as many times older than the tolerance as younger than the largest lag that is possible."""
+    known, oldest, searches = Known(), NOW - 100 * DAY, search_of(1000, 10_000)
+    known.add((0, 0, oldest))
+    _, [first] = searches.step(known.points)
+    assert first == oldest + 10 * DAY, "the rate was taken for even"
+    known.add((5, first, first))
+    _, [second] = searches.step(known.points)
+    assert second == NOW - round((1000 * (NOW - first)) ** 0.5)
+
+
+@pytest.mark.parametrize("committed", [1, 72])
+def test_what_is_near_a_known_record_costs_one_lookup_more(committed: int) -> None:
+    """At the distance that is allowed either answer is enough, though an even rate would ask nearer."""
+    records = [(offset, NOW - 100 * DAY + offset * HOUR) for offset in range(100)]
+    log = Log(records + [(offset, NOW - 5000 + offset) for offset in range(100, 5000)], 5000)
+    assert cold(log, [committed]) == [2], "the first one finds the first record"
+
+
+@pytest.mark.parametrize("committed", [2, 998])
+def test_a_search_to_the_millisecond_asks_nothing_twice(committed: int) -> None:
+    """Where nothing is allowed to be uncertain, times are asked that lie between those that are known."""
+    known = Known()
+    known.add((0, 0, NOW - 10), (999, NOW - 1, NOW - 1))
+    _, [target] = search_of(committed, 1000, tolerance=0).step(known.points)
+    assert NOW - 10 < target < NOW - 1
+
+
+@pytest.mark.parametrize("committed", [2, 24, 25, 49])
+def test_a_last_lookup_halves_what_is_known(committed: int) -> None:
+    """Where any answer is enough the middle is asked, for the smallest error bound."""
+    begin, known = NOW - 100 * DAY, Known()
+    log = Log([(offset, begin + offset * 3 * HOUR) for offset in range(1, 1000)], 1000)
+    known.add((1, 0, begin + 3 * HOUR), (50, begin + 148 * HOUR, begin + 150 * HOUR))
+    search = search_offsets(log, known, [committed])[committed]
+    assert isinstance(search.found, TimestampRange)
+    assert search.found.high - search.found.low <= 145 * HOUR / 2
+
+
 def test_a_group_that_keeps_up_costs_one_lookup_a_look() -> None:
     """A group 20 records behind a topic of ten records a second costs about one look-up a minute, not more."""
     log, known, grown = rising(60_000, 0.1), Known(), Log([], 0)
@@ -284,6 +335,16 @@ def test_the_unread_record_of_a_slow_topic_is_hit() -> None:
     """At one record an hour the timestamp of the record is found to the millisecond, not a rate guessed."""
     log = Log([(offset, NOW - 45 * 60_000 - (99 - offset) * HOUR) for offset in range(100)], 100)
     assert search_offsets(log, Known(), [99])[99].found == TimestampRange(NOW - 45 * 60_000, NOW - 45 * 60_000)
+
+
+def test_ties_are_exact() -> None:
+    """Where records share a timestamp T is that timestamp, for each of them."""
+    log = Log([(offset, NOW - DAY + offset // 50 * HOUR) for offset in range(200)], 200)
+    for committed, search in search_apart(log, range(200), tolerance=0).items():
+        found = search.found
+        assert isinstance(found, TimestampRange)
+        assert found.low <= log.records[committed][1] <= found.high
+        assert found.high - found.low <= 0.05 * (NOW - found.high)
 
 
 def test_a_late_record_counts_with_those_before_it() -> None:
@@ -364,6 +425,12 @@ def test_compaction_leaves_the_next_newer_record() -> None:
     assert search_offsets(log, Known(), [51], compacted=True)[51].found == TimestampRange(NOW - 60_000, NOW - 60_000)
 
 
+def test_the_next_record_of_a_compacted_topic_is_asked_for_and_not_halved_towards() -> None:
+    """Where only the first record past the newest one before the committed offset is left to find, that is asked."""
+    log = Log([(0, NOW - 40 * DAY), (50, NOW - 30 * DAY), (80, NOW - 60_000)], 81)
+    assert search_offsets(log, Known(), [52], compacted=True)[52].lookups <= 6
+
+
 @pytest.mark.parametrize("committed", [51, 60])
 def test_the_end_of_an_earlier_look_is_no_bound_in_a_compacted_topic(committed: int) -> None:
     """No record up to there was newer, but those from the committed offset on may be gone: a later one counts."""
@@ -400,6 +467,15 @@ def test_an_answer_that_contradicts_what_was_proved_wins() -> None:
     assert known.up_to(300) == (300, 5500, 9900)
 
 
+def test_answers_of_one_step_that_contradict_each_other() -> None:
+    """Where records were removed in the midst of a step the last answer stands."""
+    known = Known()
+    known.add((100, 5000, 6000))
+    assert known.add((200, 9000, 9500), (300, 5500, 9900)) == [0]
+    assert known.up_to(250) is None
+    assert known.up_to(300) == (300, 5500, 9900)
+
+
 def test_a_contradiction_costs_its_partition_alone() -> None:
     """What is known of the others stays, and their answers of the same step are kept."""
     known = Known()
@@ -419,6 +495,22 @@ def test_hundreds_of_groups_on_one_partition_keep_their_points() -> None:
     log.lookups = 0
     search_offsets(log, known, committed)
     assert log.lookups == 0
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_bursts(compacted: bool) -> None:
+    """On a topic of bursts with hours in between, each offset's bracket is right and found in few look-ups."""
+    source = random.Random(4)
+    times: list[int] = []
+    for burst in range(40):
+        begins = NOW - (40 - burst) * 6 * HOUR
+        times += sorted(begins + source.randrange(2000) for _ in range(500))
+    log = Log(list(enumerate(times)), len(times))
+    searches = search_apart(log, source.sample(range(log.latest), 300), compacted=compacted)
+    for committed, search in searches.items():
+        holds(log, search, committed)
+    counts = sorted(search.lookups for search in searches.values())
+    assert counts[150] <= 8 and counts[-1] <= 40
 
 
 @pytest.mark.parametrize(
