@@ -1,36 +1,37 @@
-"""Streams drawn at random, as hours of activity and in the slots in which something is known of them."""
+"""Streams drawn at random, as hours of activity and as hours in which the active slots of five minutes are known."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.learning.hours import Hours
+from exporter.domain.learning.hours import UNKNOWN, Hours
 from tests.spark.story import START
 
 WEEKS = 13
 HOURS = 168 * WEEKS
 FIRST = int((START - 4 * 86_400) // (7 * 86_400))
 """The number of the story's first week."""
+BEGIN = round(START)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Slots:
-    """The slots of one stream in which something is known to have happened, in order.
+class Drawn(NamedTuple):
+    """The active hours of one stream, counted from the first week, each with its advances.
 
-    ``starts`` are hours from the first week, of multiples of the slot; ``first`` and ``last`` the advances
-    known in each, NaN where none is. When the records of a ``vague`` slot were written is not known.
+    ``first`` and ``last`` are those known, in hours too, NaN where the records of a ``vague`` hour were written at
+    unknown moments; ``fives`` has a bit for each active slot of five minutes, 0 where nobody polled so often.
     """
 
-    starts: np.ndarray
+    hours: np.ndarray
     first: np.ndarray
     last: np.ndarray
     vague: np.ndarray
+    fives: np.ndarray
 
 
-def drawn(seed: int, rate: np.ndarray, *, dead: tuple[int, int] = (0, 0), unseen: tuple[int, int] = (0, 0)) -> Slots:
+def drawn(seed: int, rate: np.ndarray, *, dead: tuple[int, int] = (0, 0), unseen: tuple[int, int] = (0, 0)) -> Drawn:
     """A stream with so many records an hour on average; none while dead, at unknown moments while unseen."""
     rng = np.random.default_rng(seed)
     rate = np.broadcast_to(rate, HOURS).copy()
@@ -43,26 +44,22 @@ def drawn(seed: int, rate: np.ndarray, *, dead: tuple[int, int] = (0, 0), unseen
     if vague.any():
         # The poll that found them fell into an hour in which others were then seen.
         vague[np.flatnonzero(vague)[-1] + 1] = True
-    return Slots(hours.astype(float), first, last, vague)
+    return Drawn(hours, first, last, vague, 0 * hours)
 
 
 def finely(
     seed: int, rate: np.ndarray, *, dead: tuple[float, float] = (0, 0), coarse: tuple[int, int] = (0, 0)
-) -> Slots:
-    """The same in slots of five minutes, each with an advance just before its end; ``coarse`` hours are not polled.
-
-    Of an hour that was not polled so finely only that it was active is known.
-    """
+) -> Drawn:
+    """The same with an advance just before the end of each active slot of five minutes, but in ``coarse`` hours."""
     rng = np.random.default_rng(seed)
     slots = np.flatnonzero(rng.poisson(np.repeat(np.broadcast_to(rate, HOURS), 12) / 12.0))
     slots = slots[(slots < 12 * dead[0]) | (slots >= 12 * dead[1])]
-    vague = (slots // 12 >= coarse[0]) & (slots // 12 < coarse[1])
-    keep = ~vague
-    keep[np.flatnonzero(vague)[np.unique(slots[vague] // 12, return_index=True)[1]]] = True
-    slots, vague = slots[keep], vague[keep]
+    hours, begin = np.unique(slots // 12, return_index=True)
+    seldom = (hours >= coarse[0]) & (hours < coarse[1])
     ends = (slots + 1) / 12.0 - 1e-6
-    known = np.where(vague, np.nan, ends)
-    return Slots(np.where(vague, slots // 12, slots / 12.0), known, known, vague)
+    first = np.where(seldom, hours + 0.01, ends[begin])
+    last = np.where(seldom, hours + 0.99, ends[np.append(begin[1:], len(slots)) - 1])
+    return Drawn(hours, first, last, hours < 0, np.where(seldom, 0, np.bitwise_or.reduceat(1 << slots % 12, begin)))
 
 
 HOUR_OF_WEEK = np.arange(HOURS) % 168
@@ -70,7 +67,7 @@ OFFICE = np.where((HOUR_OF_WEEK < 120) & (HOUR_OF_WEEK % 24 >= 8) & (HOUR_OF_WEE
 NIGHTLY = np.where(HOUR_OF_WEEK % 24 == 2, 9.0, 0.0)
 WEEKLY = np.where(HOUR_OF_WEEK == 30, 99.0, 0.0)
 
-STREAMS: tuple[Slots, ...] = (
+STREAMS = (
     drawn(1, np.array(5.0)),
     drawn(2, np.array(0.3)),
     drawn(3, OFFICE),
@@ -84,7 +81,7 @@ STREAMS: tuple[Slots, ...] = (
     drawn(11, NIGHTLY + 0.01, unseen=(1300, 1301)),
 )
 
-FINE_STREAMS: tuple[Slots, ...] = (
+FINE_STREAMS = (
     finely(1, np.array(60.0)),
     finely(2, np.array(12.0), dead=(1000.0, 1003.5)),
     finely(3, 5 * OFFICE),
@@ -95,37 +92,12 @@ FINE_STREAMS: tuple[Slots, ...] = (
 )
 
 
-@cache
-def hours_of(streams: tuple[Slots, ...]) -> Hours:
-    """Return streams as hours; those in slots of five minutes tell of these, but for hours that were not polled."""
-    rows = list[tuple[int, int, float, float, bool, int]]()
-    for number, one in enumerate(streams):
-        of_hour = np.floor(one.starts + 1e-9).astype(int)
-        hours, begins = np.unique(of_hour, return_index=True)
-        for hour, at in zip(hours.tolist(), np.split(np.arange(len(of_hour)), begins[1:]), strict=True):
-            known, vague = ~np.isnan(one.first[at]), bool(one.vague[at].any())
-            first, last, fives = float(one.first[at[0]]), float(one.last[at[-1]]), 0
-            if streams is FINE_STREAMS:
-                # An hour that was not polled tells of its first and last record, and of no slot.
-                first, last = (hour + 0.01, hour + 0.99) if vague else (first, last)
-                fives = (
-                    0 if vague else int(np.bitwise_or.reduce(1 << np.round((one.starts[at] - hour) * 12).astype(int)))
-                )
-                known, vague = np.array([True]), False
-            rows.append(
-                (number, hour, first, last, vague, fives) if known.all() else (number, hour, -1.0, -1.0, vague, 0)
-            )
-    stream, hour_, first_, last_, unknown, fives_ = (np.array(column) for column in zip(*rows, strict=True))
-    begin = round(START)
+def hours_of(streams: Sequence[Drawn]) -> Hours:
+    """Return streams as hours."""
+    hour, first, last, vague, fives = (np.concatenate(columns) for columns in zip(*streams, strict=True))
 
-    def micros(hours: np.ndarray) -> np.ndarray:
-        return np.where(hours < 0, -1, np.round((begin + hours * 3600.0) * 1e6)).astype(np.int64)
+    def micros(moments: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(moments), UNKNOWN, np.round((BEGIN + moments * 3600.0) * 1e6)).astype(np.int64)
 
-    return Hours(
-        stream.astype(np.intp),
-        hour_.astype(np.int64) + begin // 3600,
-        micros(first_),
-        micros(last_),
-        unknown.astype(np.bool_),
-        fives_.astype(np.int16),
-    )
+    number = np.repeat(np.arange(len(streams)), [len(one.hours) for one in streams])
+    return Hours(number, hour + BEGIN // 3600, micros(first), micros(last), vague, fives.astype(np.int16))

@@ -12,8 +12,6 @@ import pytest
 from exporter.domain.polls.activity import (
     Circumstances,
     Sightings,
-    TierFacts,
-    apply_tiers,
     clock_set,
     conclude,
     find_unsettled,
@@ -27,7 +25,7 @@ from exporter.domain.polls.silence import Silence, Silences
 from exporter.domain.polls.table import Table
 from exporter.domain.verdicts import Expectation
 from tests.snapshots import silence_of
-from tests.views import Activity, Reading, activity_of, reading_of, union
+from tests.views import Activity, Reading, activity_of, union
 
 HOUR = 3600.0
 PROMISE = Expectation(
@@ -156,34 +154,6 @@ def test_a_record_older_than_its_writing_kept_the_time_of_elsewhere(newest: floa
     assert row.table.reading(0).state is state
 
 
-@pytest.mark.parametrize(
-    ("polled", "facts", "expected"),
-    [
-        (Answer(), (10, None, 90.0), (State.IDLE_IN_TIER, 90.0)),
-        (Answer(9, 90.0), (4, 3, 95.0), (State.OBSERVED, 95.0)),
-        (Answer(9, 90.0), (None, None, None), (State.OBSERVED, 90.0)),
-        (Answer(9, 90.0), (10, 9, None), (State.IDLE_IN_TIER, 90.0)),
-        (Answer(9, 90.0), (4, None, 500.0), (State.FUTURE, 500.0)),
-        (None, (4, None, 90.0), (State.OBSERVED, 90.0)),
-        (None, (4, None, None), (State.PENDING, None)),
-    ],
-)
-def test_what_is_known_of_the_tiers_completes_an_answer(
-    polled: Answer | None,
-    facts: tuple[float | None, float | None, float | None],
-    expected: tuple[State, float | None],
-) -> None:
-    """The newest timestamp of both tiers counts, and a local log that begins at the end is idle."""
-    row = OneRow()
-    row.observe(SEEN, polled, at=100.0, tiered=True)
-    tier = TierFacts(*(np.array([np.nan if fact is None else fact]) for fact in facts))
-    reading = reading_of(
-        apply_tiers(row.table, np.array([0]), tier, Circumstances(np.array([True]), np.array([False]), 160.0)), 0
-    )
-    assert (reading.state, reading.newest) == expected
-    assert (reading.earliest_local, reading.latest_tiered) == facts[:2]
-
-
 def test_records_are_written_after_the_poll_that_did_not_see_them() -> None:
     """That moment is kept while the partition rests, moves with the clock, and is not known before an advance."""
     row = OneRow()
@@ -195,47 +165,37 @@ def test_records_are_written_after_the_poll_that_did_not_see_them() -> None:
     assert row.observe(SEEN._replace(latest=5), None, at=930.0).advanced_after == 105.0
 
 
-def test_the_first_poll_proves_no_advance() -> None:
-    """A partition seen for the first time has no last advance, and its silence starts with that poll."""
-    activity = OneRow().observe(SEEN, None, at=100.0)
-    assert activity == Activity(last_good_poll=100.0, silent_since=100.0, end_offset=10, polls_good=1)
+LATER = SEEN._replace(latest=14)
 
 
-def test_a_larger_end_offset_is_an_advance() -> None:
-    """The advance is dated to the poll that saw it and carries the records gained."""
+@pytest.mark.parametrize(
+    ("polls", "expected"),
+    [
+        ([(SEEN, 100.0)], Activity(100.0, silent_since=100.0, end_offset=10, polls_good=1)),
+        ([(SEEN, 100.0), (LATER, 130.0)], Activity(130.0, 100.0, 130.0, 130.0, 4, False, 14, 1, 0, 100.0)),
+        (
+            [(SEEN, 100.0), (LATER, 130.0), None, (LATER, 900.0)],
+            Activity(900.0, 130.0, 130.0, 130.0, 0, False, 14, 2, 1, 100.0),
+        ),
+    ],
+    ids=["the first poll", "an advance, dated to the poll that saw it", "through unread polls a silence is proved"],
+)
+def test_what_end_offsets_tell_of_advances(polls: list[tuple[Sighting, float] | None], expected: Activity) -> None:
+    """A larger one is an advance and carries the records gained; an equal one before and after a gap is silence."""
     row = OneRow()
-    row.observe(SEEN, None, at=100.0)
-    activity = row.observe(SEEN._replace(latest=14), None, at=130.0)
-    assert activity == Activity(
-        130.0, 100.0, 130.0, 130.0, advanced_by=4, end_offset=14, polls_good=1, advanced_after=100.0
-    )
+    seen = [row.unread() if polled is None else row.observe(polled[0], None, at=polled[1]) for polled in polls]
+    assert seen[-1] == expected
 
 
-def test_an_equal_end_offset_keeps_the_last_advance_through_a_gap_in_polling() -> None:
-    """Equal offsets before and after unread polls prove silence through them."""
-    row = OneRow()
-    row.observe(SEEN, None, at=100.0)
-    row.observe(SEEN._replace(latest=11), None, at=130.0)
-    assert row.unread().last_good_poll == 130.0
-    activity = row.observe(SEEN._replace(latest=11), None, at=900.0)
-    assert (activity.last_advance, activity.silent_since, activity.last_good_poll) == (130.0, 130.0, 900.0)
-
-
-def test_a_smaller_end_offset_starts_over() -> None:
-    """After truncation no advance is counted and silence starts anew."""
-    row = OneRow()
-    row.observe(SEEN, None, at=100.0)
-    activity = row.observe(SEEN._replace(latest=3), None, at=130.0)
-    assert (activity.restarted, activity.advanced_by, activity.silent_since) == (True, 0, 130.0)
-
-
-def test_a_topic_made_again_forgets_what_the_old_one_answered() -> None:
-    """A new topic id restarts the partition and drops the old newest timestamp."""
-    row = OneRow()
-    row.observe(SEEN, Answer(9, 90.0), at=100.0)
-    activity = row.observe(Sighting("id-2", 1, 0, 0, 2), None, at=130.0)
-    assert (activity.restarted, activity.advanced_by, activity.last_advance) == (True, 2, 130.0)
-    assert row.table.reading(0).newest is None
+def test_a_partition_that_starts_over_forgets_what_it_was() -> None:
+    """No advance is counted after truncation; silence starts anew, and the newest timestamp is not known any more."""
+    for seen, advanced_by in ((SEEN._replace(latest=3), 0), (Sighting("id-2", 1, 0, 0, 2), 2)):
+        row = OneRow()
+        row.observe(SEEN, Answer(9, 90.0), at=100.0)
+        activity = row.observe(seen, None, at=130.0)
+        assert (activity.restarted, activity.advanced_by, activity.silent_since) == (True, advanced_by, 130.0)
+        assert activity.last_advance == (130.0 if advanced_by else None)
+        assert row.table.reading(0).newest is None
 
 
 @pytest.mark.parametrize(
@@ -265,18 +225,33 @@ def _reading(at: float, latest: int = 10) -> Reading:
     return Reading(State.OBSERVED, activity, leader=1, earliest=0, latest=latest, newest=50.0)
 
 
-def test_a_restart_carries_a_silence_over_when_the_end_offset_did_not_move() -> None:
-    """The published last advance counts while LATEST equals the published end offset."""
-    assert silence_of(_reading(2000.0), PROMISE) == Silence(500.0, 2000.0, known=True, polls_good=3)
+READ = _reading(2000.0)
+CARRIED = Silence(500.0, 2000.0, known=True, polls_good=3)
+UNSEEN = Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
 
 
-def test_a_silence_does_not_begin_before_the_newest_record() -> None:
-    """History missed the last advance where a later record is there, unless its timestamp shows nothing."""
-    read = replace(_reading(2000.0), newest=900.0)
-    assert silence_of(read, PROMISE) == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
-    carried = Silence(500.0, 2000.0, known=True, polls_good=3)
-    assert silence_of(replace(read, newest=799.0), PROMISE) == carried
-    assert silence_of(replace(read, state=State.FUTURE), PROMISE) == carried
+@pytest.mark.parametrize(
+    ("reading", "expected"),
+    [
+        (READ, CARRIED),
+        (replace(READ, newest=900.0), UNSEEN),
+        (replace(READ, newest=799.0), CARRIED),
+        (replace(READ, newest=900.0, state=State.FUTURE), CARRIED),
+        (_reading(2000.0, latest=11), UNSEEN),
+        (Reading(State.UNREADABLE, READ.activity, reason=Reason.NO_LEADER), CARRIED),
+    ],
+    ids=[
+        "LATEST is the published end offset",
+        "a later record is there: history missed the last advance",
+        "a record within five minutes of the published advance",
+        "a later timestamp that shows nothing",
+        "a larger LATEST: an unseen advance, at the latest at the first poll",
+        "no answer: proved to the last good poll",
+    ],
+)
+def test_what_a_restart_carries_over_of_a_published_silence(reading: Reading, expected: Silence) -> None:
+    """The published last advance counts while nothing shows a later one."""
+    assert silence_of(reading, PROMISE) == expected
 
 
 def test_a_timestamp_later_than_its_writing_shows_nothing_when_its_time_has_come() -> None:
@@ -300,18 +275,6 @@ def test_a_newest_record_that_stays_unproved_is_searched_for_five_minutes() -> N
         reading = row.table.reading(0)
         assert (reading.state, reading.newest, reading.reason) == (State.UNREADABLE, None, Reason.HIDDEN)
     assert row.asks_about(cut._replace(latest=cut.latest + 1))
-
-
-def test_a_restart_does_not_invent_a_silence_when_the_end_offset_moved() -> None:
-    """A larger LATEST than published means an unseen advance, at the latest at the first poll."""
-    moved = Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
-    assert silence_of(_reading(2000.0, latest=11), PROMISE) == moved
-
-
-def test_one_unreadable_poll_does_not_revive_a_carried_over_silence() -> None:
-    """A silence known from history stays proved to the last good poll when the next one gives no answer."""
-    unread = Reading(State.UNREADABLE, _reading(2000.0).activity, reason=Reason.NO_LEADER)
-    assert silence_of(unread, PROMISE) == Silence(500.0, 2000.0, known=True, polls_good=3)
 
 
 @pytest.mark.parametrize(
@@ -372,14 +335,10 @@ def test_polls_that_could_not_read_are_counted_for_the_silence_they_lie_in() -> 
 
 
 def test_a_topic_is_silent_only_since_its_last_partition_fell_silent() -> None:
-    """The union starts at the latest advance and is proved to the earliest last good poll."""
-    silences = [Silence(10.0, 100.0, known=True), Silence(40.0, 90.0, known=True)]
-    assert union(silences) == Silence(40.0, 90.0, known=True)
-
-
-def test_a_partition_never_read_leaves_the_topic_unproved() -> None:
-    """One partition without any reading may have advanced: nothing after the last advance is proved."""
-    assert union([Silence(10.0, 100.0, known=True), None]) == Silence(10.0, 10.0, known=True)
+    """The union starts at the latest advance proved to the earliest last good poll; one never read proves none."""
+    first, last = Silence(10.0, 100.0, known=True), Silence(40.0, 90.0, known=True)
+    assert union([first, last]) == Silence(40.0, 90.0, known=True)
+    assert union([first, None]) == Silence(10.0, 10.0, known=True)
     assert union([None, None]) is None
 
 

@@ -24,14 +24,12 @@ from exporter.domain.judging.queries import ClusterFacts, Query, topics
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.history.published import Published
-from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from exporter.web.api import document, routes
 from exporter.web.config_file import WebConfigFile
 from exporter.web.server import WebServer
 from exporter.web.status import Status
 from tests.groups import Group, GroupPartition, sweep_of
+from tests.monitors import monitor_of, served
 from tests.plain_http import NO_TLS, get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
@@ -50,10 +48,8 @@ def server() -> Iterator[WebServer]:
     clock.time += 30
     poller.poll()
     monitor.take_sweep(SWEEP)
-    running = WebServer("127.0.0.1:0", monitor)
-    running.start()
-    yield running
-    running.stop()
+    with served(monitor) as running:
+        yield running
 
 
 @pytest.fixture
@@ -98,8 +94,8 @@ def test_the_document_has_every_path() -> None:
     async def never(_: object) -> None:
         raise NotImplementedError
 
-    served = routes(Broken(), never)
-    assert [route.path for route in served if isinstance(route, Route)] == list(document()["paths"])
+    paths = [route.path for route in routes(Broken(), never) if isinstance(route, Route)]
+    assert paths == list(document()["paths"])
 
 
 class Broken:
@@ -145,12 +141,8 @@ def assert_described(path: str, answer: httpx.Response) -> None:
 
 def answered(path: str, config: WebConfigFile | None = None) -> httpx.Response:
     """The answer of a server whose pages cannot be made."""
-    server = WebServer("127.0.0.1:0", Broken(), config)
-    server.start()
-    try:
+    with served(Broken(), config) as server:
         return get(f"http://{server.address}{path.format(cluster='prod', topic='orders', partition=1)}")
-    finally:
-        server.stop()
 
 
 def test_the_gravest_come_first_with_evidence(client: httpx.Client) -> None:
@@ -182,12 +174,8 @@ def test_filters_narrow_and_pages_hold_all(client: httpx.Client) -> None:
 def test_what_is_not_known_is_null(client: httpx.Client) -> None:
     """A partition that cannot be read has no offsets, no newest record and no silence, and says why."""
     [lost] = items(client, "partitions", topic="lost")
-    assert (lost["reason"], lost["latest"], lost["last_record"], lost["silence_seconds"]) == (
-        "leader-unreachable",
-        None,
-        None,
-        None,
-    )
+    assert lost["reason"] == "leader-unreachable"
+    assert {lost[name] for name in ("latest", "last_record", "silence_seconds")} == {None}
 
 
 def test_a_topic_is_explained_with_its_profile_partitions_and_groups(client: httpx.Client) -> None:
@@ -241,16 +229,11 @@ def test_bad_questions_are_answered_with_the_rule(client: httpx.Client, path: st
 
 def test_a_cluster_that_is_not_read_has_no_items_and_says_so() -> None:
     """What was known of it is too old to be shown; the answer names it with the reason."""
-    monitor: Monitor
     monitor, poller, _, clock = scene()
     poller.poll()
     clock.time += 3600
-    running = WebServer("127.0.0.1:0", monitor)
-    running.start()
-    try:
+    with served(monitor) as running:
         answer = get(f"http://{running.address}/api/v1/topics", timeout=20).json()
-    finally:
-        running.stop()
     assert (answer["total"], answer["items"]) == (0, [])
     assert answer["not_read"]["prod"].startswith("down: no poll has ended for too long")
 
@@ -259,30 +242,27 @@ def test_consumer_groups_that_could_not_be_read_are_not_none() -> None:
     """The list names the cluster and the reason, and the record of a topic has null: no sweep, or one that failed."""
     monitor, poller, _, _ = scene()
     poller.poll()
-    running = WebServer("127.0.0.1:0", monitor)
-    running.start()
 
-    def asked() -> tuple[list[str], Mapping[str, str], list[str] | None]:
-        listed = get(f"http://{running.address}/api/v1/groups", timeout=20)
+    def asked(url: str) -> tuple[list[str], Mapping[str, str], list[str] | None]:
+        listed = get(f"{url}/groups", timeout=20)
         schema["/api/v1/groups"]["GET"].validate_response(listed)
         names = [one["group"] for one in listed.json()["items"]]
-        one = get(f"http://{running.address}/api/v1/explain/prod/orders", timeout=20).json()["groups"]
+        one = get(f"{url}/explain/prod/orders", timeout=20).json()["groups"]
         return names, listed.json()["not_read"], None if one is None else [each["group"] for each in one]
 
-    try:
-        assert asked() == ([], {"prod": "its consumer groups are not read, or were not lately"}, None)
+    with served(monitor) as running:
+        url = f"http://{running.address}/api/v1"
+        assert asked(url) == ([], {"prod": "its consumer groups are not read, or were not lately"}, None)
         refused = GroupSweep(cluster="prod", problem="not allowed", reason=Reason.UNAUTHORIZED)
         why = {"prod": "its consumer groups could not be read: unauthorized: not allowed"}
         monitor.take_sweep(refused)
-        assert asked() == ([], why, None)
-        of_another = get(f"http://{running.address}/api/v1/groups?cluster=test", timeout=20).json()
+        assert asked(url) == ([], why, None)
+        of_another = get(f"{url}/groups?cluster=test", timeout=20).json()
         assert of_another["not_read"] == {"test": "no cluster of this name is configured"}
         monitor.take_sweep(replace(refused, positions=SWEEP.positions))
-        assert asked() == (["billing"], why, ["billing"])
+        assert asked(url) == (["billing"], why, ["billing"])
         monitor.take_sweep(SWEEP)
-        assert asked() == (["billing"], {}, ["billing"])
-    finally:
-        running.stop()
+        assert asked(url) == (["billing"], {}, ["billing"])
 
 
 def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
@@ -295,13 +275,12 @@ def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
         "left": Group(members=1, partitions={TopicPartition("orders", 0): GroupPartition(1, 1)}),
         "once": Group(members=0, partitions={TopicPartition("orders", 0): GroupPartition(1, 1)}),
     }
-    sweep = sweep_of("prod", groups)
 
     def counts(sweep: GroupSweep | None) -> tuple[int | None, ...]:
         page = topics([replace(known, sweep=sweep)], Query(topics=["orders"]))
-        row = page.items[0]
-        return row["readers"], row["groups_committed_only"], row["groups_without_members"]
+        return tuple(page.items[0][name] for name in ("readers", "groups_committed_only", "groups_without_members"))
 
+    sweep = sweep_of("prod", groups)
     assert counts(sweep) == (1, 1, 1)
     assert counts(replace(sweep, failures={Reason.TIMED_OUT: 1})) == counts(None) == (None, None, None)
 
@@ -341,13 +320,9 @@ def test_incidents_come_in_pages() -> None:
             held = (*held[:2], replace(held[2], falling=OngoingDrop(1e9, 1e9 + 3 * 86_400, 41, 50)))
             return [replace(one, assessment=replace(one.assessment, held=replace(one.assessment.held, incidents=held)))]
 
-    running = WebServer("127.0.0.1:0", Held())
-    running.start()
-    try:
-        with httpx.Client(base_url=f"http://{running.address}/api/v1/", timeout=20, verify=NO_TLS) as asking:
-            pages = [asking.get("incidents", params={"limit": 2, "offset": start}) for start in (0, 2)]
-    finally:
-        running.stop()
+    with served(Held()) as running:
+        url = f"http://{running.address}/api/v1/incidents"
+        pages = [get(url, params={"limit": 2, "offset": start}, timeout=20) for start in (0, 2)]
     for page in pages:
         schema["/api/v1/incidents"]["GET"].validate_response(page)
     assert [page.json()["total"] for page in pages] == [3, 3]
@@ -368,20 +343,12 @@ def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None
             rows.append(row)
             if number is not None:
                 source.offsets[TopicPartition(topic, number)] = (0, 10, last)
-    monitor = Monitor(
-        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=8 * DAY),
-        clock,
-        version="1",
-    )
+    monitor = monitor_of(clock)
     monitor.take_expectations(Published(clock.time - HOUR, clock.time - HOUR, {}, {}, table_of(rows)), None)
     Poller("prod", source, [monitor], clock).poll()
-    running = WebServer("127.0.0.1:0", monitor)
-    running.start()
-    try:
+    with served(monitor) as running:
         page = get(f"http://{running.address}/", timeout=20).text
         [link] = re.findall(r'<p>The gravest (50) of (55); <a href="(.*?)">(.*?)</a>', page)
         answer = get(f"http://{running.address}/{html.unescape(link[2])}", timeout=20).json()
-    finally:
-        running.stop()
     assert link[3] == "the API lists them all, with those of dead, suspect, retired, held and muted topics"
     assert (answer["total"], {one["topic"] for one in answer["items"]}) == (58, {"wide", "gone"})

@@ -6,7 +6,6 @@ import io
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +22,14 @@ from exporter.history.spool import Spool, finished_files
 from exporter.settings.schema import Settings
 from tests.backfill_rows import Stream, each, first_polls_by_stream
 from tests.unit.past_logs import Log, Logs
-
-
-@dataclass
-class Clock:
-    """A clock that a test sets."""
-
-    moment: float = 0.0
-
-    def now(self) -> float:
-        return self.moment
-
-    def monotonic(self) -> float:
-        return self.moment
+from tests.unit.readings import ManualClock
 
 
 def test_a_terminal_shows_progress_in_one_line_that_changes() -> None:
     """Progress overwrites the progress before it, and lines that stay begin on a clean line."""
     reading, writing = os.openpty()
     with os.fdopen(writing, "w") as terminal:
-        screen = Screen(terminal, Clock())
+        screen = Screen(terminal, ManualClock())
         screen.show("1 of 2")
         screen.show("2 of 2")
         screen.say("finished")
@@ -55,10 +42,10 @@ def test_a_terminal_shows_progress_in_one_line_that_changes() -> None:
 
 def test_a_log_gets_progress_every_half_minute_only() -> None:
     """Without a terminal a short run prints its result alone, a long one also its progress."""
-    out, clock = io.StringIO(), Clock()
+    out, clock = io.StringIO(), ManualClock(0.0)
     screen = Screen(out, clock)
     for second in range(65):
-        clock.moment = float(second)
+        clock.time = float(second)
         screen.show(f"{second} of 65")
     screen.say("finished")
     assert out.getvalue() == "30 of 65\n60 of 65\nfinished\n"

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.bench.detection.defaults import Got, defaults_of, row
+from tests.bench.detection.defaults import defaults_of
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import seen_by_exporter, topics
-from tests.bench.detection.reference import calibrations_of_topics, drops
+from tests.bench.detection.reference import calibrations_of_topics
 from tests.bench.detection.silences import trial
 from tests.bench.detection.spool import write_spool
-from tests.bench.detection.streams import HOLIDAY, generate
+from tests.bench.detection.streams import generate
 
 MONDAY = 1_704_067_200
 
@@ -77,13 +77,6 @@ def test_a_csv_that_is_torn_or_missing_is_refused(tmp_path: Path) -> None:
             events(one)
 
 
-def test_the_days_of_a_holiday_are_found() -> None:
-    """Both, of half the topics, and no other day."""
-    made = trial(topics(generate(per_kind=12, weeks=26)))
-    start = made.units.fleet.start / 3600.0
-    assert [one.day * 24.0 - start for one in drops(made)] == [HOLIDAY[0], HOLIDAY[0] + 24.0]
-
-
 def test_thresholds_of_a_week_know_nothing_later() -> None:
     """They are the same where the set ends earlier."""
     fleet = generate(per_kind=2, weeks=16)
@@ -109,25 +102,6 @@ def test_spool_accounts_for_every_record_once(tmp_path: Path) -> None:
         assert all(each["end_offset"] - each["start_offset"] == each["records"] for each in own)
         assert [each["start_offset"] for each in own[1:]] == [each["end_offset"] for each in own[:-1]]
         assert all((each["first_advance"] is None) == (each["future_timestamps"] == 1) for each in own)
-
-
-def test_a_row_of_several_fleets_is_their_mean_and_counts_false_alarms_together() -> None:
-    """With the least and the most of the geometric mean; a fleet of which nothing was judged is left out."""
-    one = Got(10, 1000, 900, 3.0, 1.0, 1, 2, 4, np.array([10.0, 10.0]))
-    other = Got(10, 1000, 1000, 4.0, 2.0, 0, 0, 0, np.array([672.0, 672.0]))
-    assert row([one, other, None]) == (
-        "95 %",
-        "3.50",
-        "1.50",
-        "0.53 (0.01 to 2.93)",
-        "0.15",
-        "341 (10.0 to 672)",
-        "341",
-        "341",
-        "50.0 %",
-        "2 of 4",
-    )
-    assert row([None])[0] == "0 %"
 
 
 def test_what_the_defaults_give_is_counted_on_any_fleet() -> None:

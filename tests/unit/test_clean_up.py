@@ -69,28 +69,20 @@ def test_why_a_topic_may_be_needed(
     assert why_keep(["orders"], [policy], np.array([days * DAY]), [tiered], [readers]) == [why]
 
 
-@pytest.mark.parametrize(
-    ("name", "internal"),
-    [
-        ("_schemas", True),
-        ("__consumer_offsets", True),
-        ("prod.schemas", True),
-        ("app-store-changelog", True),
-        ("app-KSTREAM-0000000003-repartition", True),
-        ("connect-configs", True),
-        ("my-connect-offsets", True),
-        ("sinks.status", True),
-        ("mm2-offset-syncs.b.internal", True),
-        ("east.heartbeats", True),
-        ("east.checkpoints.internal", True),
-        ("orders", False),
-        ("orders.v1", False),
-        ("connected-cars", False),
-        ("user_changelogs", False),
-        ("schema-changes", False),
-    ],
-)
-def test_names_that_others_give_to_what_holds_their_state(name: str, *, internal: bool) -> None:
+INTERNAL = [
+    *("_schemas", "__consumer_offsets", "prod.schemas", "sinks.status"),
+    *("app-store-changelog", "app-key-repartition", "app-KSTREAM-0000000003-repartition"),
+    *("connect-configs", "my-connect-offsets"),
+    *("mm2-offset-syncs.b.internal", "east.heartbeats", "west.checkpoints.internal"),
+]
+OTHERS = [
+    *("orders", "orders.v1", "connected-cars", "user_changelogs", "schema-changes", "schemas-x"),
+    *("consumer_offsets-x", "app-store-changelog-x", "app-key-repartition-x", "west.checkpoints.internal-x"),
+]
+
+
+@pytest.mark.parametrize("name", [*INTERNAL, *OTHERS])
+def test_names_that_others_give_to_what_holds_their_state(name: str) -> None:
     """Kafka Streams, Kafka Connect, MirrorMaker and schema registries; whatever begins with an underscore."""
     [why] = why_keep([name], ["delete"], np.array([DAY]), [False], [NOBODY])
-    assert bool(why) == internal
+    assert bool(why) == (name in INTERNAL)

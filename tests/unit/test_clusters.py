@@ -24,10 +24,9 @@ from exporter.history.spool import HistoryError
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from exporter.storage.lock import alone
 from tests.demo.broker import free_port
+from tests.monitors import monitor_of
 from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource
 
@@ -54,11 +53,7 @@ class Pair:
     def __init__(self, bad: TableSource | None = None) -> None:
         self.clock = ManualClock()
         rhythms = {"good": Rhythm(30.0), "bad": Rhythm(30.0, missed_polls=1)}
-        self.monitor = Monitor(
-            MonitorSettings(rhythms, partition_switches=["current_offset"], expectations_max_age_seconds=3600.0),
-            self.clock,
-            version="0",
-        )
+        self.monitor = monitor_of(self.clock, rhythms, partition_switches=["current_offset"])
         self.sources = {"good": TableSource({ORDERS: (0, 7, 1e6)}), "bad": bad or TableSource({ORDERS: (0, 5, 1e6)})}
         self.pollers = {name: Poller(name, source, [self.monitor], self.clock) for name, source in self.sources.items()}
 
@@ -124,21 +119,22 @@ def test_each_cluster_is_withdrawn_after_its_own_number_of_missed_polls() -> Non
     assert pair.series("bad") == {'topic_liveness_cluster_up{kafka_cluster="bad"} 0.0'}
 
 
-def test_it_is_ready_as_soon_as_one_cluster_was_read() -> None:
-    """A cluster whose first poll has not ended does not keep the others from being scraped."""
-    pair = Pair()
+@pytest.mark.parametrize(
+    ("bad", "polled", "line"),
+    [(None, (), "waiting for the first poll"), (Broken(), ("bad",), "down: other-error")],
+    ids=["awaited", "failed"],
+)
+def test_it_is_ready_as_soon_as_one_cluster_was_read(
+    bad: TableSource | None, polled: tuple[str, ...], line: str
+) -> None:
+    """A cluster whose first poll has not ended or failed keeps no other from being scraped, and is no good poll."""
+    pair = Pair(bad)
+    for name in polled:
+        pair.poll(name)
     assert not pair.monitor.ready()[0]
     pair.poll("good")
-    assert pair.monitor.ready() == (True, "ready\nbad: waiting for the first poll\ngood: up")
-
-
-def test_it_is_not_ready_while_one_has_failed_and_one_is_awaited() -> None:
-    """A failure alone is no good poll."""
-    pair = Pair(Broken())
-    pair.poll("bad")
-    assert not pair.monitor.ready()[0]
-    pair.poll("good")
-    assert pair.monitor.ready()[0]
+    ready, text = pair.monitor.ready()
+    assert ready and text.startswith(f"ready\nbad: {line}") and text.endswith("\ngood: up")
 
 
 def twins(bad_id: str | None, bad_topic: str) -> Pair:

@@ -255,40 +255,33 @@ def test_a_group_that_is_gone_leaves_at_once(cluster: Cluster) -> None:
     assert within.complete and after.complete
 
 
-def test_groups_of_a_broker_that_gave_no_list_are_kept_for_a_while(cluster: Cluster) -> None:
+@pytest.mark.parametrize("down", [False, True], ids=["a broker gave no list", "no broker answers"])
+def test_groups_that_a_sweep_could_not_list_are_kept_for_a_while(cluster: Cluster, down: bool) -> None:
     """A list that lacks a broker proves of no group that it is gone; after the sweeps allowed it leaves."""
     watch = watch_of(cluster, missed_sweeps=1)
     watch.sweep()
-    cluster.hidden.add("g")
-    cluster.unlisted[Reason.LEADER_UNREACHABLE] = 1
+    if down:
+        cluster.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
+    else:
+        cluster.hidden.add("g")
+        cluster.unlisted[Reason.LEADER_UNREACHABLE] = 1
     sweeps = [watch.sweep() for _ in range(2)]
     assert [list(groups_of(sweep)) for sweep in sweeps] == [["g"], []]
     assert not any(sweep.complete for sweep in sweeps)
-
-
-def test_a_sweep_of_a_cluster_that_is_down_says_why(cluster: Cluster) -> None:
-    """Its groups are kept for a while, and it is no complete sweep."""
-    watch = watch_of(cluster, missed_sweeps=1)
-    watch.sweep()
-    cluster.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
-    sweeps = [watch.sweep() for _ in range(2)]
-    assert [list(groups_of(sweep)) for sweep in sweeps] == [["g"], []]
-    assert (sweeps[0].reason, sweeps[0].problem) == (Reason.CLUSTER_UNREACHABLE, "no broker")
-    assert not sweeps[0].complete
+    why = (Reason.CLUSTER_UNREACHABLE, "no broker") if down else (None, "")
+    assert (sweeps[0].reason, sweeps[0].problem) == why
 
 
 def test_members_that_cannot_be_learnt_leave_lag_known(cluster: Cluster) -> None:
-    """State and members stay unknown with a reason, committed offsets and lag are shown."""
+    """State and members stay unknown with a reason. A silent coordinator is not waited for twice.
+
+    Where nobody describes a group its offsets are not asked for: it is shown as it was, and counted once.
+    """
     cluster.described["g"] = Reason.UNAUTHORIZED
-    group = groups_of(watch_of(cluster).sweep())["g"]
+    watch = watch_of(cluster)
+    group = groups_of(watch.sweep())["g"]
     assert (group.state, group.members, group.reason) == (None, None, Reason.UNAUTHORIZED)
     assert group.partitions[A].lag == 40
-
-
-def test_a_silent_coordinator_is_not_waited_for_twice(cluster: Cluster) -> None:
-    """Where nobody describes a group its offsets are not asked for: it is shown as it was, and counted once."""
-    watch = watch_of(cluster)
-    watch.sweep()
     cluster.described["g"] = Reason.TIMED_OUT
     cluster.requests.clear()
     sweep = watch.sweep()
@@ -383,17 +376,16 @@ def test_a_partition_without_an_answer_costs_none_of_others_of_its_leader(cluste
 
 
 def test_that_nobody_reads_a_topic_is_shown_only_where_no_group_can_be_hidden(cluster: Cluster) -> None:
-    """Brokers leave out groups without a word; a sweep that missed one proves nothing either."""
-    watch = watch_of(cluster)
+    """Brokers leave out groups without a word; a sweep that missed one proves nothing either, nor where patterns do.
+
+    A pattern that leaves out nobody takes nothing away.
+    """
+    watch = watch_of(cluster, exclude=["h"])
     assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": {}}
+    cluster.offsets["h"] = {}
+    assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": None}
+    del cluster.offsets["h"]
     cluster.all_visible = False
     assert readers(watch.sweep(), "a", "b") == {"a": None, "b": None}
     cluster.all_visible, cluster.offsets["g"] = True, Reason.NO_COORDINATOR
     assert readers(watch.sweep(), "a", "b") == {"a": None, "b": None}
-
-
-def test_that_nobody_reads_a_topic_is_not_shown_where_patterns_leave_groups_out(cluster: Cluster) -> None:
-    """Those left out may read it; a pattern that leaves out nobody takes nothing away."""
-    assert readers(watch_of(cluster, exclude=["h"]).sweep(), "a", "b") == {"a": READ, "b": {}}
-    cluster.offsets["h"] = {}
-    assert readers(watch_of(cluster, exclude=["h"]).sweep(), "a", "b") == {"a": READ, "b": None}

@@ -32,65 +32,49 @@ def secret(tmp_path: Path) -> Path:
     return path
 
 
-def nothing(path: Path) -> None:
-    """Take the file away."""
-    path.unlink()
-
-
-def empty(path: Path) -> None:
-    """Leave a line's end alone."""
-    path.chmod(0o600)
-    path.write_text("\n")
-
-
-def folder(path: Path) -> None:
-    """Put a folder in its place."""
-    path.unlink()
-    path.mkdir()
-
-
-def loop(path: Path) -> None:
-    """Make it a link to itself."""
-    path.unlink()
-    path.symlink_to(path)
-
-
-def huge(path: Path) -> None:
-    """Put more behind the secret than a secret has."""
-    path.chmod(0o600)
-    path.write_text(SECRET + "x" * MAX_BYTES)
-
-
-def binary(path: Path) -> None:
-    """Put a byte behind the secret that is no text."""
-    path.chmod(0o600)
-    path.write_bytes(SECRET.encode() + b"\xff")
-
-
 @pytest.mark.parametrize(
-    ("spoil", "rule"),
+    ("put", "rule"),
     [
-        (nothing, "the file {path} does not exist; next step: check the path, and that the secret is mounted"),
-        (empty, "the file {path} is empty; next step: check what wrote it, or the key of the mounted secret"),
-        (folder, "{path} must be a file; next step: check the path"),
-        (loop, "the file {path} cannot be read: Too many levels of symbolic links; next step: check the path"),
-        (huge, "the file {path} is larger than 1048576 bytes; next step: check the path"),
-        (binary, "the file {path} is not UTF-8 text; next step: check what wrote it"),
+        (
+            Path.exists,
+            "the file {path} does not exist; next step: check the path, and that the secret is mounted",
+        ),
+        (
+            lambda path: path.write_text("\n"),
+            "the file {path} is empty; next step: check what wrote it, or the key of the mounted secret",
+        ),
+        (lambda path: path.mkdir(), "{path} must be a file; next step: check the path"),
+        (
+            lambda path: path.symlink_to(path),
+            "the file {path} cannot be read: Too many levels of symbolic links; next step: check the path",
+        ),
+        (
+            lambda path: path.write_text(SECRET + "x" * MAX_BYTES),
+            "the file {path} is larger than 1048576 bytes; next step: check the path",
+        ),
+        (
+            lambda path: path.write_bytes(SECRET.encode() + b"\xff"),
+            "the file {path} is not UTF-8 text; next step: check what wrote it",
+        ),
     ],
+    ids=["nothing", "empty", "a folder", "a link to itself", "huge", "binary"],
 )
 def test_a_secret_file_that_cannot_be_used_is_named_and_its_text_is_not(
-    secret: Path, spoil: Callable[[Path], None], rule: str
+    tmp_path: Path, put: Callable[[Path], object], rule: str
 ) -> None:
     """The message names the property, the rule, the path and the next step."""
-    spoil(secret)
+    put(path := tmp_path / "password")
     with pytest.raises(ValueError, match=r"sasl\.password") as refused:
-        Credentials({"bootstrap.servers": NOWHERE, "sasl.password": secret})
-    assert str(refused.value) == f"sasl.password: {rule.format(path=secret)}"
+        Credentials({"bootstrap.servers": NOWHERE, "sasl.password": path})
+    assert str(refused.value) == f"sasl.password: {rule.format(path=path)}"
     assert SECRET not in str(refused.value)
 
 
-def test_a_secret_file_of_another_user_is_named(secret: Path) -> None:
-    """Where the user may not read the file the message says which user that is."""
+def test_every_file_that_cannot_be_used_is_named_at_once_and_who_may_not_read_it(secret: Path) -> None:
+    """A password and a CA that are both missing are one message; of another user's file it says which user that is."""
+    missing = secret.with_name("missing")
+    with pytest.raises(ValueError, match=r"ssl\.ca\.location: the file .*; sasl\.password: the file "):
+        Credentials({"sasl.password": missing, "ssl.ca.location": str(missing)})
     secret.chmod(0o000)
     user = os.geteuid()
     if user == 0:
@@ -102,22 +86,11 @@ def test_a_secret_file_of_another_user_is_named(secret: Path) -> None:
         os.seteuid(user)
 
 
-def test_every_file_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
-    """A password and a CA that are both missing are one message."""
-    with pytest.raises(ValueError, match=r"ssl\.ca\.location: the file .*; sasl\.password: the file "):
-        Credentials({"sasl.password": tmp_path / "password", "ssl.ca.location": str(tmp_path / "ca.pem")})
-
-
-def test_a_byte_order_mark_is_no_part_of_a_password(secret: Path) -> None:
-    """Editors and PowerShell put one before the text, and no editor shows it: brokers would refuse the password."""
-    secret.write_text(f"{SECRET}\r\n", encoding="utf-8-sig")
-    assert Credentials({"sasl.password": secret}).properties["sasl.password"] == SECRET
-
-
-def test_a_password_is_what_stands_before_the_end_of_the_line(secret: Path) -> None:
-    """The line's end that editors add is no part of it, spaces are, and it is redacted under any name."""
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_password_is_what_stands_before_the_end_of_the_line(secret: Path, encoding: str) -> None:
+    """Neither the line's end of editors is part of it nor their byte order mark; spaces are. It is always redacted."""
     secret.chmod(0o600)
-    secret.write_text(f" {SECRET} \r\n")
+    secret.write_text(f" {SECRET} \r\n", encoding=encoding)
     credentials = Credentials({"client.id": secret})
     assert credentials.properties["client.id"] == f" {SECRET} "
     assert credentials.redact(f"wrong: ' {SECRET} '") == "wrong: '***'"
@@ -283,24 +256,22 @@ def test_a_password_in_the_configuration_itself_is_a_secret_that_everybody_may_r
     assert lines.get("prod", ()) == tuple(map(expected.format, names))
 
 
-def test_check_config_warns_of_a_password_in_a_configuration_that_everybody_may_read(tmp_path: Path) -> None:
-    """The cluster, the property and the next step are in one line on standard error; the password is nowhere."""
-    config = configuration(tmp_path, SECRET)
-    config.chmod(0o644)
+@pytest.mark.parametrize(
+    ("in_file", "mode", "warning"),
+    [
+        (True, 0o440, ""),
+        (True, 0o644, "Warning: cluster prod: sasl.password: "),
+        (False, 0o644, "Warning: cluster prod: sasl.password: its value is in "),
+    ],
+)
+def test_check_config_reads_secrets_and_shows_none(secret: Path, in_file: bool, mode: int, warning: str) -> None:
+    """It warns of a file that everybody may read, of the secret or the configuration itself, and ends with 0."""
+    config = configuration(secret.parent, f"{{file: '{secret}'}}" if in_file else SECRET)
+    (secret if in_file else config).chmod(mode)
     checked = check_config(config)
-    assert checked.returncode == 0
-    assert checked.stderr.startswith("Warning: cluster prod: sasl.password: its value is in ")
-    assert SECRET not in checked.stdout + checked.stderr
-
-
-@pytest.mark.parametrize(("mode", "warning"), [(0o440, ""), (0o644, "Warning: cluster prod: sasl.password: ")])
-def test_check_config_reads_secret_files_and_shows_none(secret: Path, mode: int, warning: str) -> None:
-    """It warns of one that everybody may read, and ends with 0; the secret is in neither output."""
-    secret.chmod(mode)
-    checked = check_config(configuration(secret.parent, f"{{file: '{secret}'}}"))
     assert checked.returncode == 0, checked.stderr
     assert checked.stderr.startswith(warning) and bool(checked.stderr) == bool(warning)
-    assert f"sasl.password:\n      file: {secret}\n" in checked.stdout
+    assert (f"sasl.password:\n      file: {secret}\n" in checked.stdout) == in_file
     assert SECRET not in checked.stdout + checked.stderr
 
 

@@ -18,7 +18,7 @@ from exporter.domain.learning.hours import UNKNOWN, Hours
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC
 from exporter.domain.verdicts import VERDICTS, Verdict
-from tests.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
+from tests.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TOPICS, Topic, partitions
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 LAST_YEAR = datetime(2024, 12, 28, tzinfo=UTC)
@@ -163,27 +163,6 @@ def test_truth_holds_at_every_hour_and_at_the_edges(topic: Topic) -> None:
     assert not wrong
 
 
-def test_the_dead_ones_are_named() -> None:
-    """Exactly partition 7 of orders and three partitions of payments-legacy died, before anybody watched."""
-    dead = [
-        (topic.name, partition)
-        for topic, partition in partitions()
-        if Verdict.RETIRED in topic.partition_truth(partition)
-    ]
-    assert dead == [("orders", 7), *(("payments-legacy", partition) for partition in range(3))]
-    assert [topic.name for topic in TOPICS if Verdict.RETIRED in topic.truth] == ["payments-legacy"]
-
-
-def test_the_same_start_gives_the_same_records() -> None:
-    """Records depend on the topic, the partition and the moment only; spans agree where they overlap."""
-    started = STARTS[0]
-    for topic, partition in partitions():
-        whole = topic.written(partition, started - 3 * DAY, started, started)
-        halves = topic.written(partition, started - 3 * DAY, started - DAY, started)
-        halves += topic.written(partition, started - DAY, started, started)
-        assert whole == halves == sorted(whole)
-
-
 def test_a_dead_partition_is_never_written_again() -> None:
     """The live producers leave alone what died or was emptied, and never-written topics too."""
     started = STARTS[0]
@@ -213,22 +192,3 @@ def test_live_spans_join_without_loss_or_double() -> None:
             *topic.live(partition, middle, started + 60, started),
         ]
         assert halves == whole
-
-
-def test_every_sensor_has_a_broken_clock_only_lately() -> None:
-    """Each partition of sensor-future carries timestamps ten years ahead within the last five days, none before."""
-    sensor = BY_NAME["sensor-future"]
-    for started in STARTS[:: len(STARTS) // 5]:
-        for partition in range(sensor.partitions):
-            ahead = [at for at in sensor.history(partition, started) if sensor.stamp(at, started) > started]
-            assert ahead and started - min(ahead) <= 5 * DAY
-            assert all(sensor.stamp(at, started) == at + TEN_YEARS for at in ahead)
-
-
-def test_the_archive_keeps_its_old_timestamps() -> None:
-    """Every record of archive-copy, live ones too, is dated 2019, in the order of writing."""
-    archive, started = BY_NAME["archive-copy"], STARTS[0]
-    moments = archive.history(0, started) + archive.live(0, started, started + 60, started)
-    stamps = [archive.stamp(at, started) for at in moments]
-    assert {datetime.fromtimestamp(stamp, UTC).year for stamp in stamps} == {2019}
-    assert stamps == sorted(stamps)

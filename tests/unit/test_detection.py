@@ -65,8 +65,11 @@ def test_by_the_traffic_clock_too(days: float, expected: Verdict) -> None:
 
 
 def test_a_silence_that_cannot_be_read_is_held_not_dead() -> None:
-    """When polls stop proving it, a silence past its limit is held."""
+    """When polls stop proving it, by the clock too, a silence is held once it would be suspect by now."""
     assert judge(Silence(0.0, HOUR, known=True), PROMISE, now=100 * HOUR).verdict is Verdict.HELD
+    silence = Silence(MONDAY + 8 * HOUR, MONDAY + 9 * HOUR, known=True)
+    assert judge(silence, OFFICE, now=MONDAY + 10 * HOUR).verdict is Verdict.LIVE
+    assert judge(silence, OFFICE, now=MONDAY + 18 * HOUR).verdict is Verdict.HELD
 
 
 @pytest.mark.parametrize("promise", [None, replace(PROMISE, max_silence_seconds=None, suspect_silence_seconds=None)])
@@ -99,16 +102,18 @@ def test_a_future_timestamp_does_not_hide_the_age_of_a_topic() -> None:
     assert newest_of_orders() is None
 
 
-@pytest.mark.parametrize("state", [State.UNSUPPORTED, State.PENDING, State.IDLE_IN_TIER, State.UNREADABLE])
-def test_a_topic_has_no_newest_timestamp_while_that_of_a_partition_is_not_known(state: State) -> None:
-    """The other partitions may rest, and the topic would look as old as they are."""
-    assert newest_of_orders(read(state, None), SANE) is None
-
-
-@pytest.mark.parametrize("state", [State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP])
-def test_a_partition_that_holds_no_timestamp_hides_none(state: State) -> None:
-    """It has no newest timestamp, and that is known."""
-    assert newest_of_orders(read(state, None), SANE) == 50.0
+@pytest.mark.parametrize(
+    ("state", "newest"),
+    [
+        *dict.fromkeys([State.UNSUPPORTED, State.PENDING, State.IDLE_IN_TIER, State.UNREADABLE]).items(),
+        *dict.fromkeys([State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP], 50.0).items(),
+    ],
+)
+def test_a_topic_has_no_newest_timestamp_while_that_of_a_partition_is_not_known(
+    state: State, newest: float | None
+) -> None:
+    """The other partitions may rest, and the topic would look as old as they are; one that holds none hides none."""
+    assert newest_of_orders(read(state, None), SANE) == newest
 
 
 def test_a_partition_that_cannot_be_read_counts_as_it_was_last_read() -> None:
@@ -147,13 +152,6 @@ def test_expected_by_skips_the_weekend() -> None:
     assert judgement.expected_by == pytest.approx(MONDAY + 7 * DAY + (8 + 7.389056) * HOUR, abs=1.0)
     assert judgement.score is not None
     assert judgement.score < 0, "the score is shown also when it is low"
-
-
-def test_a_clock_that_cannot_be_read_is_held_not_dead() -> None:
-    """When polls stop proving the silence, one that would be suspect by now is held."""
-    silence = Silence(MONDAY + 8 * HOUR, MONDAY + 9 * HOUR, known=True)
-    assert judge(silence, OFFICE, now=MONDAY + 10 * HOUR).verdict is Verdict.LIVE
-    assert judge(silence, OFFICE, now=MONDAY + 18 * HOUR).verdict is Verdict.HELD
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,8 @@ def test_slots_of_five_minutes_fill_the_hours_of_the_profile(tmp_path: Path) -> 
 
 def test_learning_names_what_is_missing(tmp_path: Path) -> None:
     """The evidence names what is missing, and more history changes the verdict."""
-    learning = office(
-        0, 4, profile=None, clock_step=None, log_mean=None, log_spread=None, verdict="learning", evidence="learning: x"
-    )
-    publish(tmp_path, learning)
+    unknown = dict.fromkeys(("profile", "clock_step", "log_mean", "log_spread"))
+    publish(tmp_path, office(0, 4, verdict="learning", evidence="learning: x", **unknown))
     text = explained(tmp_path, "orders:0")
     assert "verdict       learning" in text
     assert "- more history: the evidence says what is missing" in text
@@ -142,28 +140,22 @@ def test_the_configuration_is_named_where_it_decides(tmp_path: Path) -> None:
     assert "- the configuration: it overrides all that was learned" in text
 
 
-def test_stale_expectations_are_shown_but_not_used(tmp_path: Path) -> None:
-    """Past expectations.max_age the verdict is learning, as in the exporter, and the line says why."""
-    publish(tmp_path, office(0, 4))
-    text = explained(tmp_path, "orders:0", expectations={"max_age": "1m"})
+@pytest.mark.parametrize(
+    ("ahead", "max_age", "published", "stale"),
+    [
+        (-1200.0, "1m", r"published .*, 20 min ago\n", "stale         older than expectations.max_age"),
+        (3 * DAY, "8d", r"published .*, 3 d ahead\n", "stale         from the future (wrong clock)"),
+    ],
+)
+def test_expectations_of_another_time_are_shown_but_not_used(
+    ahead: float, max_age: str, published: str, stale: str, tmp_path: Path
+) -> None:
+    """Past their age, or dated by a rollup under a wrong clock: the verdict is learning, and the line says why."""
+    publish(tmp_path, replace(office(0, 4), as_of=NOW + ahead))
+    text = explained(tmp_path, "orders:0", expectations={"max_age": max_age})
     assert "verdict       learning" in text
-    assert "stale         older than expectations.max_age" in text
+    assert re.search(published, text) and stale in text
     assert "- silence past" not in text
-
-
-def test_expectations_from_the_future_are_not_used(tmp_path: Path) -> None:
-    """A rollup under a wrong clock dated them: they are shown with their distance, and nothing is judged by them."""
-    publish(tmp_path, replace(office(0, 4), as_of=NOW + 3 * DAY))
-    text = explained(tmp_path, "orders:0")
-    assert "verdict       learning" in text
-    assert re.search(r"published .*, 3 d ahead\n", text)
-    assert "stale         from the future (wrong clock)" in text
-
-
-def test_nothing_published_names_the_folder_and_the_next_step(tmp_path: Path) -> None:
-    """Without expectations and without a broker there is nothing to explain."""
-    with pytest.raises(ExplainError, match=r"published holds no expectations: .*topic-liveness rollup"):
-        explained(tmp_path, "orders")
 
 
 def test_an_unknown_name_gets_similar_names(tmp_path: Path) -> None:
@@ -185,8 +177,10 @@ def test_a_topic_of_several_clusters_needs_one_named(tmp_path: Path) -> None:
         explained(tmp_path, "orders", "x")
 
 
-def test_damaged_expectations_are_named(tmp_path: Path) -> None:
-    """The error names the file."""
+def test_expectations_that_are_missing_or_damaged_are_named(tmp_path: Path) -> None:
+    """Without any and without a broker there is nothing to explain: the error names the folder and the next step."""
+    with pytest.raises(ExplainError, match=r"published holds no expectations: .*topic-liveness rollup"):
+        explained(tmp_path, "orders")
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / "current.json").write_text("{")
     with pytest.raises(ExplainError, match=r"current\.json is not a published pointer"):
@@ -195,15 +189,11 @@ def test_damaged_expectations_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "orders:", "orders:x", "or ders", "a:1:2", "orders:-1", "x" * 250, "t\u00f6pic"])
 def test_an_illegal_name_is_refused(text: str) -> None:
-    """Only what Kafka allows as a name, with a number where there is a colon."""
-    with pytest.raises(ValueError, match="must be TOPIC or TOPIC:PARTITION"):
-        Subject.parse(text)
-
-
-def test_every_legal_name_is_read_whole() -> None:
-    """Dots, dashes, underscores and 249 characters belong to the name."""
+    """Only what Kafka allows as a name, with a number where there is a colon; a legal one is read whole."""
     assert Subject.parse("a.b-c_D.9:12") == Subject("a.b-c_D.9", 12)
     assert Subject.parse("x" * 249) == Subject("x" * 249)
+    with pytest.raises(ValueError, match="must be TOPIC or TOPIC:PARTITION"):
+        Subject.parse(text)
 
 
 def group(members: int | None, *lags: int | None) -> Group:
@@ -229,12 +219,17 @@ AHEAD = Group(
 )
 
 
+SEE_ALL = "perhaps hidden consumer groups: grant DESCRIBE on groups to see all"
+LEFT = replace(SEEN["etl"], assigned=frozenset())
+OTHERS = {"sharing": OtherGroup("share", "stable"), "who": OtherGroup()}
+
+
 @pytest.mark.parametrize(
     ("groups", "further", "expected"),
     [
         (
             SEEN,
-            {"all_visible": True},
+            {},
             [
                 "read by       3 consumer groups: etl (1 member, lag 12)",
                 "              new (2 members)",
@@ -244,32 +239,25 @@ AHEAD = Group(
         ),
         (
             {"billing": SEEN["billing"]},
-            {"all_visible": True},
-            [
-                "read by       no consumer group",
-                "committed     1 group without a member now: billing (lag 1,234)",
-            ],
+            {},
+            ["read by       no consumer group", "committed     1 group without a member now: billing (lag 1,234)"],
         ),
         (
             {"etl": SEEN["etl"]},
             {"all_visible": False},
-            [
-                "read by       1 consumer group: etl (1 member, lag 12)",
-                "              perhaps hidden consumer groups: grant DESCRIBE on groups to see all",
-            ],
+            ["read by       1 consumer group: etl (1 member, lag 12)", f"              {SEE_ALL}"],
         ),
         (
             {"etl": SEEN["etl"]},
-            {"failures": {Reason.TIMED_OUT: 3}},
+            {"all_visible": None, "failures": {Reason.TIMED_OUT: 3}},
             [
                 "read by       1 consumer group: etl (1 member, lag 12)",
                 "              unknown for some consumer groups: timed-out 3",
             ],
         ),
-        ({}, {"all_visible": True}, ["read by       no consumer group"]),
         (
-            {"etl": replace(SEEN["etl"], assigned=frozenset()), "ahead": AHEAD},
-            {"all_visible": True},
+            {"etl": LEFT, "ahead": AHEAD},
+            {},
             [
                 f"read by       1 consumer group: ahead (1 member, {PAST_END})",
                 "left by       1 group with members elsewhere: etl (1 member, lag 12)",
@@ -277,25 +265,18 @@ AHEAD = Group(
         ),
         (
             {},
-            {"all_visible": True, "others": {"sharing": OtherGroup("share", "stable"), "who": OtherGroup()}},
+            {"others": OTHERS},
             [
                 "read by       perhaps groups that do not say what they read: sharing (share group, stable)",
                 "              who (unknown group, unknown)",
             ],
         ),
+        ({}, {}, ["read by       no consumer group"]),
+        ({}, {"others": None}, ["read by       perhaps share or streams groups, which could not be listed"]),
+        ({}, {"all_visible": None}, [f"read by       {SEE_ALL}"]),
         (
             {},
-            {"all_visible": True, "others": None},
-            ["read by       perhaps share or streams groups, which could not be listed"],
-        ),
-        (
-            {},
-            {},
-            ["read by       perhaps hidden consumer groups: grant DESCRIBE on groups to see all"],
-        ),
-        (
-            {},
-            {"all_visible": True, "unlisted": {Reason.UNAUTHORIZED: 1}},
+            {"unlisted": {Reason.UNAUTHORIZED: 1}},
             ["read by       unknown for some consumer groups: unauthorized 1"],
         ),
     ],
@@ -305,7 +286,7 @@ def test_the_consumer_groups_of_a_topic_are_named(
 ) -> None:
     """Those furthest behind come first; "no consumer group" is shown only where none can be missing."""
     elsewhere = {"elsewhere": Group(GroupState.STABLE, 1)}
-    assert of_groups(sweep_of("prod", groups | elsewhere, ["orders"], **{"all_visible": None, **further})) == expected
+    assert of_groups(sweep_of("prod", groups | elsewhere, ["orders"], **further)) == expected
 
 
 def of_groups(sweep: GroupSweep, partition: int | None = None) -> list[str]:
@@ -320,19 +301,18 @@ def of_groups(sweep: GroupSweep, partition: int | None = None) -> list[str]:
     return starting(lines, "read by", "left by", "committed", " " * 13)
 
 
-def test_consumer_groups_that_could_not_be_read_are_unknown() -> None:
-    """Not only some of them."""
+def test_the_lag_of_a_partition_is_its_own() -> None:
+    """For one partition the other partitions do not count; a group that left it committed there or is not named.
+
+    Groups that could not be read are unknown, not only some of them.
+    """
     sweep = sweep_of("prod", {}, problem="not allowed", reason=Reason.UNAUTHORIZED)
     assert of_groups(sweep) == ["read by       unknown: not allowed"]
-
-
-def test_the_lag_of_a_partition_is_its_own() -> None:
-    """For one partition the other partitions do not count; a group that left it committed there or is not named."""
-    assert of_groups(sweep_of("prod", {"etl": SEEN["etl"]}), 1) == [
-        "read by       1 consumer group: etl (1 member, lag 5)"
-    ]
-    found = of_groups(sweep_of("prod", {"left": group(0, 7), "reads": group(1, 7)}), 1)
-    assert found == ["read by       1 consumer group: reads (1 member, nothing committed here)"]
+    for groups, line in (
+        ({"etl": SEEN["etl"]}, "etl (1 member, lag 5)"),
+        ({"left": group(0, 7), "reads": group(1, 7)}, "reads (1 member, nothing committed here)"),
+    ):
+        assert of_groups(sweep_of("prod", groups), 1) == [f"read by       1 consumer group: {line}"]
 
 
 def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
@@ -409,9 +389,8 @@ def test_a_mute_and_a_size_are_shown() -> None:
     muted = lines_of(override=TopicOverride("orders", muted_until=NOW + DAY), log_bytes=512)
     assert "by            the configuration (overrides), for orders: muted until Wed 2026-03-04 12:00 UTC" in muted
     assert "size          512 B in one copy" in muted
-    assert "size          3.0 MiB in one copy, 9.0 MiB with all replicas" in lines_of(
-        log_bytes=3 * 2**20, disk_bytes=9 * 2**20
-    )
+    whole = lines_of(log_bytes=3 * 2**20, disk_bytes=9 * 2**20)
+    assert "size          3.0 MiB in one copy, 9.0 MiB with all replicas" in whole
 
 
 def test_what_is_held_says_what_would_end_that() -> None:

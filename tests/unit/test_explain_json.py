@@ -23,8 +23,8 @@ from exporter.history.published import Expectations
 from exporter.settings.schema import Settings
 from exporter.state.monitor import Monitor
 from exporter.web.config_file import WebConfigFile
-from exporter.web.server import WebServer
 from tests.demo.broker import free_port
+from tests.monitors import served
 from tests.plain_http import get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
@@ -49,17 +49,9 @@ def scene(
     for topic, hours in silent_hours.items():
         source.owners[topic] = "team-a"
         silent: list[tuple[int | None, float]] = [(None, min(hours)), *enumerate(hours)]
-        rows += [
-            by_wall(
-                topic=topic,
-                partition=number,
-                last_advance=NOW - each * HOUR,
-                as_of=NOW - HOUR,
-                log_mean=0.0,
-                log_spread=1.0,
-            )
-            for number, each in silent
-        ]
+        for number, each in silent:
+            scored = {"log_mean": 0.0, "log_spread": 1.0, "last_advance": NOW - each * HOUR}
+            rows.append(by_wall(topic=topic, partition=number, as_of=NOW - HOUR, **scored))
         for number, each in enumerate(hours):
             key = TopicPartition(topic, number)
             source.offsets[key], source.leaders[key] = (0, 10, NOW - each * HOUR), number
@@ -81,14 +73,10 @@ def scene(
 
 
 @contextmanager
-def served(monitor: Monitor) -> Iterator[str]:
+def asked(monitor: Monitor, *config: WebConfigFile) -> Iterator[str]:
     """The address of an exporter with this monitor."""
-    server = WebServer("127.0.0.1:0", monitor)
-    server.start()
-    try:
-        yield f"http://{server.address}"
-    finally:
-        server.stop()
+    with served(monitor, *config) as server:
+        yield f"{server.scheme}://{server.address}"
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -102,7 +90,7 @@ def alike(exporter: Scene, capsys: pytest.CaptureFixture[str]) -> list[dict[str,
     """What the API answers of each place; the command prints the same, and the scores of past weeks."""
     history, monitor = exporter
     found = []
-    with served(monitor) as url:
+    with asked(monitor) as url:
         for subject, path in PLACES.items():
             found.append(get(f"{url}/api/v1/explain/prod/{path}", timeout=20).json())
             shown = printed(capsys, subject, "--url", url, "--history", str(history))
@@ -147,7 +135,7 @@ def test_both_say_which_partitions_of_a_live_topic_are_held(
     assert second["verdict"] == one["verdict"] == "held"
     assert second["incident"] == one["incident"]
     assert second["incident"].endswith("-broker-1")
-    with served(exporter[1]) as url:
+    with asked(exporter[1]) as url:
         assert run(["explain", "orders", "--url", url]) == 0
     shown = capsys.readouterr().out
     assert "  held        1\n" in shown and "12 of 12 topics led by broker 1 fell silent together" in shown
@@ -160,7 +148,7 @@ def test_a_partition_has_the_verdict_of_a_topic_that_does_not_advance(
     topic = by_wall(partition=None, suspect_silence_seconds=DAY, max_silence_seconds=2 * DAY)
     rows = [replace(row, last_advance=NOW - 6 * HOUR, as_of=NOW - HOUR) for row in (topic, by_wall())]
     _, monitor = scene(tmp_path, {"orders": (6,)}, monkeypatch, rows)
-    with served(monitor) as url:
+    with asked(monitor) as url:
         whole, one = (printed(capsys, subject, "--url", url) for subject in ("orders", "orders:0"))
     assert whole["verdict"] == one["verdict"] == "quiet"
     assert one["evidence"] == f"with its topic: {whole['evidence']}"
@@ -184,7 +172,7 @@ def test_without_an_answer_the_published_files_are_read(
     assert run(["explain", "refunds"]) == ExitCode.FOUND
     failed = capsys.readouterr().err
     assert "nothing is known of refunds" in failed and "published: the last rollup did not know the topic" in failed
-    with served(monitor) as url:
+    with asked(monitor) as url:
         monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", url.removeprefix("http://"))
         assert run(["explain", "orders"]) == 0, "by web.listen"
         assert f"exporter      {url}\n" in capsys.readouterr().out
@@ -212,18 +200,14 @@ def test_its_own_exporter_is_asked_as_its_web_configuration_wants(
     (tmp_path / "web.yml").write_text(
         f"tls_server_config: {{cert_file: server.pem, key_file: server.pem}}\nbasic_auth_users: {{alice: {hashed}}}\n"
     )
-    server = WebServer("127.0.0.1:0", monitor, WebConfigFile(tmp_path / "web.yml"))
-    server.start()
-    try:
-        monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", server.address)
+    with asked(monitor, WebConfigFile(tmp_path / "web.yml")) as url:
+        monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", url.removeprefix("https://"))
         monkeypatch.setenv("TOPIC_LIVENESS_WEB__CONFIG_FILE", str(tmp_path / "web.yml"))
         user = ["--username", "alice", "--password-file", str(tmp_path / "password")]
         assert run(["explain", "orders", *user, "--ca-file", str(tmp_path / "ca.pem")]) == 0
-        assert f"exporter      https://{server.address}\n" in capsys.readouterr().out
+        assert f"exporter      {url}\n" in capsys.readouterr().out
         assert run(["explain", "orders"]) == ExitCode.FOUND
         assert "Give --ca-file" in capsys.readouterr().err
-    finally:
-        server.stop()
 
 
 def test_what_cannot_be_described_says_which_right_is_missing(
@@ -234,7 +218,7 @@ def test_what_cannot_be_described_says_which_right_is_missing(
     key = TopicPartition("refunds", 0)
     source.offsets[key], source.failures[key] = (0, 0, None), Answer(reason=Reason.TIMED_OUT)
     _, monitor = scene(tmp_path, {}, monkeypatch, source=source)
-    with served(monitor) as url:
+    with asked(monitor) as url:
         assert run(["explain", "orders", "--url", url, "--history", str(tmp_path)]) == ExitCode.FOUND
         right = "the topic could not be described: unauthorized; next step: grant DESCRIBE on it"
         assert f"exporter: {url}: {right}" in capsys.readouterr().err

@@ -16,29 +16,13 @@ Written = tuple[Source, type[Window | Coverage | Inventory], float]
 def kept(folder: Path, files: list[Written], drop: int) -> list[Written]:
     """Write files in this order, shrink the spool by its first ones, and return which are still there."""
     paths: dict[Path, Written] = {}
+    unknown = (None, None, None, None)
     for age, (source, row, at) in enumerate(files):
         rows: dict[type, Window | Coverage | Inventory] = {
             Window: Window("c", "orders", "id", 0, at - 60.0, at, "e", source, records=1),
             Coverage: Coverage("c", "e", source, at - 60.0, at, 1, 1, 1, 0, at, 60.0),
             Inventory: Inventory(
-                "c",
-                "orders",
-                "id",
-                0,
-                "e",
-                source,
-                at,
-                None,
-                None,
-                None,
-                None,
-                "empty",
-                None,
-                None,
-                None,
-                None,
-                None,
-                deleted=False,
+                "c", "orders", "id", 0, "e", source, at, *unknown, "empty", *unknown, None, deleted=False
             ),
         }
         spool = Spool(folder, "e", source)

@@ -15,9 +15,14 @@ def _limits(gaps: float, days: float) -> tuple[float, float]:
     return float(suspect[0]) / DAY, float(dead[0]) / DAY
 
 
-def test_without_a_gap_a_stream_is_suspect_after_four_weeks_and_dead_after_eight() -> None:
-    """The longest limits apply where the prior alone judges."""
+def test_limits_of_few_gaps() -> None:
+    """Without one, where the prior alone judges, four and eight weeks; of slow gaps one and a half of them, and two.
+
+    A burst within a day is no rhythm: a topic of office hours is not dead on its first weekend.
+    """
     assert _limits(0, 0) == (28, 56)
+    assert _limits(2, 120) == (90, 120)
+    assert _limits(45, 4.5) == _limits(4, 4.5)
 
 
 def test_ten_daily_gaps_nearly_judge_by_themselves() -> None:
@@ -25,16 +30,6 @@ def test_ten_daily_gaps_nearly_judge_by_themselves() -> None:
     suspect, dead = _limits(10, 10)
     assert dead == 17 * ((7 * 11 / 17 * np.exp(6)) ** (1 / 11) - 1)
     assert 13 < suspect < dead < 17
-
-
-def test_gaps_of_one_day_count_once() -> None:
-    """A burst within a day is no rhythm: a topic of office hours is not dead on its first weekend."""
-    assert _limits(45, 4.5) == _limits(4, 4.5)
-
-
-def test_a_stream_of_slow_gaps_has_longer_limits() -> None:
-    """Two gaps of two months: suspect past one and a half of them, dead past two."""
-    assert _limits(2, 120) == (90, 120)
 
 
 def test_a_higher_score_gives_later_limits() -> None:

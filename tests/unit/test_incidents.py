@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +44,16 @@ def fleet(
     metadata = Metadata({}, {name: TopicInfo("id-1", infos) for name in names})
     rows = [replace(STEADY, topic=name, partition=number) for name in names for number in [None, *range(partitions)]]
     return snapshot_of(readings, metadata=metadata, taken_at=NOW), ExpectationSet(rows)
+
+
+def silent_since(snapshot: Snapshot, since: Mapping[str, float], polled: float = NOW) -> Snapshot:
+    """Return the snapshot in which these topics fell silent at other moments."""
+    readings = dict(readings_of(snapshot))
+    for key, reading in readings.items():
+        if (at := since.get(key.topic)) is not None:
+            activity = replace(reading.activity, last_good_poll=polled, last_advance=at, silent_since=at)
+            readings[key] = replace(reading, activity=activity)
+    return snapshot_of(readings, metadata=snapshot.metadata, taken_at=NOW)
 
 
 def verdicts(assessment: Assessment) -> set[Verdict]:
@@ -118,21 +129,9 @@ def test_a_hold_lasts_through_hours_without_traffic() -> None:
     office = [3.0 if hour in range(8, 16) and day < 5 else 0.0 for day in range(7) for hour in range(24)]
     rows = [replace(row, profile=office) for row in promises.expectations]
     friday_night = MONDAY + 28 * DAY + 4 * DAY + 22 * HOUR
-    shifted = {
-        key: replace(
-            reading,
-            activity=replace(
-                reading.activity,
-                last_good_poll=friday_night + 3 * DAY,
-                last_advance=friday_night - 8 * HOUR,
-                silent_since=friday_night - 8 * HOUR,
-            ),
-        )
-        for key, reading in readings_of(snapshot).items()
-    }
-    now = friday_night + 2 * DAY
-    later = snapshot_of(shifted, metadata=snapshot.metadata, taken_at=NOW)
-    held = Detector(ExpectationSet(rows)).assess(later, now + DAY)
+    since = dict.fromkeys(snapshot.metadata.topics, friday_night - 8 * HOUR)
+    later = silent_since(snapshot, since, friday_night + 3 * DAY)
+    held = Detector(ExpectationSet(rows)).assess(later, friday_night + 3 * DAY)
     assert verdicts(held) == {Verdict.HELD}
 
 
@@ -161,26 +160,13 @@ def test_lost_keys_here_and_there_are_no_incident() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.5], ids=["always on", "half of them rest at night"])
 def test_deaths_at_unrelated_moments_are_none_of_one_incident(share: float) -> None:
     """Fifteen of 135 topics died between three hours and four days ago: all are dead in their time, none is held."""
-    ages = np.linspace(3.0, 96.0, 15)
     snapshot, promises = fleet(15, 120, hours=0.0)
     resting = [1.0 if 6 <= hour % 24 < 22 else 0.0 for hour in range(168)]
-    silent = sorted({key.topic for key in readings_of(snapshot) if key.topic.startswith("silent")})
-    died = {name: NOW - age * HOUR for name, age in zip(silent, ages.tolist(), strict=True)}
-    readings = {
-        key: reading
-        if key.topic not in died
-        else replace(
-            reading,
-            activity=replace(reading.activity, last_advance=died[key.topic], silent_since=died[key.topic]),
-        )
-        for key, reading in readings_of(snapshot).items()
-    }
+    died = {f"silent-{number:03d}": NOW - age * HOUR for number, age in enumerate(np.linspace(3.0, 96.0, 15).tolist())}
     rows = [replace(row, profile=resting) if int(row.topic[-3:]) < share * 15 else row for row in promises.expectations]
-    assessment = Detector(ExpectationSet(rows)).assess(
-        snapshot_of(readings, metadata=snapshot.metadata, taken_at=NOW), NOW
-    )
+    assessment = Detector(ExpectationSet(rows)).assess(silent_since(snapshot, died), NOW)
     assert assessment.incidents == ()
-    found = [topics_in(assessment)[name].judgement.verdict for name in silent]
+    found = [topics_in(assessment)[name].judgement.verdict for name in died]
     assert found.count(Verdict.DEAD) >= 10 and Verdict.HELD not in found
 
 
@@ -192,13 +178,7 @@ def test_on_a_holiday_topics_are_held_that_fell_silent_one_after_the_other(
     ages = [28.0, 25.0, 21.0, 16.0, 12.5, 7.5, 4.0, *died_before]
     snapshot, promises = fleet(len(ages), 50 - len(ages), hours=0.0)
     since = {f"silent-{number:03d}": NOW - age * HOUR for number, age in enumerate(ages)}
-
-    def silent(key: TopicPartition, reading: Reading) -> Reading:
-        last = since.get(key.topic, NOW - 60.0)
-        return replace(reading, activity=replace(reading.activity, last_advance=last, silent_since=last))
-
-    readings = {key: silent(key, reading) for key, reading in readings_of(snapshot).items()}
-    assessment = Detector(promises).assess(snapshot_of(readings, metadata=snapshot.metadata, taken_at=NOW), NOW)
+    assessment = Detector(promises).assess(silent_since(snapshot, since), NOW)
     found = [topics_in(assessment)[name].judgement.verdict for name in since]
     assert found[:3] == [expected] * 3 and found[3:5] == [expected if died_before == [] else Verdict.SUSPECT] * 2
     assert found[5:7] == [Verdict.QUIET] * 2, "what is no alarm shows no hold"

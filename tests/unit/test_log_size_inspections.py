@@ -19,8 +19,7 @@ from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
+from tests.monitors import monitor_of
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 from tests.views import Activity, Inspected, Reading, sizes_of
@@ -84,12 +83,14 @@ def poll(partitions: Mapping[TopicPartition, tuple[int, ...]], topic_id: str = "
     return snapshot_of(readings, infos, cluster="c", taken_at=0.0)
 
 
-def inspector(brokers: Brokers) -> Inspector:
-    """Inspect, with the tables as the client."""
-    return Inspector("c", brokers.clock, interval=INTERVAL, client=brokers.connect)  # type: ignore[arg-type]
+def polled(brokers: Brokers, partitions: Mapping[TopicPartition, tuple[int, ...]]) -> Inspector:
+    """An inspector after a poll of these, with the tables as the client."""
+    seen = Inspector("c", brokers.clock, interval=INTERVAL, client=brokers.connect)  # type: ignore[arg-type]
+    seen.accept(poll(partitions))
+    return seen
 
 
-def of(seen: Inspector, key: TopicPartition, topic_id: str) -> Inspected:
+def of(seen: Inspector, key: TopicPartition, topic_id: str = "id-1") -> Inspected:
     """What it tells of a partition, whose topic has this id."""
     return sizes_of(seen.results(poll({key: (1,)}, topic_id).metadata)).get(key, Inspected())
 
@@ -103,22 +104,20 @@ def brokers() -> Brokers:
 def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers) -> None:
     """One copy is the leader's; on disk are all, with what is on its way to another disk of a broker."""
     brokers.moving = {A: 30}
-    seen = inspector(brokers)
-    seen.accept(poll({A: (2, 1), B: (1, 3)}))
+    seen = polled(brokers, {A: (2, 1), B: (1, 3)})
     inspection = seen.inspect()
     assert (inspection.lookups, dict(inspection.failures)) == (4, {})
-    assert of(seen, A, "id-1") == Inspected(102, 102 + 101 + 2 * 30)
-    assert of(seen, B, "id-1") == Inspected(101, 101 + 103)
+    assert of(seen, A) == Inspected(102, 102 + 101 + 2 * 30)
+    assert of(seen, B) == Inspected(101, 101 + 103)
 
 
 def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
     """Sums that it has a part in are unknown, what its neighbours lead is exact, and the reason is counted for each."""
     brokers.sizes = {1: {A: 50}, 2: Reason.TIMED_OUT}
-    seen = inspector(brokers)
-    seen.accept(poll({A: (1, 2), B: (2,)}))
+    seen = polled(brokers, {A: (1, 2), B: (2,)})
     inspection = seen.inspect()
-    assert of(seen, A, "id-1") == Inspected(50, None)
-    assert of(seen, B, "id-1") == Inspected()
+    assert of(seen, A) == Inspected(50, None)
+    assert of(seen, B) == Inspected()
     assert inspection.failures == {(Reason.TIMED_OUT, 2): 2}
 
 
@@ -129,8 +128,7 @@ def test_brokers_that_were_silent_are_asked_after_all_others(brokers: Brokers) -
     """
     brokers.seconds = 20.0
     brokers.sizes = dict.fromkeys(range(1, 31), Reason.TIMED_OUT)
-    seen = inspector(brokers)
-    seen.accept(poll({TopicPartition("orders", number): (number,) for number in range(1, 33)}))
+    seen = polled(brokers, {TopicPartition("orders", number): (number,) for number in range(1, 33)})
     for _ in range(3):
         seen.inspect()
     for _ in range(4):
@@ -142,17 +140,15 @@ def test_brokers_that_were_silent_are_asked_after_all_others(brokers: Brokers) -
 def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
     """A replica that its broker does not list has no size, and is counted."""
     brokers.sizes = {1: {A: 50}}
-    seen = inspector(brokers)
-    seen.accept(poll({A: (1,), B: (1,)}))
+    seen = polled(brokers, {A: (1,), B: (1,)})
     inspection = seen.inspect()
-    assert (of(seen, A, "id-1").log_bytes, of(seen, B, "id-1")) == (50, Inspected())
+    assert (of(seen, A).log_bytes, of(seen, B)) == (50, Inspected())
     assert inspection.failures == {(Reason.MISSING_ANSWER, 1): 1}
 
 
 def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
     """Under another topic id no size of the old one is shown."""
-    seen = inspector(brokers)
-    seen.accept(poll({A: (1,)}))
+    seen = polled(brokers, {A: (1,)})
     seen.inspect()
     assert of(seen, A, "id-2") == Inspected()
     seen.accept(poll({A: (1,)}, topic_id="id-2"))
@@ -161,22 +157,20 @@ def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
 
 def test_what_nobody_asked_for_long_is_shown_no_more(brokers: Brokers) -> None:
     """Where inspections fail altogether, what was found goes after four intervals, not before."""
-    seen = inspector(brokers)
-    seen.accept(poll({A: (1,)}))
+    seen = polled(brokers, {A: (1,)})
     seen.inspect()
     brokers.problem = "kafka-python is not installed"
     brokers.clock.time += (MAX_FAILED_INSPECTIONS + 1) * INTERVAL
     assert seen.inspect().problem == "kafka-python is not installed"
-    assert of(seen, A, "id-1") == Inspected(101, 101)
+    assert of(seen, A) == Inspected(101, 101)
     brokers.clock.time += 1
-    assert of(seen, A, "id-1") == Inspected()
+    assert of(seen, A) == Inspected()
 
 
 def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(brokers: Brokers) -> None:
     """Slow answers cut it short; those that were left out come first in the next one."""
     brokers.seconds = INTERVAL / 2
-    seen = inspector(brokers)
-    seen.accept(poll({TopicPartition("orders", number): (number,) for number in (1, 2, 3)}))
+    seen = polled(brokers, {TopicPartition("orders", number): (number,) for number in (1, 2, 3)})
     seen.inspect()
     seen.inspect()
     assert [broker for broker, _ in brokers.requests] == [1, 2, 3, 1]
@@ -184,13 +178,8 @@ def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(broke
 
 def test_what_is_missing_is_logged_once_and_counted_always(brokers: Brokers, caplog: pytest.LogCaptureFixture) -> None:
     """One line names the brokers, the reason and the next step; that it is over is said too."""
-    monitor = Monitor(
-        MonitorSettings({"c": Rhythm(30.0)}, partition_switches=(), expectations_max_age_seconds=1.0),
-        brokers.clock,
-        version="0",
-    )
-    seen = inspector(brokers)
-    seen.accept(poll({A: (1,), B: (2,)}))
+    monitor = monitor_of(brokers.clock, {"c": Rhythm(30.0)})
+    seen = polled(brokers, {A: (1,), B: (2,)})
     brokers.sizes = {1: Reason.TIMED_OUT, 2: Reason.UNAUTHORIZED}
     caplog.set_level(logging.INFO)
     for _ in range(3):
@@ -211,16 +200,11 @@ def test_what_was_moved_is_asked_where_it_is_now_and_a_failure_counts_there(brok
     """One broker more is asked, of these partitions alone; one that was silent is asked once, after all others."""
     brokers.sizes = {1: {A: 101}, 2: {B: 102}, 3: Reason.TIMED_OUT}
     brokers.replicas = {B: (2, 3)}
-    seen = inspector(brokers)
-    seen.accept(poll({A: (1,), B: (1,)}))
+    seen = polled(brokers, {A: (1,), B: (1,)})
     inspection = seen.inspect()
     assert brokers.requests == [(1, 2), (2, 1), (3, 1)]
     assert inspection.failures == {(Reason.TIMED_OUT, 3): 1}
-    assert (of(seen, A, "id-1").disk_bytes, of(seen, B, "id-1").log_bytes, of(seen, B, "id-1").disk_bytes) == (
-        101,
-        102,
-        None,
-    )
+    assert (of(seen, A).disk_bytes, of(seen, B)) == (101, Inspected(102, None))
     brokers.requests, brokers.sizes, brokers.replicas = [], {1: {}, 3: Reason.TIMED_OUT}, {A: (3,)}
     seen.accept(poll({A: (1,), B: (3,)}))
     assert seen.inspect().failures == {(Reason.TIMED_OUT, 3): 2}
@@ -229,26 +213,24 @@ def test_what_was_moved_is_asked_where_it_is_now_and_a_failure_counts_there(brok
 
 def test_results_stay_with_their_partitions_where_others_come_and_go(brokers: Brokers) -> None:
     """Also where the next inspection fails as a whole."""
-    seen = inspector(brokers)
-    seen.accept(poll({TopicPartition("gone", 0): (1,), B: (2,)}))
+    seen = polled(brokers, {TopicPartition("gone", 0): (1,), B: (2,)})
     seen.inspect()
     seen.accept(poll({TopicPartition("bills", 0): (1,), A: (1,), B: (2,)}))
     brokers.problem = "kafka-python is not installed"
     seen.inspect()
-    assert (of(seen, A, "id-1"), of(seen, B, "id-1")) == (Inspected(), Inspected(102, 102))
+    assert (of(seen, A), of(seen, B)) == (Inspected(), Inspected(102, 102))
     brokers.problem = ""
     seen.inspect()
-    assert (of(seen, A, "id-1").disk_bytes, of(seen, B, "id-1")) == (101, Inspected(102, 102))
+    assert (of(seen, A).disk_bytes, of(seen, B)) == (101, Inspected(102, 102))
 
 
 def test_sizes_stay_where_the_client_fails_at_another_broker(brokers: Brokers) -> None:
     """They are those of partitions without a replica there; the next inspection reads the others."""
-    seen = inspector(brokers)
     brokers.fails = 2
-    seen.accept(poll({A: (1,), B: (1, 2)}))
+    seen = polled(brokers, {A: (1,), B: (1, 2)})
     assert seen.inspect().problem == "the process ended"
-    assert (of(seen, A, "id-1"), of(seen, B, "id-1")) == (Inspected(101, 101), Inspected())
+    assert (of(seen, A), of(seen, B)) == (Inspected(101, 101), Inspected())
     brokers.clock.time += 100
     brokers.fails = None
     assert not seen.inspect().problem
-    assert of(seen, B, "id-1") == Inspected(101, 203)
+    assert of(seen, B) == Inspected(101, 203)

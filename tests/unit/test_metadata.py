@@ -79,14 +79,18 @@ class Cluster:
         return future
 
 
+def reader_of(cluster: Cluster, clock: ManualClock | None = None) -> MetadataReader:
+    """Read that cluster, in four calls at a time."""
+    return MetadataReader(
+        cast("Client", cluster), Scope(), clock or ManualClock(), config_refresh=3600.0, calls_in_flight=IN_FLIGHT
+    )
+
+
 @pytest.mark.parametrize("hanging", [[1], [1, 2]], ids=["one", "both"])
 def test_a_broker_that_hangs_is_waited_for_once(hanging: list[int]) -> None:
     """The calls that were under way are lost; all else is asked of another broker, and of none once that hangs too."""
     cluster = Cluster(hanging)
-    reader = MetadataReader(
-        cast("Client", cluster), Scope(), ManualClock(), config_refresh=3600.0, calls_in_flight=IN_FLIGHT
-    )
-    metadata = reader.read()
+    metadata = reader_of(cluster).read()
     if hanging == [1]:
         assert cluster.calls == [1] * IN_FLIGHT + [2] * CALLS
         assert {topic.topic_id for topic in metadata.topics.values()} == {f"id of {name}" for name in cluster.names}
@@ -102,10 +106,7 @@ def test_a_topic_that_fails_as_nobody_foresaw_costs_itself() -> None:
     bad, odd, *good = cluster.names = cluster.names[: 2 * TOPICS_PER_CALL]
     error = RuntimeError("unforeseen")
     cluster.answers = {bad: error, odd: SimpleNamespace()}
-    reader = MetadataReader(
-        cast("Client", cluster), Scope(), ManualClock(), config_refresh=3600.0, calls_in_flight=IN_FLIGHT
-    )
-    metadata = reader.read()
+    metadata = reader_of(cluster).read()
     assert metadata.unidentified == {bad: Reason.OTHER, odd: Reason.OTHER}
     assert {name: metadata.topics[name].topic_id for name in good} == {name: f"id of {name}" for name in good}
     assert cluster.logged[0] is error and len(cluster.logged) == 2
@@ -117,27 +118,20 @@ def test_an_address_of_ipv6_has_brackets() -> None:
     cluster.names = []
     hosts = {1: "::1", 2: "kafka-2.example.org", 3: "10.0.0.3"}
     cluster.brokers = {each: SimpleNamespace(id=each, host=host, port=9092) for each, host in hosts.items()}
-    reader = MetadataReader(
-        cast("Client", cluster), Scope(), ManualClock(), config_refresh=3600.0, calls_in_flight=IN_FLIGHT
-    )
-    assert reader.read().brokers == {1: "[::1]:9092", 2: "kafka-2.example.org:9092", 3: "10.0.0.3:9092"}
+    assert reader_of(cluster).read().brokers == {1: "[::1]:9092", 2: "kafka-2.example.org:9092", 3: "10.0.0.3:9092"}
 
 
 def test_a_call_asks_for_few_partitions() -> None:
     """No call describes more than PARTITIONS_PER_CALL partitions: all of an answer is in memory at once."""
     cluster = Cluster(hanging=[], partitions=100)
-    reader = MetadataReader(
-        cast("Client", cluster), Scope(), ManualClock(), config_refresh=3600.0, calls_in_flight=IN_FLIGHT
-    )
-    assert len(reader.read().topics) == len(cluster.described) == len(cluster.names)
+    assert len(reader_of(cluster).read().topics) == len(cluster.described) == len(cluster.names)
     assert len(cluster.calls) == len(cluster.names) * 100 / PARTITIONS_PER_CALL
 
 
 def test_ids_of_many_partitions_are_read_in_turns() -> None:
     """All at first; later each once within its time, and at once those that are new or doubted."""
     cluster = Cluster(hanging=[], partitions=10)
-    clock = ManualClock()
-    reader = MetadataReader(cast("Client", cluster), Scope(), clock, config_refresh=3600.0, calls_in_flight=IN_FLIGHT)
+    reader = reader_of(cluster, clock := ManualClock())
     assert len(reader.read().topics) == len(cluster.described) == len(cluster.names)
     turns = []
     for _ in range(5):

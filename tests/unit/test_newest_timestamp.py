@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,25 +99,20 @@ def test_it_finds_the_largest_time_before_the_end_offset(times: list[float], sin
     assert lookups <= LOOKUPS_OF_A_SEARCH
 
 
-def test_a_right_guess_costs_one_look_up() -> None:
-    """It finds the last record, so that all others are older; where later records are older, one more."""
-    times = [NOW - 100 + i for i in range(50)]
-    assert run(times, 50, times[-1]) == (times[-1], 1)
-    assert run([*times, NOW - 200], 51, times[-1]) == (times[-1], 2)
+RISING = [NOW - 100 + i for i in range(50)]
+WEEK = [NOW - 7 * DAY + i * 60 for i in range(7 * 1440)]
 
 
-def test_a_guess_that_is_one_record_old_costs_two() -> None:
-    """The guess, and the time after it, which finds the last record."""
-    times = [NOW - 100 + i for i in range(50)]
-    assert run(times, 50, times[-2]) == (times[-1], 2)
-
-
-def test_a_week_of_records_every_minute_costs_twenty_and_some() -> None:
-    """Without a guess, time is halved until only the last record is left."""
-    times = [NOW - 7 * DAY + i * 60 for i in range(7 * 1440)]
-    newest, lookups = run(times, len(times), None)
-    assert newest == times[-1]
-    assert lookups <= 25
+@pytest.mark.parametrize(
+    ("times", "guess", "most"),
+    [(RISING, RISING[-1], 1), ([*RISING, NOW - 200], RISING[-1], 2), (RISING, RISING[-2], 2), (WEEK, None, 25)],
+    ids=["a right guess", "later records are older", "a guess one record old", "a week of records without a guess"],
+)
+def test_how_many_look_ups_a_search_costs(times: list[float], guess: float | None, most: int) -> None:
+    """A guess is confirmed by the time after it; without one, time is halved until only the last record is left."""
+    newest, lookups = run(times, len(times), guess)
+    assert newest == max(times)
+    assert lookups <= most
 
 
 def test_a_log_without_timestamps_has_none() -> None:

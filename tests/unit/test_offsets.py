@@ -221,18 +221,6 @@ def written(source: Logs, style: str, *times: Spec | float) -> tuple[int, str, s
     return code, out.getvalue(), errors.getvalue()
 
 
-def test_the_table_is_aligned() -> None:
-    """Numbers are to the right, and a cluster is named only where there are several."""
-    source = Logs({KEY: (0, 1000, NOON), TopicPartition("b", 11): (0, 0, None)}, records={KEY: [(NOON - 9, 3)]})
-    assert written(source, "table", Spec.LATEST, NOON - 10)[1].splitlines() == [
-        "topic   partition  time                      offset  timestamp                 reason",
-        "b              11  latest                         0  -",
-        "b              11  2026-03-03T11:59:50.000Z       -  -                         never-written",
-        "orders          0  latest                      1000  -",
-        "orders          0  2026-03-03T11:59:50.000Z       3  2026-03-03T11:59:51.000Z",
-    ]
-
-
 def test_json_has_null_where_nothing_is_known() -> None:
     """One array, of objects."""
     code, text, errors = written(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON - 9, 3)]}), "json", NOON - 10, NOON + 9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -103,19 +102,6 @@ def test_an_override_that_is_not_in_force_for_a_topic_leaves_its_weeks_in(
     """A part of a name, another cluster, and a mute that is over change nothing."""
     given: dict[str, object] = {"topics": r"orders\..*", "muted_until": NOW.timestamp() + 1.0, **changed}
     assert of_topics(maxima, overrides=[TopicOverride(**given)]) == of_topics(maxima)  # type: ignore[arg-type]
-
-
-def test_a_thousand_overrides_and_outages_are_looked_up_once_a_topic(maxima: pa.Table) -> None:
-    """In 24,000 rows of 2,000 topics that takes less than a second of CPU; a pass over all rows a topic takes ten."""
-    names = [f"{name}.{copy}" for name in range(TOPICS) for copy in range(10)]
-    many = pa.concat_tables([maxima, maxima])
-    topics = [names[row % len(names)] for row in range(many.num_rows)]
-    many = many.set_column(many.schema.get_field_index("topic"), "topic", pa.array(topics))
-    overrides = [TopicOverride(name.replace(".", r"\."), retired=True) for name in names[:1000]]
-    outages = [outage(place % WEEKS, name.replace(".", r"\.")) for place, name in enumerate(names[1000:])]
-    began = time.process_time()
-    units(many, many[:0], exclusions=Exclusions(outages, overrides, NOW.timestamp()), schema=arrow_schema(UNITS))
-    assert time.process_time() - began < 1.0
 
 
 TOGETHER = 14

@@ -15,9 +15,7 @@ from exporter.domain.owners import Owners
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import TopicOverride, TopicOwner, Verdict
-from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
+from tests.monitors import monitor_of
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import ManualClock, TableSource
@@ -29,20 +27,19 @@ RETIRED = TopicOverride(r"old\..*", retired=True)
 
 
 def test_the_first_override_in_force_counts() -> None:
-    """Order decides between several; a mute that is over makes room for the next."""
-    overrides = Overrides([MUTED, replace(LIMIT, cluster="prod"), replace(RETIRED, topics=".*")])
+    """Order decides between several; a mute that is over makes room for the next.
+
+    Neither a part of a name nor another cluster's topic is meant.
+    """
+    in_prod, all_else = replace(LIMIT, cluster="prod"), replace(RETIRED, topics=".*")
+    overrides = Overrides([MUTED, in_prod, all_else])
     assert overrides.of("prod", "orders", 999.9) == MUTED
-    assert overrides.of("prod", "orders", 1000.0) == replace(LIMIT, cluster="prod")
-    assert overrides.of("test", "orders", 1000.0) == replace(RETIRED, topics=".*")
-
-
-def test_a_pattern_matches_whole_names() -> None:
-    """Neither a part of a name nor another cluster's topic is meant."""
-    overrides = Overrides([RETIRED, replace(LIMIT, cluster="prod")])
+    assert overrides.of("prod", "orders", 1000.0) == in_prod
+    assert overrides.of("test", "orders", 1000.0) == all_else
+    overrides = Overrides([RETIRED, in_prod])
     assert overrides.of("prod", "old.orders", 0.0) == RETIRED
-    assert overrides.of("prod", "very-old.orders", 0.0) is None
-    assert overrides.of("prod", "orders-2", 0.0) is None
-    assert overrides.of("test", "orders", 0.0) is None
+    for cluster, name in (("prod", "very-old.orders"), ("prod", "orders-2"), ("test", "orders")):
+        assert overrides.of(cluster, name, 0.0) is None
 
 
 def test_topics_that_come_and_go_take_bounded_memory() -> None:
@@ -162,16 +159,7 @@ def test_an_override_needs_no_history() -> None:
     names = ("orders", "test", "old.orders", "free")
     source = TableSource({TopicPartition(name, 0): (0, 40, None) for name in names})
     overrides = Overrides([LIMIT, TopicOverride("test", muted_until=1_000_000.0 + HOUR), RETIRED])
-    monitor = Monitor(
-        MonitorSettings(
-            {"prod": Rhythm(30.0)},
-            partition_switches=["expected_by"],
-            expectations_max_age_seconds=HOUR,
-            overrides=overrides,
-        ),
-        clock,
-        version="0",
-    )
+    monitor = monitor_of(clock, overrides=overrides)
     poller = Poller("prod", source, [monitor], clock)
 
     def verdicts() -> dict[str, str]:

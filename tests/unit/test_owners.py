@@ -13,9 +13,8 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.verdicts import TopicOverride, TopicOwner
-from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
+from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, TableSource
 
 BILLING = TopicOwner(r"billing\..*", "team-payments")
@@ -24,16 +23,16 @@ FAR = TopicOwner(".*", "team-platform", "far")
 
 
 def test_the_first_entry_that_matches_the_whole_name_counts() -> None:
-    """Order decides between several; a part of a name and another cluster's topic are not meant."""
+    """Order decides between several; a part of a name and another cluster's topic are not meant.
+
+    An owner quoted from a group that took no part is none. All of it reaches a client process by pickle.
+    """
     known = Owners([BILLING, BY_NAME, FAR])
-    assert known.of("prod", "billing.invoices") == "team-payments"
-    assert known.of("prod", "orders.placed") == "team-orders"
-    assert known.of("prod", "billing") is None
-    assert known.of("far", "billing") == "team-platform"
-
-
-def test_an_owner_quoted_from_a_group_that_took_no_part_is_none() -> None:
-    """Nobody is nobody, not an owner without a name."""
+    for owners in (known, pickle.loads(pickle.dumps(known))):  # noqa: S301 - its own bytes
+        assert owners.of("prod", "billing.invoices") == "team-payments"
+        assert owners.of("prod", "orders.placed") == "team-orders"
+        assert owners.of("prod", "billing") is None
+        assert owners.of("far", "billing") == "team-platform"
     assert Owners([TopicOwner(r"(a)?b", r"\1")]).of("prod", "b") is None
 
 
@@ -69,17 +68,8 @@ def watched() -> tuple[Monitor, Poller]:
     offsets: dict[TopicPartition, tuple[int, int, float | None]]
     offsets = {TopicPartition(topic, 0): (0, 5, 1.0) for topic in ("billing.a", "orders")}
     source = TableSource(offsets, owners={"billing.a": "team-payments"})
-    monitor = Monitor(
-        MonitorSettings(
-            {"prod": Rhythm(30.0)},
-            partition_switches=[],
-            expectations_max_age_seconds=60.0,
-            overrides=Overrides([TopicOverride(".*", max_silence_seconds=60.0)]),
-            owners=KNOWN,
-        ),
-        clock,
-        version="0",
-    )
+    dead = Overrides([TopicOverride(".*", max_silence_seconds=60.0)])
+    monitor = monitor_of(clock, overrides=dead, owners=KNOWN)
     poller = Poller("prod", source, [monitor], clock)
     for _ in range(9):
         clock.time += 30
@@ -95,24 +85,14 @@ def test_an_owner_is_shown_where_the_topics_settings_are_not_known() -> None:
     assert line == f'kafka_topic_info{{kafka_cluster="prod",topic="billing.a",{settings},owner="team-payments"}} 1'
 
 
-def test_the_status_page_counts_dead_topics_by_owner() -> None:
-    """Both topics are dead; the one without an owner counts for nobody."""
-    monitor, _ = watched()
+def test_owners_of_dead_topics_are_counted_and_an_entry_that_matches_nothing_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Both topics are dead, and the one without an owner counts for nobody; nine polls, one line with the place."""
+    with caplog.at_level(logging.WARNING):
+        monitor, _ = watched()
+    [line] = [record.getMessage() for record in caplog.records if "owner" in record.getMessage()]
+    assert line.endswith(": owners[1] ('no-such-topic')")
     [cluster] = monitor.status().clusters
     assert cluster.verdicts == {"dead": 2}
     assert cluster.dead_by_owner == {"team-payments": 1}
-
-
-def test_an_entry_that_matches_nothing_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Nine polls, one line, with the place of the entry."""
-    with caplog.at_level(logging.WARNING):
-        watched()
-    [line] = [record.getMessage() for record in caplog.records if "owner" in record.getMessage()]
-    assert line.endswith(": owners[1] ('no-such-topic')")
-
-
-def test_owners_reach_a_client_process() -> None:
-    """They are sent there by pickle, with what was asked of them before."""
-    sent = Owners([BILLING])
-    assert sent.of("c", "billing.x") == "team-payments"
-    assert pickle.loads(pickle.dumps(sent)).of("c", "billing.x") == "team-payments"  # noqa: S301 - its own bytes

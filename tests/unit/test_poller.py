@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import cycle, pairwise
+from typing import Any
 
 import pytest
 
@@ -12,41 +13,49 @@ from exporter.domain.formatting import duration
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, State, TopicPartition
-from exporter.domain.polls.table import ClusterChange
+from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import SourceError
 from tests.snapshots import silence_of
 from tests.unit.readings import Collected, ManualClock, TableSource
-from tests.views import readings_of
+from tests.views import Reading, readings_of
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
+DOWN = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
 
 
-def make(source: TableSource) -> tuple[Poller, Collected, ManualClock]:
-    """Return a poller over the source, its sink and its clock."""
-    clock, collected = ManualClock(), Collected()
-    return Poller("c", source, [collected], clock), collected, clock
+class Polled:
+    """A poller over a source, its clock, and what its sink got."""
+
+    def __init__(self, source: TableSource, **options: Any) -> None:
+        self.source, self.clock, self.collected = source, ManualClock(), Collected()
+        self.poller = Poller("c", source, [self.collected], self.clock, **options)
+
+    def poll(self) -> dict[TopicPartition, Reading]:
+        """Poll half a minute later, and return the readings of the last good poll."""
+        self.clock.time += 30
+        self.poller.poll()
+        return readings_of(self.last) if self.collected.snapshots else {}
+
+    @property
+    def last(self) -> Snapshot:
+        return self.collected.snapshots[-1]
 
 
 def test_max_timestamp_is_asked_only_for_partitions_that_moved() -> None:
     """A quiet partition keeps its newest timestamp at no cost, and the saving is counted."""
-    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)})
-    poller, collected, clock = make(source)
-    poller.poll()
-    clock.time += 30
+    polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}))
+    polled.poll()
+    assert polled.last.lookups["max-timestamp"] == 2
     source.offsets[A] = (0, 6, 150.0)
-    poller.poll()
-    first, second = collected.snapshots
-    assert first.lookups["max-timestamp"] == 2
-    assert second.lookups["max-timestamp"] == 1
-    assert (readings_of(second)[A].newest, readings_of(second)[B].newest) == (150.0, 200.0)
+    readings = polled.poll()
+    assert polled.last.lookups["max-timestamp"] == 1
+    assert (readings[A].newest, readings[B].newest) == (150.0, 200.0)
 
 
 def test_one_failing_partition_costs_only_itself() -> None:
     """Its reading says why; the other is exact."""
     source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}, failures={A: Answer(reason=Reason.LEADER_UNREACHABLE)})
-    poller, collected, _ = make(source)
-    poller.poll()
-    readings = readings_of(collected.snapshots[0])
+    readings = Polled(source).poll()
     assert (readings[A].state, readings[A].reason) == (State.UNREADABLE, Reason.LEADER_UNREACHABLE)
     assert (readings[A].latest, readings[A].newest) == (None, None)
     assert (readings[B].state, readings[B].latest) == (State.OBSERVED, 5)
@@ -54,181 +63,111 @@ def test_one_failing_partition_costs_only_itself() -> None:
 
 def test_a_partition_that_cannot_be_read_keeps_what_it_was() -> None:
     """The last reading of its offsets goes along for as long as none is made, not into another topic of its name."""
-    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)})
-    poller, collected, _ = make(source)
-    poller.poll()
-    source.failures[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
-    poller.poll()
-    source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
-    poller.poll()
-    source.error = None
-    poller.poll()
-    source.topic_ids["a"] = "id-2"
-    poller.poll()
-    first, *away, again = (readings_of(snapshot)[A] for snapshot in collected.snapshots)
+    polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}))
+    first = polled.poll()[A]
     assert first.before is None
-    earlier = [reading.before for reading in away if reading.before is not None]
-    assert [(one.state, one.latest, one.newest) for one in earlier] == [(first.state, 5, 100.0)] * 2
-    assert again.before is None
+    source.failures[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
+    for error in (None, DOWN, None):
+        source.error = error
+        before = polled.poll()[A].before
+        assert before is not None
+        assert (before.state, before.latest, before.newest) == (first.state, 5, 100.0)
+    source.topic_ids["a"] = "id-2"
+    assert polled.poll()[A].before is None
 
 
-def test_a_pending_answer_keeps_the_last_timestamp_and_is_asked_again() -> None:
-    """Until the newest record is below the high watermark, the timestamp known before stands."""
-    source = TableSource({A: (0, 5, 100.0)})
-    poller, collected, _ = make(source)
-    poller.poll()
-    source.offsets[A] = (0, 6, 100.0)
-    source.pending.add(A)
-    poller.poll()
-    assert (readings_of(collected.snapshots[1])[A].state, readings_of(collected.snapshots[1])[A].newest) == (
-        State.PENDING,
-        100.0,
-    )
+@pytest.mark.parametrize("kind", ["pending", "left_out"])
+def test_a_newest_record_without_an_answer_keeps_the_last_timestamp_and_is_asked_again(kind: str) -> None:
+    """Until it is below the high watermark, or while its answer is not proved; also where the partition rests then."""
+    polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}))
+    polled.poll()
     source.offsets[A] = (0, 6, 1_000_030.0)
-    source.pending.clear()
-    poller.poll()
-    assert (readings_of(collected.snapshots[2])[A].state, readings_of(collected.snapshots[2])[A].newest) == (
-        State.OBSERVED,
-        1_000_030.0,
-    )
+    getattr(source, kind).add(A)
+    readings = polled.poll()
+    assert (readings[A].state, readings[A].newest, readings[B].state) == (State.PENDING, 100.0, State.OBSERVED)
+    getattr(source, kind).clear()
+    reading = polled.poll()[A]
+    assert (reading.state, reading.newest) == (State.OBSERVED, 1_000_030.0)
 
 
 def test_a_newest_record_that_does_not_come_has_no_timestamp() -> None:
     """Records dated before 1970: pending while one may be on its way, then without a timestamp and asked no more."""
-    source = TableSource({A: (0, 5, 100.0)}, pending={A})
-    poller, collected, clock = make(source)
-    for _ in range(12):
-        poller.poll()
-        clock.time += 30
-    states = [readings_of(snapshot)[A].state for snapshot in collected.snapshots]
+    polled = Polled(source := TableSource({A: (0, 5, 100.0)}, pending={A}))
+    states = [polled.poll()[A].state for _ in range(12)]
     assert states == [State.PENDING] * 10 + [State.NO_TIMESTAMP] * 2
     assert source.newest_lookups == 11
     source.offsets[A] = (0, 6, 1_000_030.0)
     source.pending.clear()
-    poller.poll()
-    assert readings_of(collected.snapshots[-1])[A].newest == 1_000_030.0
-
-
-def test_a_moved_partition_whose_answer_was_left_out_is_not_observed() -> None:
-    """Its answer was not proved: it is pending with the timestamp known before, and asked again though it rests."""
-    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)})
-    poller, collected, _ = make(source)
-    poller.poll()
-    source.offsets[A] = (0, 6, 1_000_030.0)
-    source.left_out.add(A)
-    poller.poll()
-    readings = readings_of(collected.snapshots[1])
-    assert (readings[A].state, readings[A].newest, readings[B].state) == (State.PENDING, 100.0, State.OBSERVED)
-    source.left_out.clear()
-    poller.poll()
-    reading = readings_of(collected.snapshots[2])[A]
-    assert (reading.state, reading.newest) == (State.OBSERVED, 1_000_030.0)
+    assert polled.poll()[A].newest == 1_000_030.0
 
 
 def test_a_failing_answer_about_the_newest_record_leaves_no_timestamp() -> None:
     """What was known is that of an older record: offsets and the advance are shown, the time is not."""
-    source = TableSource({A: (0, 5, 100.0)})
-    poller, collected, _ = make(source)
-    poller.poll()
+    polled = Polled(source := TableSource({A: (0, 5, 100.0)}))
+    polled.poll()
     source.offsets[A] = (0, 6, 1_000_030.0)
     source.timestamp_failure = Reason.STORAGE_ERROR
-    poller.poll()
-    reading = readings_of(collected.snapshots[1])[A]
+    reading = polled.poll()[A]
     assert (reading.state, reading.reason, reading.newest) == (State.UNREADABLE, Reason.STORAGE_ERROR, None)
     assert (reading.latest, reading.activity.advanced_by) == (6, 1)
     source.timestamp_failure = None
-    poller.poll()
-    assert readings_of(collected.snapshots[2])[A].newest == 1_000_030.0
+    assert polled.poll()[A].newest == 1_000_030.0
 
 
 def test_an_empty_partition_is_not_asked_for_its_newest_record() -> None:
     """Latest equal to earliest answers the question: empty, or never written."""
-    source = TableSource({A: (0, 0, None), B: (7, 7, None)})
-    poller, collected, _ = make(source)
-    poller.poll()
+    readings = Polled(source := TableSource({A: (0, 0, None), B: (7, 7, None)})).poll()
     assert source.newest_lookups == 0
-    assert [reading.state for reading in readings_of(collected.snapshots[0]).values()] == [
-        State.NEVER_WRITTEN,
-        State.EMPTY,
-    ]
+    assert (readings[A].state, readings[B].state) == (State.NEVER_WRITTEN, State.EMPTY)
 
 
 def test_a_cluster_that_cannot_be_asked_is_a_failure_with_its_reason() -> None:
     """The sinks learn of the poll that gave nothing; no reading is invented."""
-    source = TableSource({A: (0, 5, 100.0)}, error=SourceError(Reason.AUTHENTICATION_FAILED, "SASL refused"))
-    poller, collected, _ = make(source)
-    poller.poll()
-    assert collected.snapshots == []
-    assert [(failure.reason, failure.detail) for failure in collected.failures] == [
-        (Reason.AUTHENTICATION_FAILED, "SASL refused")
-    ]
-
-
-def test_a_deleted_partition_is_forgotten() -> None:
-    """A topic that comes back under its name starts without a past."""
-    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)})
-    poller, collected, _ = make(source)
-    poller.poll()
-    offsets = source.offsets.pop(B)
-    poller.poll()
-    source.offsets[B] = (0, offsets[1] + 3, 100.0)
-    poller.poll()
-    assert B not in readings_of(collected.snapshots[1])
-    assert readings_of(collected.snapshots[2])[B].activity.advanced_by == 0
+    polled = Polled(TableSource({A: (0, 5, 100.0)}, error=SourceError(Reason.AUTHENTICATION_FAILED, "SASL refused")))
+    assert polled.poll() == {}
+    [failure] = polled.collected.failures
+    assert (failure.reason, failure.detail) == (Reason.AUTHENTICATION_FAILED, "SASL refused")
 
 
 def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> None:
     """Its partitions stay, unreadable with the topic's reason; the advance since is counted at the next good poll."""
-    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)})
-    poller, collected, clock = make(source)
-    poller.poll()
-    clock.time += 30
+    polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)}))
+    polled.poll()
+    good = polled.clock.time
     source.offsets[A] = (0, 6, 1_000_030.0)
     source.topic_errors["a"] = Reason.STORAGE_ERROR
-    poller.poll()
-    snapshot = collected.snapshots[1]
-    assert {reading.reason for reading in readings_of(snapshot).values()} == {Reason.STORAGE_ERROR}
-    assert readings_of(snapshot)[B].activity.last_good_poll == clock.time - 30
-    assert snapshot.metadata.topics["a"].topic_id == "id-1"
-    clock.time += 30
+    readings = polled.poll()
+    assert {reading.reason for reading in readings.values()} == {Reason.STORAGE_ERROR}
+    assert readings[B].activity.last_good_poll == good
+    assert polled.last.metadata.topics["a"].topic_id == "id-1"
     source.topic_errors.clear()
-    poller.poll()
-    activity = readings_of(collected.snapshots[2])[A].activity
-    assert (activity.advanced_by, activity.previous_poll) == (1, clock.time - 60)
+    activity = polled.poll()[A].activity
+    assert (activity.advanced_by, activity.previous_poll) == (1, good)
 
 
 @pytest.mark.parametrize("step", [86_400.0, -86_400.0, 60.0])
 def test_a_clock_that_is_set_changes_no_silence(step: float, caplog: pytest.LogCaptureFixture) -> None:
     """What was seen before is moved to the new clock, and a line says so; a failed poll in between changes nothing."""
-    source = TableSource({A: (0, 5, None)})
-    poller, collected, clock = make(source)
-    poller.poll()
-    clock.time += 30
+    polled = Polled(source := TableSource({A: (0, 5, None)}))
+    polled.poll()
     source.offsets[A] = (0, 6, None)
-    poller.poll()
-    clock.time += 30
-    clock.set_by = step
-    source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
-    poller.poll()
+    polled.poll()
+    polled.clock.set_by, source.error = step, DOWN
+    polled.poll()
     source.error = None
-    clock.time += 30
-    poller.poll()
-    silence = silence_of(readings_of(collected.snapshots[-1])[A], None)
+    silence = silence_of(polled.poll()[A], None)
     assert silence is not None
-    assert (silence.until, silence.until - silence.since) == (clock.now(), 60.0)
-    assert [snapshot.clock_set for snapshot in collected.snapshots] == [0.0, 0.0, step]
+    assert (silence.until, silence.until - silence.since) == (polled.clock.now(), 60.0)
+    assert [snapshot.clock_set for snapshot in polled.collected.snapshots] == [0.0, 0.0, step]
     assert f"set {'forward' if step > 0 else 'back'} by {duration(abs(step))}:" in caplog.text
 
 
 def test_earliest_is_asked_in_turns() -> None:
     """Each partition is asked at least every interval, spread over the polls, and at once where its end fell."""
     keys = [TopicPartition("a", number) for number in range(100)]
-    source = TableSource(dict.fromkeys(keys, (0, 5, 100.0)))
-    clock, collected = ManualClock(), Collected()
-    poller = Poller("c", source, [collected], clock, earliest_interval=300.0)
+    polled = Polled(source := TableSource(dict.fromkeys(keys, (0, 5, 100.0))), earliest_interval=300.0)
     for _ in range(21):
-        poller.poll()
-        clock.time += 30
+        polled.poll()
     first, *later = source.earliest_requests
     assert first == keys
     turns_of = {key: [number for number, turn in enumerate(later) if key in turn] for key in keys}
@@ -237,9 +176,8 @@ def test_earliest_is_asked_in_turns() -> None:
     assert max(map(len, later)) <= 25
     source.earliest_requests.clear()
     source.offsets[keys[7]] = (2, 3, 100.0)
-    poller.poll()
+    assert polled.poll()[keys[7]].earliest == 2
     assert any(keys[7] in turn for turn in source.earliest_requests)
-    assert readings_of(collected.snapshots[-1])[keys[7]].earliest == 2
 
 
 def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() -> None:
@@ -251,20 +189,15 @@ def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() 
         def latest(self, rows: Rows) -> Answers:
             return Answers.of(Answer(reason=Reason.TIMED_OUT) for _ in rows) if self.fails else super().latest(rows)
 
-    source = Failing({A: (0, 100, 100.0)})
-    clock, collected = ManualClock(), Collected()
-    poller = Poller("c", source, [collected], clock, earliest_interval=300.0)
-    poller.poll()
+    polled = Polled(source := Failing({A: (0, 100, 100.0)}), earliest_interval=300.0)
+    polled.poll()
     source.offsets[A] = (60, 100, 100.0)
     source.earliest_requests.clear()
+    source.fails = True
     while not any(source.earliest_requests):
-        source.fails = True
-        clock.time += 30
-        poller.poll()
+        polled.poll()
     source.fails = False
-    clock.time += 30
-    poller.poll()
-    assert readings_of(collected.snapshots[-1])[A].earliest == 60
+    assert polled.poll()[A].earliest == 60
 
 
 def test_earliest_is_asked_at_every_poll_where_a_group_is_near_the_log_start() -> None:
@@ -275,11 +208,9 @@ def test_earliest_is_asked_at_every_poll_where_a_group_is_near_the_log_start() -
             return layout.rows([B])
 
     source = TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)})
-    clock = ManualClock()
-    poller = Poller("c", source, [Collected()], clock, earliest_interval=3600.0, readers=Readers())
+    polled = Polled(source, earliest_interval=86_400.0, readers=Readers())
     for _ in range(3):
-        poller.poll()
-        clock.time += 1
+        polled.poll()
     assert [B in turn for turn in source.earliest_requests] == [True] * 3
     assert source.earliest_requests[-1] == [B]
 
@@ -287,90 +218,74 @@ def test_earliest_is_asked_at_every_poll_where_a_group_is_near_the_log_start() -
 def test_a_topic_that_is_gone_leaves_at_the_poll_that_finds_it_gone() -> None:
     """Metadata that is kept for a minute is read anew where an answer shows that it is out of date."""
     gone = TopicPartition("gone", 0)
-    source = TableSource({A: (0, 5, 100.0), gone: (0, 5, 100.0)}, keeps_metadata=True)
-    poller, collected, _ = make(source)
-    poller.poll()
+    polled = Polled(source := TableSource({A: (0, 5, 100.0), gone: (0, 5, 100.0)}, keeps_metadata=True))
+    polled.poll()
     del source.offsets[gone]
-    poller.poll()
-    assert list(readings_of(collected.snapshots[1])) == [A]
+    assert list(polled.poll()) == [A]
 
 
 def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:
     """Its end offset fell, so its id is read in the same poll: what it holds was gained since, by the new topic."""
-    source = TableSource({A: (0, 9, 100.0)}, keeps_metadata=True, topic_ids={"a": "id-1"})
-    poller, collected, _ = make(source)
-    poller.poll()
+    polled = Polled(source := TableSource({A: (0, 9, 100.0)}, keeps_metadata=True, topic_ids={"a": "id-1"}))
+    polled.poll()
     source.offsets[A], source.topic_ids["a"] = (0, 4, 200.0), "id-2"
-    poller.poll()
-    snapshot = collected.snapshots[1]
-    reading = readings_of(snapshot)[A]
-    assert snapshot.metadata.topics["a"].topic_id == "id-2"
+    reading = polled.poll()[A]
+    assert polled.last.metadata.topics["a"].topic_id == "id-2"
     assert (reading.activity.advanced_by, reading.activity.restarted, reading.newest) == (4, True, 200.0)
 
 
 def test_a_topic_that_one_answer_leaves_out_is_no_other_topic() -> None:
     """Metadata without it, in a poll that then fails, makes no new topic of it when it is back."""
-    source = TableSource({A: (0, 5, 100.0)})
-    poller, collected, clock = make(source)
-    poller.poll()
+    polled = Polled(source := TableSource({A: (0, 5, 100.0)}))
+    polled.poll()
     offsets = source.offsets.pop(A)
     source.offsets[TopicPartition("b", 0)] = (0, 1, 1.0)
-    source.earliest_error = SourceError(Reason.CLUSTER_UNREACHABLE, "gone")
-    poller.poll()
+    source.earliest_error = DOWN
+    polled.poll()
     source.earliest_error = None
     source.offsets = {A: offsets}
-    clock.time += 30
-    poller.poll()
-    activity = readings_of(collected.snapshots[-1])[A].activity
+    activity = polled.poll()[A].activity
     assert (activity.advanced_by, activity.restarted, activity.last_advance) == (0, False, None)
 
 
 def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
-    """What is known of a partition follows it to its new row, and a new one begins without a past."""
+    """What is known follows a partition to its new row; a new one, or one that was gone, begins without a past."""
     other, added = TopicPartition("z", 0), TopicPartition("a", 2)
-    source = TableSource({A: (0, 5, 100.0), B: (0, 6, 200.0), other: (0, 7, 300.0)})
-    poller, collected, clock = make(source)
-    poller.poll()
-    clock.time += 30
+    polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 6, 200.0), other: (0, 7, 300.0)}))
+    polled.poll()
     source.offsets[other] = (0, 8, 400.0)
-    poller.poll()
-    clock.time += 30
+    polled.poll()
+    seen = polled.clock.time
     del source.offsets[A]
     source.offsets[added] = (0, 50, 500.0)
-    poller.poll()
-    readings = readings_of(collected.snapshots[-1])
+    readings = polled.poll()
     assert set(readings) == {B, other, added}
-    assert (readings[other].activity.last_advance, readings[B].newest) == (clock.time - 30, 200.0)
+    assert (readings[other].activity.last_advance, readings[B].newest) == (seen, 200.0)
     assert (readings[added].activity.last_advance, readings[added].activity.polls_good) == (None, 1)
+    source.offsets[A] = (0, 8, 100.0)
+    assert polled.poll()[A].activity.advanced_by == 0
 
 
 def test_records_of_another_cluster_are_no_advance_although_metadata_is_kept() -> None:
     """Its id is asked for after the offsets of each poll, and the poll begins again with its own metadata."""
-    source = TableSource({A: (0, 5, 100.0)}, keeps_metadata=True, own_id="first")
-    poller, collected, clock = make(source)
-    poller.poll()
-    clock.time += 30
+    polled = Polled(source := TableSource({A: (0, 5, 100.0)}, keeps_metadata=True, own_id="first"))
+    polled.poll()
     source.own_id, source.offsets = "second", {A: (0, 9, 200.0), B: (0, 3, 200.0)}
-    poller.poll()
-    snapshot = collected.snapshots[1]
-    readings = readings_of(snapshot)
+    readings = polled.poll()
     assert {key: (one.latest, one.activity.advanced_by) for key, one in readings.items()} == {A: (9, 0), B: (3, 0)}
-    assert snapshot.metadata.cluster_id == "second"
-    assert snapshot.cluster_change == ClusterChange("first", clock.time)
+    assert polled.last.metadata.cluster_id == "second"
+    assert polled.last.cluster_change == ClusterChange("first", polled.clock.time)
 
 
 def test_no_poll_counts_while_two_clusters_answer_in_turn() -> None:
     """Whose offsets were read is not known: the poll failed and says why, and the next one begins anew."""
-    source = TableSource({A: (0, 5, 100.0)}, own_id="first")
-    poller, collected, clock = make(source)
-    poller.poll()
+    polled = Polled(source := TableSource({A: (0, 5, 100.0)}, own_id="first"))
+    polled.poll()
     taking_turns = cycle(["second", "first"])
     source.cluster_id = lambda: next(taking_turns)  # type: ignore[method-assign]
-    failure = poller.poll()
+    failure = polled.poller.poll()
     assert isinstance(failure, PollFailure)
     assert failure.detail.startswith("several Kafka clusters answer in turn")
     del source.cluster_id
-    clock.time += 30
     source.offsets[A] = (0, 9, 200.0)
-    poller.poll()
-    assert readings_of(collected.snapshots[-1])[A].activity.advanced_by == 0
+    assert polled.poll()[A].activity.advanced_by == 0

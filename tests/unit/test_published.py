@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.history.published import Expectations
+from exporter.history.published import Expectations, Published
 from tests.damage import DAMAGED, damage
 from tests.pointer import point_to, sign
 
@@ -68,6 +68,14 @@ def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -
     point_to(target, MOMENT.timestamp(), **content)
 
 
+def loaded(history: Path) -> tuple[Expectations, Published]:
+    """Read what is published, which can be read."""
+    expectations = Expectations(history)
+    assert expectations.refresh()
+    assert expectations.published is not None
+    return expectations, expectations.published
+
+
 def test_nothing_published_is_not_a_problem(tmp_path: Path) -> None:
     """Before the first rollup there is neither a set nor an error."""
     expectations = Expectations(tmp_path)
@@ -78,14 +86,12 @@ def test_nothing_published_is_not_a_problem(tmp_path: Path) -> None:
 def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) -> None:
     """Times become Unix seconds and what is not known stays None."""
     publish(tmp_path)
-    expectations = Expectations(tmp_path)
-    assert expectations.refresh()
-    assert expectations.published is not None
-    row = expectations.published.rows["c", "orders", 3]
+    expectations, published = loaded(tmp_path)
+    row = published.rows["c", "orders", 3]
     assert (row.as_of, row.last_advance, row.end_offset) == (MOMENT.timestamp(), None, 10)
-    assert expectations.published.as_of == MOMENT.timestamp()
-    assert expectations.published.false_alarms == {("topic", "promised"): 0.5, ("topic", "realised"): 0.0}
-    assert expectations.published.past_alarms == {}, "a rollup of an earlier release counts none"
+    assert published.as_of == MOMENT.timestamp()
+    assert published.false_alarms == {("topic", "promised"): 0.5, ("topic", "realised"): 0.0}
+    assert published.past_alarms == {}, "a rollup of an earlier release counts none"
     assert not expectations.refresh(), "an unchanged pointer is not read again"
 
 
@@ -105,13 +111,11 @@ def test_an_unusable_set_is_named_and_the_last_good_one_stays(
 ) -> None:
     """The problem names file, rule and value; what was read before stays in force."""
     publish(tmp_path)
-    expectations = Expectations(tmp_path)
-    expectations.refresh()
+    expectations, published = loaded(tmp_path)
     publish(tmp_path, **pointer)
     assert not expectations.refresh()
-    assert expectations.problem is not None
-    assert re.search(message, expectations.problem)
-    assert expectations.published is not None
+    assert re.search(message, expectations.problem or "")
+    assert expectations.published is published
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 1}'])
@@ -121,8 +125,7 @@ def test_a_torn_pointer_is_a_problem_not_a_crash(tmp_path: Path, text: str) -> N
     (tmp_path / "published" / "current.json").write_text(text)
     expectations = Expectations(tmp_path)
     assert not expectations.refresh()
-    assert expectations.problem is not None
-    assert "is not a published pointer" in expectations.problem
+    assert "is not a published pointer" in (expectations.problem or "")
 
 
 @pytest.mark.parametrize("how", DAMAGED)
@@ -131,15 +134,12 @@ def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
 ) -> None:
     """Each kind of damage is said once, in a line, and over with the next good pointer."""
     publish(tmp_path)
-    expectations = Expectations(tmp_path)
-    expectations.refresh()
-    good = expectations.published
+    expectations, good = loaded(tmp_path)
     damage(tmp_path / "published" / "current.json", how)
     assert [expectations.refresh(), expectations.refresh()] == [False, False]
-    assert expectations.published is good is not None
-    assert expectations.problem is not None
+    assert expectations.published is good
     [message] = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert expectations.problem in message
+    assert expectations.problem is not None and expectations.problem in message
     assert message.isprintable() and len(message) < 1_000
     (tmp_path / "published" / "current.json").unlink()
     publish(tmp_path, rows=1)
@@ -168,28 +168,25 @@ def test_a_set_with_foreign_columns_is_refused(tmp_path: Path, column: str, valu
     sign(tmp_path / "published" / "current.json")
     expectations = Expectations(tmp_path)
     assert not expectations.refresh()
-    assert expectations.problem is not None
-    assert "expectations-1 cannot be read as expectations: " in expectations.problem
+    assert "expectations-1 cannot be read as expectations: " in (expectations.problem or "")
 
 
 def test_a_passing_problem_ends_with_the_next_good_read(tmp_path: Path) -> None:
     """A pointer that could not be read and is then found unchanged is no problem any more."""
     publish(tmp_path)
-    expectations = Expectations(tmp_path)
-    expectations.refresh()
+    expectations, good = loaded(tmp_path)
     pointer = tmp_path / "published" / "current.json"
     moved = pointer.rename(tmp_path / "kept.json")
     pointer.mkdir()
     assert not expectations.refresh()
-    assert expectations.problem is not None
-    assert "cannot be read" in expectations.problem
+    assert "cannot be read" in (expectations.problem or "")
     pointer.rmdir()
     assert not expectations.refresh()
     assert expectations.problem == f"{pointer} is gone"
     moved.rename(pointer)
     assert not expectations.refresh()
     assert expectations.problem is None
-    assert expectations.published is not None
+    assert expectations.published is good
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64())])
@@ -198,10 +195,8 @@ def test_every_profile_is_its_own_row_of_one_array(tmp_path: Path, kind: pa.Data
     whole = [float(hour) for hour in range(168)]
     rows = [whole, None, [1.0, 2.0], whole[::-1], [], [*whole[:-1], None], whole]
     publish(tmp_path, pa.array(rows, kind))
-    expectations = Expectations(tmp_path)
-    assert expectations.refresh()
-    assert expectations.published is not None
-    found = [row.profile for _, row in sorted(expectations.published.rows.items())]
+    _, published = loaded(tmp_path)
+    found = [row.profile for _, row in sorted(published.rows.items())]
     assert found[1] is None
     assert found[2] == found[4] == ()
     for read, written in zip(found, rows, strict=True):
@@ -214,12 +209,10 @@ def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -
     whole = [0.5] * 168
     rows = [[0.5] * 167, [*whole[:-1], None], whole, [*whole[:-1], -0.1], []]
     publish(tmp_path, pa.array(rows, pa.list_(pa.float32())))
-    expectations = Expectations(tmp_path)
-    expectations.refresh()
-    assert expectations.published is not None
+    _, published = loaded(tmp_path)
     fields = {"max_silence_seconds": None, "suspect_silence_seconds": None}
     fields |= {"clock_step": 0.5, "log_mean": 0.0, "log_spread": 1.0}  # type: ignore[dict-item]
-    promises = ExpectationSet(replace(row, **fields) for row in expectations.published.rows.values())  # type: ignore[arg-type]
+    promises = ExpectationSet(replace(row, **fields) for row in published.rows.values())  # type: ignore[arg-type]
     assert promises.partitions == 1
     assert promises.faults == {
         "profile must hold 168 rates": 2,
@@ -254,7 +247,7 @@ def test_every_change_of_what_is_published_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(whole[number % 2])
 
 
-def test_the_report_of_the_newest_day_counts(tmp_path: Path) -> None:
+def test_the_report_of_the_newest_day_that_counts_is_the_last_one(tmp_path: Path) -> None:
     """It is served, and its time is shown, also where that of an earlier week was written later; a draft is none."""
     expectations = Expectations(tmp_path)
     assert expectations.reported_at() is None
@@ -265,6 +258,8 @@ def test_the_report_of_the_newest_day_counts(tmp_path: Path) -> None:
         os.utime(report, (written, written))
     assert expectations.reported_at() == 2000.0
     assert expectations.report("liveness.html") == b"2026-03-02"
+    assert expectations.reported_at(lambda folder: folder.name == "2026-02-23") == 3000.0
+    assert expectations.reported_at(lambda _: False) is None
 
 
 def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
@@ -272,49 +267,22 @@ def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
     reports = tmp_path / "published" / "reports"
     expectations = Expectations(tmp_path)
     assert expectations.report("liveness.html") is None
+    good = ("liveness.html", "liveness.json", "owners/team-a.html", "owners/web-shop.2d4924a9ec7a.md")
     for day in ("2026-03-03", "2026-03-10"):
-        for name in (
-            "liveness.html",
-            "liveness.json",
-            "owners/team-a.html",
-            "owners/web-shop.2d4924a9ec7a.md",
-            "other.txt",
-        ):
+        for name in (*good, "other.txt"):
             path = reports / day / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{day} {name}")
             os.utime(path, (float(day[-2:]),) * 2)
-    for name in ("liveness.html", "liveness.json", "owners/team-a.html", "owners/web-shop.2d4924a9ec7a.md"):
+    for name in good:
         assert expectations.report(name) == f"2026-03-10 {name}".encode()
-    for name in (
-        "other.txt",
-        "../2026-03-03/liveness.html",
-        "owners/../liveness.json",
-        "/etc/passwd",
-        "",
-        "owners/gone.md",
-    ):
+    elsewhere = ("../2026-03-03/liveness.html", "owners/../liveness.json", "/etc/passwd", "", "owners/gone.md")
+    for name in ("other.txt", *elsewhere):
         assert expectations.report(name) is None
-
-
-def test_the_newest_report_that_counts_is_the_last_one(tmp_path: Path) -> None:
-    """Also where an earlier week was written later; None where none counts, or there is none."""
-    expectations = Expectations(tmp_path)
-    assert expectations.reported_at() is None
-    for day, at in (("2026-03-02", 2000.0), ("2026-02-23", 3000.0)):
-        page = tmp_path / "published" / "reports" / day / "liveness.html"
-        page.parent.mkdir(parents=True)
-        page.touch()
-        os.utime(page, (at, at))
-    assert expectations.reported_at() == 2000.0
-    assert expectations.reported_at(lambda folder: folder.name == "2026-02-23") == 3000.0
-    assert expectations.reported_at(lambda _: False) is None
 
 
 def test_a_set_without_rows_is_a_set(tmp_path: Path) -> None:
     """A fleet of which nothing is known yet promises nothing, and is no problem."""
     publish(tmp_path, pa.array([], pa.list_(pa.float32())))
-    expectations = Expectations(tmp_path)
-    assert expectations.refresh()
-    assert expectations.published is not None
-    assert (len(expectations.published.rows), ExpectationSet(expectations.published.rows).partitions) == (0, 0)
+    _, published = loaded(tmp_path)
+    assert (len(published.rows), ExpectationSet(published.rows).partitions) == (0, 0)

@@ -8,23 +8,20 @@ import os
 import re
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporter.backfill.spool_streams import SpoolStreams
 from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import GroupState
-from exporter.domain.history.rows import Window
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.metadata import Metadata
@@ -40,7 +37,6 @@ from tests.groups import Group, sweep_of
 from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 from tests.views import Inspected
-from tests.windows import merge_windows
 
 ORDERS = TopicPartition("orders", 0)
 IDLE = TopicPartition("idle", 0)
@@ -49,7 +45,7 @@ IDLE = TopicPartition("idle", 0)
 class Bench:
     """A poller over a table of answers, with history behind it."""
 
-    def __init__(self, folder: Path, start: float = 1_000_020.0) -> None:
+    def __init__(self, folder: Path, start: float = 1_000_020.0, **options: Any) -> None:
         self.folder = folder
         self.clock = ManualClock(start)
         self.source = TableSource({ORDERS: (0, 10, 1.0), IDLE: (0, 5, 1.0)})
@@ -61,6 +57,7 @@ class Bench:
             window_seconds=300,
             poll_interval_seconds=30,
             last=read_state(folder, "c", "exporter-1"),
+            **options,
         )
         self.poller = Poller("c", self.source, [self.history, Collected()], self.clock)
 
@@ -76,11 +73,21 @@ class Bench:
         with suppress(BlockingIOError):
             self.spool.thread.call(lambda: None)
 
-    def rows(self, table: str) -> list[dict[str, object]]:
-        rows: list[dict[str, object]] = []
-        for path in sorted((self.folder / "spool" / table).glob("*.parquet")):
-            rows += pq.read_table(path).to_pylist()
-        return rows
+    def flush(self) -> None:
+        self.history.flush(self.clock.now())
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        paths = sorted((self.folder / "spool" / table).glob("*.parquet"))
+        return [row for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
+
+    def records(self) -> int:
+        """Those in all windows."""
+        return sum(row["records"] for row in self.rows("windows"))
+
+
+def starts(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return when each interval began."""
+    return [row["window_start"].timestamp() for row in rows]
 
 
 @pytest.fixture
@@ -94,7 +101,7 @@ def test_only_partitions_that_advanced_have_a_window(bench: Bench) -> None:
     bench.poll()
     bench.poll(gained=3)
     bench.poll(gained=4)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     (window,) = bench.rows("windows")
     assert (window["topic"], window["records"], window["advances"]) == ("orders", 7, 2)
     assert (window["start_offset"], window["end_offset"]) == (10, 17)
@@ -105,31 +112,25 @@ def test_only_partitions_that_advanced_have_a_window(bench: Bench) -> None:
 
 def test_windows_are_cut_at_the_wall_clock(bench: Bench) -> None:
     """Intervals are aligned; the first starts with the first poll, and none holds another's advance."""
-    bench.poll(gained=1)
-    for _ in range(12):
+    for _ in range(13):
         bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     windows = bench.rows("windows")
-    assert [row["window_start"].timestamp() for row in windows] == [1_000_050.0, 1_000_200.0]  # type: ignore[attr-defined]
+    assert starts(windows) == [1_000_050.0, 1_000_200.0]
     assert [row["records"] for row in windows] == [4, 8]
-    assert all(row["window_start"] <= row["first_advance"] < row["window_end"] for row in windows)  # type: ignore[operator]
+    assert all(row["window_start"] <= row["first_advance"] < row["window_end"] for row in windows)
 
 
-def test_windows_of_a_fraction_of_a_second_are_cut_at_each_hour(tmp_path: Path) -> None:
+def test_windows_of_a_fraction_of_a_second_are_cut_at_each_hour(bench: Bench) -> None:
     """500 windows of 7.2 s are an hour, years after 1970 too: none begins in the hour before."""
-    history = History("c", Spool(tmp_path, "e"), exporter="e", window_seconds=7.2, poll_interval_seconds=3.6)
+    history = History("c", bench.spool, exporter="e", window_seconds=7.2, poll_interval_seconds=3.6)
     begun = 1_772_539_200.0
-    poller = Poller("c", TableSource({ORDERS: (0, 10, 1.0)}), [history], clock := ManualClock(begun - 3.6))
+    poller = Poller("c", bench.source, [history], clock := ManualClock(begun - 3.6))
     for _ in range(3):
         poller.poll()
         clock.time += 3.6
     history.flush(clock.time)
-    starts = [
-        row["window_start"]
-        for path in (tmp_path / "spool" / "coverage").iterdir()
-        for row in pq.read_table(path).to_pylist()
-    ]
-    assert sorted(start.timestamp() for start in starts)[1:] == [begun]
+    assert sorted(starts(bench.rows("coverage")))[1:] == [begun]
 
 
 def test_each_life_of_a_topic_has_its_own_window(bench: Bench) -> None:
@@ -143,7 +144,7 @@ def test_each_life_of_a_topic_has_its_own_window(bench: Bench) -> None:
     del bench.source.offsets[TopicPartition("early", 0)]
     bench.poll()
     bench.poll(gained=5)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     windows = [
         tuple(row[name] for name in ("topic", "topic_id", "records", "start_offset", "end_offset"))
         for row in bench.rows("windows")
@@ -151,24 +152,19 @@ def test_each_life_of_a_topic_has_its_own_window(bench: Bench) -> None:
     assert windows == [("orders", "id-1", 7, 10, 17), ("orders", "id-2", 7, 0, 7)]
 
 
-def test_coverage_counts_good_and_missed_polls(bench: Bench) -> None:
-    """A poll that gave nothing is a poll that proves nothing, and coverage says so."""
-    bench.poll()
-    bench.source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
-    bench.poll()
-    bench.history.flush(bench.clock.now())
-    (row,) = bench.rows("coverage")
-    assert (row["polls_total"], row["polls_ok"], row["partitions_ok"]) == (2, 1, 2)
-
-
-def test_a_partition_that_could_not_be_read_has_a_window_with_the_reason(bench: Bench) -> None:
-    """Silence is not proved for it, and only for it."""
+def test_polls_that_gave_nothing_prove_nothing(bench: Bench) -> None:
+    """Coverage counts them, and a partition that could not be read has a window with the reason, and it only."""
     bench.poll()
     bench.source.failures[IDLE] = Answer(reason=Reason.NOT_LEADER)
     bench.poll()
-    bench.history.flush(bench.clock.now())
-    (row,) = bench.rows("windows")
-    assert (row["topic"], row["reason"], row["polls_ok"], row["records"]) == ("idle", "not-leader", 1, 0)
+    bench.source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
+    bench.poll()
+    bench.flush()
+    (row,) = bench.rows("coverage")
+    assert (row["polls_total"], row["polls_ok"], row["partitions_ok"]) == (3, 2, 1)
+    (window,) = bench.rows("windows")
+    assert (window["topic"], window["reason"]) == ("idle", "not-leader")
+    assert (window["polls_ok"], window["records"]) == (1, 0)
 
 
 def test_polls_that_could_read_nothing_are_not_counted_twice(bench: Bench) -> None:
@@ -179,49 +175,45 @@ def test_polls_that_could_read_nothing_are_not_counted_twice(bench: Bench) -> No
     bench.source.failures = {}
     for gained in (0, 5):
         bench.poll(gained=gained)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     (coverage,) = bench.rows("coverage")
     assert (coverage["polls_total"], coverage["polls_ok"]) == (5, 2)
     assert {row["topic"]: row["polls_ok"] for row in bench.rows("windows")} == {"orders": 2, "idle": 2}
 
 
 def test_inventory_is_written_at_start_and_on_change(bench: Bench) -> None:
-    """The first poll lists every partition; a topic made again and a deleted one are listed when seen."""
-    bench.poll()
-    bench.poll(gained=1)
-    assert len(bench.rows("inventory")) == 2
+    """The first poll lists every partition; topics made again, with another owner or deleted are listed when seen."""
+    for owner in ("team-a", "team-a", "team-b"):
+        bench.source.owners["orders"] = owner
+        bench.poll(gained=1)
     bench.source.topic_ids["orders"] = "id-2"
     del bench.source.offsets[IDLE]
     bench.poll()
-    later = bench.rows("inventory")[2:]
-    assert [(row["topic"], row["topic_id"], row["deleted"]) for row in later] == [
-        ("orders", "id-2", False),
-        ("idle", "id-1", True),
+    found = [tuple(row[name] for name in ("topic", "topic_id", "owner", "deleted")) for row in bench.rows("inventory")]
+    assert found == [
+        ("idle", "id-1", None, False),
+        ("orders", "id-1", "team-a", False),
+        ("orders", "id-1", "team-b", False),
+        ("orders", "id-2", "team-b", False),
+        ("idle", "id-1", None, True),
     ]
 
 
 def test_an_unwritable_spool_keeps_the_rows_and_writes_them_later(bench: Bench) -> None:
-    """Nothing is lost while the folder cannot be written: the rows go out at the next close."""
+    """Nothing is lost while the folder cannot be written; a flush that leaves rows behind is an error."""
     bench.poll(gained=1)
-    spool = bench.folder / "spool"
-    moved = bench.folder / "moved"
+    spool, moved = bench.folder / "spool", bench.folder / "moved"
     spool.rename(moved)
     spool.write_text("a file where the folder was")
     for _ in range(20):
         bench.poll(gained=1)
     assert sum(bench.history.counts.failed_writes.values()) > 0
+    with pytest.raises(HistoryError, match="could not be written"):
+        bench.flush()
     spool.unlink()
     moved.rename(spool)
-    bench.history.flush(bench.clock.now())
-    assert sum(row["records"] for row in bench.rows("windows")) == 20  # type: ignore[misc]
-
-
-def test_shutdown_says_when_rows_could_not_be_written(bench: Bench) -> None:
-    """A flush that leaves rows behind is an error, not a quiet loss."""
-    bench.poll(gained=1)
-    (bench.folder / "spool").rename(bench.folder / "moved")
-    with pytest.raises(HistoryError, match="could not be written"):
-        bench.history.flush(bench.clock.now())
+    bench.flush()
+    assert bench.records() == 20
 
 
 def test_a_folder_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
@@ -245,7 +237,7 @@ def test_only_ingested_files_expire(bench: Bench) -> None:
     """A file that the ledger does not name is kept, however old: it may have been moved back from quarantine."""
     bench.poll()
     bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     spool = Spool(bench.folder, "exporter-1")
     for _, path, _ in finished_files(spool.folder):
         os.utime(str(path), (1000.0, 1000.0))
@@ -257,63 +249,6 @@ def test_only_ingested_files_expire(bench: Bench) -> None:
     ingest(bench)
     assert spool.expire(older_than=5000.0) == 1
     assert bench.rows("windows") == []
-
-
-def test_a_full_spool_drops_the_oldest_and_counts_what_was_not_ingested(bench: Bench) -> None:
-    """Past its size limit the spool loses the oldest windows, by cluster."""
-    bench.poll()
-    bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
-    spool = Spool(bench.folder, "exporter-1")
-    assert spool.shrink(10**9) == {}
-    assert spool.shrink(0) == {"c": 1}
-    assert finished_files(spool.folder) == []
-
-
-OFFSETS = st.lists(st.tuples(st.floats(0.0, 1e6), st.integers(1, 1000)), min_size=1, max_size=12)
-
-
-@given(OFFSETS, st.data())
-def test_windows_merge_exactly_in_any_grouping(advances: list[tuple[float, int]], data: st.DataObject) -> None:
-    """Folding windows in any grouping gives first and last advance, the largest inner gap and the sum exactly."""
-    times = sorted({at for at, _ in advances})
-    units = [_unit(at, records) for at, (_, records) in zip(times, advances, strict=False)]
-    cut = data.draw(st.integers(0, len(units) - 1))
-    left, right = _fold(units[: cut + 1]), _fold(units[cut + 1 :])
-    merged = left if right is None else (right if left is None else merge_windows(left, right))
-    whole = _fold(units)
-    assert merged == whole
-    assert whole is not None
-    assert (whole.first_advance, whole.last_advance) == (times[0], times[len(units) - 1])
-    assert whole.max_inner_gap_seconds == max((b - a for a, b in pairwise(times)), default=0.0)
-    assert whole.records == sum(unit.records or 0 for unit in units)
-
-
-def _unit(at: float, records: int) -> Window:
-    return Window(
-        "c",
-        "t",
-        None,
-        0,
-        0.0,
-        1e6,
-        "e",
-        "poll",
-        polls_ok=1,
-        advances=1,
-        records=records,
-        first_advance=at,
-        last_advance=at,
-        max_inner_gap_seconds=0.0,
-        resolution_seconds=30.0,
-    )
-
-
-def _fold(units: list[Window]) -> Window | None:
-    folded: Window | None = None
-    for unit in units:
-        folded = unit if folded is None else merge_windows(folded, unit)
-    return folded
 
 
 def test_a_partition_unreadable_when_listed_is_listed_again_once_read(bench: Bench) -> None:
@@ -331,8 +266,9 @@ def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.
     """Windows are counted by cluster; coverage and inventory that go with them stand in the log too."""
     bench.poll()
     bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     spool = Spool(bench.folder, "exporter-1")
+    assert spool.shrink(10**9) == {}
     assert spool.shrink(0) == {"c": 1}
     assert finished_files(spool.folder) == []
     assert "1 of coverage, 1 of inventory, 1 of windows; 1 windows were in them" in caplog.text
@@ -345,7 +281,7 @@ def test_a_full_spool_keeps_no_coverage_whose_windows_it_drops(
     """Coverage without its windows would prove a silence, also where the process ends between the two."""
     for _ in range(30):
         bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     spool = Spool(bench.folder, "exporter-1")
     files = finished_files(spool.folder)
     for at, file in enumerate(files):
@@ -375,7 +311,7 @@ def test_a_full_spool_keeps_no_coverage_whose_windows_it_drops(
 def test_ingested_files_leave_a_full_spool_without_a_word(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is lost with a file that Spark has taken in."""
     bench.poll()
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     spool = Spool(bench.folder, "exporter-1")
     ingest(bench)
     assert spool.shrink(0) == {}
@@ -388,7 +324,7 @@ def test_a_full_spool_counts_no_loss_while_the_ledger_cannot_be_read(
     """The limit holds; whether Spark has taken in what is deleted is unknown, and the log says so."""
     bench.poll()
     bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     ledger = bench.folder / "published" / "ingested.txt"
     ledger.parent.mkdir()
     real = storage.opened
@@ -407,19 +343,16 @@ def test_a_full_spool_counts_no_loss_while_the_ledger_cannot_be_read(
     assert f"{ledger} cannot be read" in caplog.text
 
 
-def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_given_up_for_memory_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Every kind of row that an unwritable folder costs stands in the log, windows in the counter as well."""
-    history = History(
-        "c", bench.spool, exporter="exporter-1", window_seconds=300, poll_interval_seconds=30, max_pending=1
-    )
-    bench.poller = Poller("c", bench.source, [history], bench.clock)
+    bench = Bench(tmp_path, max_pending=1)
     (bench.folder / "spool").rename(bench.folder / "moved")
     bench.poll()
     for _ in range(3):
         bench.poll(after=300.0, gained=1)
     assert "the buffer in memory is full, the oldest rows are lost: 1 of coverage, 2 of inventory" in caplog.text
     assert "the oldest rows are lost: 1 of coverage, 1 of windows" in caplog.text
-    assert history.counts.dropped["unwritable"] == 1
+    assert bench.history.counts.dropped["unwritable"] == 1
 
 
 @pytest.mark.parametrize("where", ["exporter.history.windows.Columns", "exporter.history.spool.table_of"])
@@ -441,11 +374,9 @@ def test_an_internal_error_costs_one_window(
     assert caplog.text.count("internal error") == 1
     for _ in range(10):
         bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
-    starts = [row["window_start"].timestamp() for row in bench.rows("windows")]  # type: ignore[attr-defined]
-    assert starts == [1_000_200.0, 1_000_500.0]
-    assert [row["window_start"].timestamp() for row in bench.rows("coverage")] == starts  # type: ignore[attr-defined]
-    assert sum(row["records"] for row in bench.rows("windows")) == 17  # type: ignore[misc]
+    bench.flush()
+    assert starts(bench.rows("windows")) == starts(bench.rows("coverage")) == [1_000_200.0, 1_000_500.0]
+    assert bench.records() == 17
 
 
 def test_windows_lost_to_an_error_at_shutdown_are_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +385,7 @@ def test_windows_lost_to_an_error_at_shutdown_are_reported(bench: Bench, monkeyp
     bench.poll(gained=1)
     monkeypatch.delattr("exporter.history.windows.OpenWindow.rows")
     with pytest.raises(HistoryError, match="1 windows were lost to an internal error"):
-        bench.history.flush(bench.clock.now())
+        bench.flush()
 
 
 def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(bench: Bench) -> None:
@@ -473,25 +404,24 @@ def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(benc
     hung = threading.Thread(target=bench.poller.poll)
     hung.start()
     assert arrived.wait(30)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     written = {table: bench.rows(table) for table in ("windows", "coverage", "inventory")}
     go_on.set()
     hung.join(30)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     assert {table: bench.rows(table) for table in written} == written
     assert [row["records"] for row in written["windows"]] == [2]
     assert [row["polls_total"] for row in written["coverage"]] == [3]
 
 
-def test_a_torn_inventory_file_is_named_and_the_others_are_read(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_torn_inventory_file_is_named_and_the_others_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """First polls come from every whole file, also below a folder whose name looks like a partition value."""
-    history = bench.folder / "cluster=other"
-    bench.spool = Spool(history, "exporter-1")
-    bench.history = History("c", bench.spool, exporter="exporter-1", window_seconds=300, poll_interval_seconds=30)
-    bench.poller = Poller("c", bench.source, [bench.history], bench.clock)
+    bench = Bench(tmp_path / "cluster=other")
     bench.poll()
-    (history / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
-    first = first_polls_by_stream(SpoolStreams(Spool(history, "exporter-1"), "c").first_polls())
+    (bench.folder / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
+    first = first_polls_by_stream(SpoolStreams(bench.spool, "c").first_polls())
     now = bench.clock.now()
     assert first == {Stream(ORDERS, "id-1"): (10, now), Stream(IDLE, "id-1"): (5, now)}
     assert "inventory-torn.parquet cannot be read" in caplog.text
@@ -503,22 +433,19 @@ def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: B
     for poll in range(60):
         bench.clock.set_by -= {20: 100.0, 35: 1700.0, 36: 0.5}.get(poll, 0.0)
         bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     windows, coverage = bench.rows("windows"), bench.rows("coverage")
-    assert sum(row["records"] for row in windows) == 60  # type: ignore[misc]
+    assert bench.records() == 60
     proved = [(row["window_start"], row["last_good_poll"]) for row in coverage if row["last_good_poll"] is not None]
     assert proved == sorted(proved), "no time is proved twice"
-    assert all(row["polls_ok"] > 0 or row["last_good_poll"] is None for row in coverage)  # type: ignore[operator]
+    assert all(row["polls_ok"] > 0 or row["last_good_poll"] is None for row in coverage)
     for rows in (windows, coverage):
-        starts = [row["window_start"] for row in rows]
-        assert len(set(starts)) == len(starts)
+        assert len(set(starts(rows))) == len(rows)
     for row in windows:
-        assert row["window_start"] <= row["first_advance"] <= row["last_advance"] <= row["window_end"]  # type: ignore[operator]
-        assert row["resolution_seconds"] >= 30.0  # type: ignore[operator]
+        assert row["window_start"] <= row["first_advance"] <= row["last_advance"] <= row["window_end"]
+        assert row["resolution_seconds"] >= 30.0
     observed = [row["observed_at"] for row in bench.rows("inventory") if row["topic"] == "orders"]
-    assert [row["window_start"] for row in coverage if row["window_start"] in observed] == observed, (
-        "the first poll only"
-    )
+    assert [row["window_start"] for row in coverage if row["window_start"] in observed] == observed, "first polls only"
 
 
 def test_a_clock_that_is_a_day_behind_for_a_moment_proves_nothing_of_that_day(bench: Bench) -> None:
@@ -528,11 +455,11 @@ def test_a_clock_that_is_a_day_behind_for_a_moment_proves_nothing_of_that_day(be
     for poll in range(60):
         bench.clock.set_by += {20: -86_400.0, 23: 86_400.0}.get(poll, 0.0)
         bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
-    assert sum(row["records"] for row in bench.rows("windows")) == 60  # type: ignore[misc]
-    assert min(row["observed_at"] for row in bench.rows("inventory")).timestamp() == first  # type: ignore[type-var, attr-defined]
+    bench.flush()
+    assert bench.records() == 60
+    assert min(row["observed_at"] for row in bench.rows("inventory")).timestamp() == first
     proved = [row["last_good_poll"] for row in bench.rows("coverage") if row["last_good_poll"] is not None]
-    assert min(proved).timestamp() > first and len(proved) > 5  # type: ignore[type-var, attr-defined]
+    assert min(proved).timestamp() > first and len(proved) > 5
 
 
 def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path: Path) -> None:
@@ -543,7 +470,7 @@ def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path
             bench.poll(gained=1)
             groups = {f"group-{each}": Group(GroupState.STABLE, 1, {}, frozenset({"orders"})) for each in range(number)}
             bench.history.take_sweep(sweep_of("c", groups, ["orders", "idle"]))
-        bench.history.flush(bench.clock.now())
+        bench.flush()
 
     poll(Bench(tmp_path, start=1_003_630.0), 40)
     ahead = {path: path.read_bytes() for path in tmp_path.glob("spool/*/*.parquet")}
@@ -553,10 +480,11 @@ def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path
     for table, key in (("windows", "window_start"), ("coverage", "window_start"), ("relations", "observed_at")):
         keys = [(row.get("topic"), row[key]) for row in again.rows(table)]
         assert len(set(keys)) == len(keys), table
-    assert sum(row["records"] for row in again.rows("windows")) == 39 + 169  # type: ignore[misc]
-    starts = [row["window_start"].timestamp() for row in again.rows("coverage")]  # type: ignore[attr-defined]
-    assert [start for start in starts if start > 1_004_700.0] == [1_004_850.0, 1_005_000.0], "listed, then aligned"
-    behind = {row["last_good_poll"] for row in again.rows("coverage") if row["window_start"].timestamp() < 1_003_600.0}  # type: ignore[attr-defined]
+    assert again.records() == 39 + 169
+    coverage = again.rows("coverage")
+    late = [start for start in starts(coverage) if start > 1_004_700.0]
+    assert late == [1_004_850.0, 1_005_000.0], "listed, then aligned"
+    behind = {row["last_good_poll"] for row in coverage if row["window_start"].timestamp() < 1_003_600.0}
     assert behind == {None}, "the time before is not proved"
 
 
@@ -568,7 +496,7 @@ def test_a_clock_that_was_set_is_shown_by_the_resolution_of_the_next_advance(ben
     bench.poll()
     bench.poll(gained=1)
     bench.poll(gained=1)
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     first, moment = bench.clock.time - 90.0, partial(datetime.fromtimestamp, tz=UTC)
     windows = [(row["first_advance"], row["records"], row["resolution_seconds"]) for row in bench.rows("windows")]
     assert windows == [
@@ -576,16 +504,6 @@ def test_a_clock_that_was_set_is_shown_by_the_resolution_of_the_next_advance(ben
         (moment(first + 7200.0), 0, 7200.0),
         (moment(first + 7200.0 + 60.0), 2, 7230.0),
     ]
-
-
-def test_a_changed_owner_is_a_new_row_of_the_inventory(bench: Bench) -> None:
-    """History knows who answers for a topic since when, and writes nothing where that stays as it is."""
-    for owner in ("team-a", "team-a", "team-b"):
-        bench.source.owners["orders"] = owner
-        bench.poll()
-    owners = [row["owner"] for row in bench.rows("inventory") if row["topic"] == "orders"]
-    assert owners == ["team-a", "team-b"]
-    assert {row["owner"] for row in bench.rows("inventory") if row["topic"] == "idle"} == {None}
 
 
 def test_what_inspections_found_of_a_topic_is_kept_with_what_stands_around_it(tmp_path: Path) -> None:
@@ -601,38 +519,33 @@ def test_what_inspections_found_of_a_topic_is_kept_with_what_stands_around_it(tm
     bench, more = Bench(tmp_path), TopicPartition("orders", 1)
     bench.source.offsets[more] = (0, 1, 1.0)
     bench.poll()
-    bench.history.flush(bench.clock.now())
+    bench.flush()
     assert bench.rows("relations") == []
     again = Bench(tmp_path, start=bench.clock.time)
     again.source.offsets[more] = (0, 1, 1.0)
     Poller("c", again.source, [again.history], again.clock, inspections=Known()).poll()
-    again.history.flush(again.clock.now())
+    again.flush()
     relations = {row["topic"]: row["disk_bytes"] for row in bench.rows("relations")}
     assert relations == {"orders": 60, "idle": 5}
 
 
-def test_who_reads_a_topic_is_kept_by_name(tmp_path: Path) -> None:
-    """As the last whole sweep saw it; a topic that nobody reads has no names."""
-    bench = Bench(tmp_path)
-    bench.poll()
+def test_who_reads_a_topic_is_kept_by_name_while_something_observes_it(bench: Bench) -> None:
+    """As the last whole sweep saw it: no names where nobody reads it, unknown once no sweep observes.
+
+    Else Spark would take what a last sweep saw for the present, for ever.
+    """
     group = Group(GroupState.STABLE, 1, {}, frozenset({"orders"}))
+    bench.poll()
     bench.history.take_sweep(sweep_of("c", {"billing": group, "audit": group}, ["orders", "idle"]))
-    bench.history.flush(bench.clock.now())
-    relations = {row["topic"]: (row["consumer_groups"], row["readers"]) for row in bench.rows("relations")}
-    assert relations == {"orders": (2, '["audit", "billing"]'), "idle": (0, "[]")}
-
-
-def test_readers_that_nothing_observes_any_more_are_unknown_with_the_next_daily_row(bench: Bench) -> None:
-    """Else Spark would take what a last sweep saw for the present, for ever."""
-    bench.poll()
-    group = Group(GroupState.STABLE, 1, {}, frozenset({"orders"}))
-    bench.history.take_sweep(sweep_of("c", {"billing": group}, ["orders", "idle"]))
     bench.poll(after=300.0)
     bench.history.forget_readers()
     bench.poll(after=86_400.0)
     bench.poll(after=300.0)
-    readers = [(row["consumer_groups"], row["readers"]) for row in bench.rows("relations") if row["topic"] == "orders"]
-    assert readers == [(1, '["billing"]'), (None, None)]
+    found = [(row["topic"], row["consumer_groups"], row["readers"]) for row in bench.rows("relations")]
+    assert found == [
+        *(("orders", 2, '["audit", "billing"]'), ("idle", 0, "[]")),
+        *(("orders", None, None), ("idle", None, None)),
+    ]
 
 
 def test_storage_that_hangs_holds_up_no_poll_and_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -656,14 +569,13 @@ def test_storage_that_hangs_holds_up_no_poll_and_is_counted(bench: Bench, monkey
     answer.set()
     monkeypatch.undo()
     bench.wait()
-    assert sum(int(str(row["records"])) for row in bench.rows("windows")) == 20, "all but the first poll's"
+    assert bench.records() == 20, "all but the first poll's"
 
 
 def test_without_room_for_a_thread_polls_are_counted_and_files_are_written_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As at a limit of processes: a window is closed once, and no advance is lost."""
-    bench = Bench(tmp_path)
 
     def no_room(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -673,8 +585,8 @@ def test_without_room_for_a_thread_polls_are_counted_and_files_are_written_later
         for _ in range(21):
             bench.poll(gained=1)
     assert bench.history.counts.failed_writes == {"can't start new thread": 4}
-    bench.history.flush(bench.clock.time)
-    assert sum(int(str(row["records"])) for row in bench.rows("windows")) == 20, "all but the first poll's"
+    bench.flush()
+    assert bench.records() == 20, "all but the first poll's"
     assert {row["polls_ok"] == row["polls_total"] for row in bench.rows("coverage")} == {True}
     assert len(bench.rows("coverage")) == 3
 
@@ -688,4 +600,4 @@ def test_an_interval_ends_no_earlier_than_its_last_poll_where_the_clock_was_set_
     last = bench.clock.now()
     bench.history.flush(last - 3600.0)
     rows = bench.rows("windows") + bench.rows("coverage")
-    assert [row["window_end"].timestamp() for row in rows] == [last, last]  # type: ignore[attr-defined]
+    assert [row["window_end"].timestamp() for row in rows] == [last, last]

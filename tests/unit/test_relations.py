@@ -129,18 +129,22 @@ def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *
 
 
 def test_a_row_has_all_that_is_known() -> None:
-    """Each fact in its column; of two sources the first one counts."""
+    """Each fact in its column, as it is when the row is written; of two sources the first one counts."""
     known = Relations("prod", "exporter-a")
     ALL.into(known)
     known.copies["west"] = copies("west", ReplicaState.STOPPED, "orders")
-    [row] = rows_due(known, 0, {"audit": TopicInfo(None, {}), "orders": TopicInfo("1", {})})
+    topics = {"audit": TopicInfo(None, {}), "orders": TopicInfo("1", {})}
+    [row] = rows_due(known, 300, topics)
+    replace(ALL, disk_bytes=20, readers=("audit", "billing")).into(known)
+    [news] = rows_due(known, 0, topics)
+    assert (news["disk_bytes"], news["consumer_groups"]) == (20, 2), "a row for other news brings the present size"
     assert row == {
         "cluster": "prod",
         "topic": "orders",
         "topic_id": "1",
         "exporter": "exporter-a",
         "source": "poll",
-        "observed_at": datetime.fromtimestamp(NOW, UTC),
+        "observed_at": datetime.fromtimestamp(NOW - 300, UTC),
         "consumer_groups": 1,
         "replica_of_cluster": "east",
         "replica_of_topic": "orders",
@@ -177,24 +181,6 @@ def test_the_first_readers_are_named_and_all_are_counted() -> None:
     [(count, names)] = due_rows(0, *(f"group-{number:02}" for number in range(30)))
     assert count == 30
     assert json.loads(names or "") == [f"group-{number:02}" for number in range(20)]
-
-
-def test_a_size_is_written_where_it_was_not_known_and_then_once_a_day() -> None:
-    """It changes all the time, which is no news; a row for other news brings the present one."""
-    known = Relations("prod", "exporter-a")
-
-    def due_rows(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None]]:
-        known.inspected = inspections_of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
-        rows = rows_due(known, ago, {"orders": TopicInfo("1", {})})
-        return [(row["disk_bytes"], row["consumer_groups"]) for row in rows]
-
-    assert due_rows(2 * DAY, Inspected()) == []
-    assert due_rows(2 * DAY - 300, Inspected(10, 30)) == [(30, None)]
-    assert due_rows(2 * DAY - 600, Inspected(20, 60)) == []
-    assert due_rows(2 * DAY - 1200, Inspected()) == []
-    known.readers = topic_readers({"orders": "ab"})
-    assert due_rows(2 * DAY - 1500, Inspected(0, 0)) == [(0, 2)]
-    assert due_rows(DAY - 1500, Inspected(5, 15)) == [(15, 2)]
 
 
 def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:

@@ -25,8 +25,7 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ByTime
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
+from tests.monitors import monitor_of
 from tests.snapshots import snapshot_of
 from tests.times import answered
 from tests.unit.readings import ManualClock
@@ -149,34 +148,39 @@ def test_the_newest_time_is_kept_until_the_end_offset_moves(tiers: Tiers) -> Non
     assert facts(seen, A, "id-1", 6) == Facts()
 
 
-def test_what_a_poll_saw_is_confirmed_by_one_look_up(tiers: Tiers) -> None:
-    """The time that MAX_TIMESTAMP returned before the records left is there and is the last."""
-    seen = watch(tiers)
-    seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
-    assert seen.sweep().lookups == {BY_TIME: 1}
+@pytest.mark.parametrize(
+    ("key", "polled", "looks"),
+    [
+        (A, reading(State.OBSERVED, NEWEST), 1),
+        (A, reading(State.OBSERVED, NEWEST, gained=3), 0),
+        (LOCAL, reading(State.PENDING), 0),
+    ],
+    ids=[
+        "the time that a poll saw is confirmed by one look-up",
+        "the next poll asks of what moves",
+        "no remote storage",
+    ],
+)
+def test_what_is_looked_up(tiers: Tiers, key: TopicPartition, polled: Reading, looks: int) -> None:
+    """Where there is nothing to look up there is no sweep, and no connection."""
+    seen = watch(tiers, specs=[EARLIEST_LOCAL] if key == LOCAL else [])
+    seen.accept(poll({key: polled}))
+    sweep = seen.sweep()
+    assert (sweep.lookups, tiers.connected) == ({BY_TIME: looks} if looks else {}, looks)
+    assert sweep.at is None or key != LOCAL
 
 
-def test_a_partition_that_moves_is_not_looked_up(tiers: Tiers) -> None:
-    """The next poll asks MAX_TIMESTAMP of it anyway."""
-    seen = watch(tiers)
-    seen.accept(poll({A: reading(State.OBSERVED, NEWEST, gained=3)}))
-    assert (seen.sweep().lookups, tiers.connected) == ({}, 0)
-
-
-def test_a_topic_without_remote_storage_is_not_looked_at(tiers: Tiers) -> None:
-    """Not even its place is taken: there is no sweep, and no connection."""
-    seen = watch(tiers, specs=[EARLIEST_LOCAL])
-    seen.accept(poll({LOCAL: reading(State.PENDING)}))
-    assert (seen.sweep().at, tiers.connected) == (None, 0)
-
-
-def test_a_topic_made_again_inherits_nothing(tiers: Tiers) -> None:
-    """Under another topic id neither offsets nor times of the old one are shown."""
+def test_a_topic_that_is_deleted_or_made_again_inherits_nothing(tiers: Tiers) -> None:
+    """Under another topic id neither offsets nor times of the old one are shown; what is gone is forgotten."""
     seen = watch(tiers, specs=[EARLIEST_LOCAL, LATEST_TIERED])
     seen.accept(poll({A: reading()}))
     seen.sweep()
     assert facts(seen, A, "id-1", 5) == Facts(5, 5, NEWEST)
     assert facts(seen, A, "id-2", 5) == Facts()
+    seen.accept(poll({A: reading()}, topic_id="id-2"))
+    assert facts(seen, A, "id-2", 5) == Facts()
+    seen.sweep()
+    seen.accept(poll({LOCAL: reading(State.OBSERVED, NEWEST)}))
     seen.accept(poll({A: reading()}, topic_id="id-2"))
     assert facts(seen, A, "id-2", 5) == Facts()
 
@@ -197,16 +201,8 @@ def test_a_failed_look_up_is_no_number_and_is_counted(tiers: Tiers) -> None:
 
 def test_without_kafka_python_times_are_found_all_the_same(tiers: Tiers) -> None:
     """What keeps it away is in the sweep, for the log; the sweep goes on with what the first client can ask."""
-    tiers_away = Tiers(tiers.clock, problem="kafka-python is not installed")
-    seen = TierWatch(
-        "c",
-        tiers.clock,
-        interval=INTERVAL,
-        lookups_per_second=100,
-        specs=[LATEST_TIERED],
-        times=tiers.connect,
-        tiers=tiers_away.connect,  # type: ignore[arg-type]
-    )
+    away = Tiers(tiers.clock, problem="kafka-python is not installed")
+    seen = watch(away, specs=[LATEST_TIERED], times=tiers.connect)
     seen.accept(poll({A: reading()}))
     assert seen.sweep().problem == "kafka-python is not installed"
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
@@ -286,23 +282,20 @@ def test_offsets_that_nobody_looked_up_for_long_are_shown_no_more(tiers: Tiers) 
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
 
 
-def test_a_deleted_topic_is_forgotten(tiers: Tiers) -> None:
-    """Memory does not grow with topics that come and go."""
-    seen = watch(tiers)
-    seen.accept(poll({A: reading()}))
-    seen.sweep()
-    seen.accept(poll({LOCAL: reading(State.OBSERVED, NEWEST)}))
-    seen.accept(poll({A: reading()}))
-    assert facts(seen, A, "id-1", 5) == Facts()
-
-
 @pytest.mark.parametrize(
     ("state", "known", "tier", "expected"),
     [
         (State.IDLE_IN_TIER, None, Facts(), (State.IDLE_IN_TIER, None)),
         (State.IDLE_IN_TIER, None, Facts(newest=90.0), (State.IDLE_IN_TIER, 90.0)),
         (State.OBSERVED, 90.0, Facts(earliest_local=5), (State.IDLE_IN_TIER, 90.0)),
+        (State.IDLE_IN_TIER, None, Facts(5, newest=90.0), (State.IDLE_IN_TIER, 90.0)),
+        (State.OBSERVED, 90.0, Facts(), (State.OBSERVED, 90.0)),
+        (State.OBSERVED, 90.0, Facts(5, 4), (State.IDLE_IN_TIER, 90.0)),
         (State.OBSERVED, 90.0, Facts(earliest_local=4), (State.OBSERVED, 90.0)),
+        (State.OBSERVED, 90.0, Facts(4, 3, 95.0), (State.OBSERVED, 95.0)),
+        (State.OBSERVED, 90.0, Facts(4, newest=500.0), (State.FUTURE, 500.0)),
+        (State.PENDING, None, Facts(4), (State.PENDING, None)),
+        (State.PENDING, None, Facts(4, newest=90.0), (State.OBSERVED, 90.0)),
         (State.OBSERVED, 80.0, Facts(newest=90.0), (State.OBSERVED, 90.0)),
         (State.IDLE_IN_TIER, None, Facts(newest=101.0), (State.FUTURE, 101.0)),
         (State.PENDING, 80.0, Facts(newest=90.0), (State.OBSERVED, 90.0)),
@@ -326,13 +319,7 @@ def test_what_the_tiers_say_of_a_reading(
 
 def test_a_broker_that_is_too_old_is_reported_once(tiers: Tiers, caplog: pytest.LogCaptureFixture) -> None:
     """One line names the look-up and the versions; the count goes on; that it is over is said too."""
-    monitor = Monitor(
-        MonitorSettings(
-            {"c": Rhythm(30.0)}, partition_switches=["latest_tiered_offset"], expectations_max_age_seconds=1.0
-        ),
-        tiers.clock,
-        version="0",
-    )
+    monitor = monitor_of(tiers.clock, {"c": Rhythm(30.0)})
     seen = watch(tiers, specs=[LATEST_TIERED])
     seen.accept(poll({A: reading(), B: reading()}))
     tiers.offsets = {(LATEST_TIERED, key): Answer(reason=Reason.UNSUPPORTED_VERSION) for key in (A, B)}

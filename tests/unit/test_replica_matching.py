@@ -50,14 +50,13 @@ def test_what_mirrormaker_keeps_for_itself_is_no_replica(topic: str) -> None:
     assert default("prod").replica_of(topic) is None
 
 
-def test_only_what_exists_on_both_sides_is_compared() -> None:
-    """A topic without a replica is named; a topic of the target that nobody maps to is not looked at."""
+def test_only_what_exists_on_both_sides_and_once_is_compared() -> None:
+    """A topic without a replica is named; a topic of the target that nobody maps to is not looked at.
+
+    One that two are mapped to is compared with neither, whether both are of one pair or the other is of another pair.
+    """
     matching = default("e").match({"a", "b"}, {"e.a", "local"})
     assert (matching.replicas, matching.without_replica, matching.contested) == ({"a": "e.a"}, ["b"], {})
-
-
-def test_a_topic_that_two_are_mapped_to_is_compared_with_neither() -> None:
-    """Whether both are of one pair or the other is of another pair."""
     merged = Naming.of(r"(.*)-\d", r"\1", [".*"], [])
     assert merged.match({"a-1", "a-2", "b-1"}, {"a", "b"}).contested == {"a": ["a-1", "a-2"]}
 

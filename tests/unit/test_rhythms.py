@@ -278,16 +278,39 @@ def weekday(hour: int) -> bool:
     return hour % 24 == 2 and hour // 24 % 7 < 5
 
 
-def test_a_nightly_job_is_late_within_two_hours_and_dead_by_the_second_missed_run() -> None:
-    """Without a miss in eight weeks: quiet until its usual end, late two hours after it, dead after the next."""
-    moments = records(nightly, 9, jitter=2400.0)
-    due = START + 8 * WEEK + 3 * DAY + 2 * HOUR
-    last = float(moments[moments < due][-1])
+def skipping(*nights: int) -> Active:
+    """Return a nightly run that did not come in these nights."""
+    return lambda hour: nightly(hour) and hour // 24 not in nights
+
+
+DUE = START + 8 * WEEK + 3 * DAY + 2 * HOUR
+"""02:00 on a Thursday of the ninth week."""
+
+
+@pytest.mark.parametrize(
+    ("active", "due", "verdicts"),
+    [
+        (nightly, DUE, {300.0: "quiet", 2 * HOUR + 2400.0: "late", DAY: "late", DAY + 2 * HOUR + 2400.0: "dead"}),
+        (weekday, DUE + 4 * DAY, {0.0: "quiet", 3 * HOUR: "late", DAY + 3 * HOUR: "dead"}),
+        (skipping(20), DUE, {DAY + 4 * HOUR: "suspect", 2 * DAY + 4 * HOUR: "dead"}),
+        (skipping(9, 17, 30, 38, 52), DUE, {DAY + 3 * HOUR: "late quiet suspect"}),
+    ],
+    ids=[
+        "without a miss: late two hours after its usual end, dead after the next",
+        "on weekdays: not late at the weekend, dead on Tuesday",
+        "one skip in eight weeks: two in a row are likelier than by chance",
+        "a tenth skipped: two missed runs are no death",
+    ],
+)
+def test_a_job_is_late_within_hours_and_dead_by_the_runs_that_it_missed(
+    active: Active, due: float, verdicts: dict[float, str]
+) -> None:
+    """The verdict so many seconds after the run that does not come was due."""
+    moments = records(active, 9, jitter=2400.0)
+    last = float(moments[moments < due - HOUR][-1])
     learned = known(moments, 8)
-    assert learned.at(last, due + 300.0)[0] is Verdict.QUIET
-    assert learned.at(last, due + 2400.0 + 2 * HOUR)[0] is Verdict.LATE
-    assert learned.at(last, due + DAY)[0] is Verdict.LATE
-    assert learned.at(last, due + DAY + 2400.0 + 2 * HOUR)[0] is Verdict.DEAD
+    for after, expected in verdicts.items():
+        assert learned.at(last, due + after)[0] in expected.split()
 
 
 @pytest.mark.parametrize(
@@ -306,26 +329,6 @@ def test_schedules_are_named_as_people_name_them(active: Active, beginning: str)
     assert schedule is not None
     last = START + 8 * WEEK + 2 * HOUR
     assert schedule.describe_missed_run(last, last + 2 * DAY).endswith(" in 8 weeks) has not come since Mon")
-
-
-def test_days_on_which_nothing_is_due_cost_nothing() -> None:
-    """A run on weekdays is not late at the weekend, late on Monday, and dead on Tuesday."""
-    moments = records(weekday, 9)
-    friday = float(moments[moments < START + 8 * WEEK + 5 * DAY][-1])
-    monday = START + 9 * WEEK + 2 * HOUR
-    learned = known(moments, 8)
-    assert learned.at(friday, monday)[0] is Verdict.QUIET
-    assert learned.at(friday, monday + 3 * HOUR)[0] is Verdict.LATE
-    assert learned.at(friday, monday + DAY + 3 * HOUR)[0] is Verdict.DEAD
-
-
-def test_a_job_that_skips_runs_is_given_more_time() -> None:
-    """With a tenth of the runs skipped two missed runs are no death yet."""
-    skipped = {9, 17, 30, 38, 52}
-    moments = records(lambda hour: nightly(hour) and hour // 24 not in skipped, 9)
-    due = START + 8 * WEEK + 3 * DAY + 2 * HOUR
-    last = float(moments[moments < due][-1])
-    assert known(moments, 8).at(last, due + DAY + 3 * HOUR)[0] not in ALARMS - {Verdict.SUSPECT}
 
 
 @pytest.mark.parametrize("later", [1, -1, 8])
@@ -356,8 +359,7 @@ def test_what_moves_by_hours_gives_no_alarm_two_weeks_later(name: str) -> None:
 
 def test_the_exporter_judges_by_the_schedule_that_the_rollup_published(tmp_path: Path) -> None:
     """Read from the published file: late after the first missed run, with its sentence, and dead by the second."""
-    moments = records(nightly, 9, jitter=2400.0)
-    due = START + 8 * WEEK + 3 * DAY + 2 * HOUR
+    moments, due = records(nightly, 9, jitter=2400.0), DUE
     last = float(moments[moments < due][-1])
     schedule = known(moments, 8).schedule(8)
     assert schedule is not None
@@ -386,21 +388,12 @@ def test_a_weekly_run_is_missed_when_it_is_late_and_not_since_the_last_one() -> 
 
 def test_records_at_any_hour_have_no_schedule() -> None:
     """One or two records a day at random, and an office day, run not once in a cycle."""
-    rng = np.random.default_rng(5)
-    at_random = np.sort(START + rng.uniform(0, 9 * WEEK, 90))
-    assert known(at_random, 8).schedule(8) is None
-    assert known(records(lambda hour: 8 <= hour % 24 < 18, 9), 8).schedule(8) is None
-    assert known(records(lambda hour: hour // 24 % 7 >= 5, 9), 8).schedule(8) is None
-
-
-def test_two_skipped_runs_in_a_row_are_likelier_than_two_by_chance() -> None:
-    """A job that was seen to skip one run may skip more: it is dead by the third missed run, not the second."""
-    moments = records(lambda hour: nightly(hour) and hour // 24 != 20, 9, jitter=2400.0)
-    due = START + 8 * WEEK + 3 * DAY + 2 * HOUR
-    last = float(moments[moments < due][-1])
-    learned = known(moments, 8)
-    assert learned.at(last, due + DAY + 4 * HOUR)[0] is Verdict.SUSPECT
-    assert learned.at(last, due + 2 * DAY + 4 * HOUR)[0] is Verdict.DEAD
+    for moments in (
+        np.sort(START + np.random.default_rng(5).uniform(0, 9 * WEEK, 90)),
+        records(lambda hour: 8 <= hour % 24 < 18, 9),
+        records(lambda hour: hour // 24 % 7 >= 5, 9),
+    ):
+        assert known(moments, 8).schedule(8) is None
 
 
 def at_random(a_day: float, seed: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,33 +38,15 @@ OVERRIDES = (
     TopicOverride("monthly", max_silence_seconds=30 * 24 * HOUR),
     TopicOverride("(?i)LEGACY[a-z_.-]{0,9}", retired=True),
 )
-SILENCES = (
-    0.0,
-    0.5 * HOUR,
-    1.4 * HOUR,
-    1.6 * HOUR,
-    2.5 * HOUR,
-    30 * HOUR,
-    40 * HOUR,
-    29 * 24 * HOUR,
-    None,
-    HOUR,
-    31 * DAY,
-    38 * DAY,
+SILENCES = tuple(
+    None if hours is None else hours * HOUR
+    for hours in (0, 0.5, 1.4, 1.6, 2.5, 30, 40, 29 * 24, None, 1, 31 * 24, 38 * 24)
 )
 UNSEEN = {9: 1.6 * HOUR}
 """So long nobody has looked at the partition."""
 TOPICS = (
-    "billing.eu",
-    "billing",
-    "x-test",
-    "over-there",
-    "over-limit",
-    "monthly",
-    "legacy.orders",
-    "Legacy",
-    "legacy0",
-    "free",
+    *("billing.eu", "billing", "x-test", "over-there", "over-limit"),
+    *("monthly", "legacy.orders", "Legacy", "legacy0", "free"),
 )
 
 
@@ -184,21 +167,14 @@ def test_a_weekly_run_that_a_holiday_skipped_is_due_a_week_later(
     assert found.expected_by[0] == pytest.approx(last + 12.25 * DAY + extra)
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        TopicOverride("weekly", max_silence_seconds=2 * HOUR),
-        TopicOverride("weekly", muted_until=NOW + 1),
-        TopicOverride("weekly", retired=True),
-    ],
-)
+@pytest.mark.parametrize("decided", [{"max_silence_seconds": 2 * HOUR}, {"muted_until": NOW + 1}, {"retired": True}])
 @pytest.mark.parametrize(("silent_days", "verdict"), [(3.0, Verdict.QUIET), (13.0, Verdict.DEAD)])
 def test_a_topic_is_judged_by_what_was_learned_once_its_override_has_ended(
-    override: TopicOverride, silent_days: float, verdict: Verdict
+    decided: dict[str, Any], silent_days: float, verdict: Verdict
 ) -> None:
     """A limit, a mute and a retirement leave the limits and the rule of its past as they are."""
-    last = NOW - silent_days * DAY
-    found = judge(streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW, overrides=[override])
+    last, overrides = NOW - silent_days * DAY, [TopicOverride("weekly", **decided)]
+    found = judge(streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW, overrides=overrides)
     limits = found.learned_suspect_limit[0], found.learned_limit[0]
     learned = by_wall(suspect_silence_seconds=limits[0], max_silence_seconds=limits[1], rule=found.learned_rule[0])
     assert learned.rule == "period" and found.rule[0] == "override"
@@ -249,17 +225,13 @@ def test_every_row_has_the_verdict_that_the_exporter_gives_it(rows: tuple[Stream
 
 
 @pytest.mark.parametrize(
-    ("override", "suspect_after"),
-    [
-        (TopicOverride("a", max_silence_seconds=40 * HOUR), 30 * HOUR),
-        (TopicOverride("a", muted_until=NOW + 1), np.nan),
-        (TopicOverride("a", retired=True), np.nan),
-    ],
+    ("decided", "suspect_after"),
+    [({"max_silence_seconds": 40 * HOUR}, 30 * HOUR), ({"muted_until": NOW + 1}, np.nan), ({"retired": True}, np.nan)],
 )
-def test_an_override_decides_from_when_on_a_silence_is_suspect(override: TopicOverride, suspect_after: float) -> None:
+def test_an_override_decides_from_when_on_a_silence_is_suspect(decided: dict[str, Any], suspect_after: float) -> None:
     """What was learned says six hours; a topic that is muted or retired never is."""
     last = NOW - 20 * HOUR
-    found = judged(streams([("prod", "a")], [0], [last], [NOW]), [override])
+    found = judged(streams([("prod", "a")], [0], [last], [NOW]), [TopicOverride("a", **decided)])
     assert found.suspect_from.tolist() == pytest.approx([last + suspect_after] * 2, nan_ok=True)
     assert Verdict.SUSPECT not in {VERDICTS[code] for code in found.verdict}
 
@@ -354,25 +326,17 @@ def test_topics_that_the_configuration_decides_on_take_part_in_no_incident() -> 
 def test_a_topic_has_the_state_of_all_its_partitions() -> None:
     """Future, preserved or empty only where every partition is; where they differ there is something to observe."""
     states = {
-        "ahead": [State.FUTURE, State.FUTURE],
-        "cleared": [State.EMPTY, State.NEVER_WRITTEN],
-        "mirror": [State.PRESERVED],
-        "mixed": [State.FUTURE, State.OBSERVED],
+        "ahead": ([State.FUTURE, State.FUTURE], State.FUTURE),
+        "cleared": ([State.EMPTY, State.NEVER_WRITTEN], State.EMPTY),
+        "mirror": ([State.PRESERVED], State.PRESERVED),
+        "mixed": ([State.FUTURE, State.OBSERVED], State.OBSERVED),
     }
-    partitions = [(name, number, state) for name, found in states.items() for number, state in enumerate(found)]
-    each = streams(
-        [("prod", name) for name, _, _ in partitions],
-        [number for _, number, _ in partitions],
-        [NOW] * len(partitions),
-        [NOW] * len(partitions),
-        [state for _, _, state in partitions],
-    )
-    assert dict(zip(each.name[each.whole], each.state[each.whole], strict=True)) == {
-        "ahead": State.FUTURE,
-        "cleared": State.EMPTY,
-        "mirror": State.PRESERVED,
-        "mixed": State.OBSERVED,
-    }
+    rows = [(name, number, state) for name, (found, _) in states.items() for number, state in enumerate(found)]
+    names, numbers, found = zip(*rows, strict=True)
+    now = [NOW] * len(rows)
+    each = streams([("prod", name) for name in names], numbers, now, now, found)
+    of_topics = dict(zip(each.name[each.whole], each.state[each.whole], strict=True))
+    assert of_topics == {name: state for name, (_, state) in states.items()}
 
 
 def test_a_thousand_overrides_of_single_topics_are_looked_up() -> None:
@@ -388,8 +352,7 @@ def test_a_thousand_overrides_of_single_topics_are_looked_up() -> None:
 
 def test_overrides_pass_through_the_command_line(tmp_path: Path) -> None:
     """What the command hands over is what the job reads, in its argument or in a file."""
-    text = json.dumps([asdict(override) for override in OVERRIDES])
-    (tmp_path / "overrides.json").write_text(text, encoding="utf-8")
+    (tmp_path / "overrides.json").write_text(text := json.dumps([asdict(override) for override in OVERRIDES]))
     for handed in (text, f"@{tmp_path / 'overrides.json'}"):
         assert JsonOption(parse).convert(handed, None, None) == OVERRIDES
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -17,7 +16,6 @@ from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Verdict
 from exporter.metrics.catalogue import (
-    CATALOGUE,
     DEFAULT_PARTITION_SWITCHES,
     INSPECTED,
     PARTITION_METRICS,
@@ -97,8 +95,7 @@ def test_what_is_not_known_has_no_sample() -> None:
 
 def test_staleness_rises_between_polls_and_is_never_negative() -> None:
     """Ages are computed when served; a timestamp in the future is 0 old and named by its state."""
-    source = TableSource({A: (0, 5, 999_900.0), B: (0, 5, 2_000_000.0)})
-    text, _ = shown(source, ManualClock())
+    text, _ = shown(TableSource({A: (0, 5, 999_900.0), B: (0, 5, 2_000_000.0)}), ManualClock())
     assert 'staleness_seconds{kafka_cluster="prod",topic="a",partition="0"} 110.000' in text
     assert 'staleness_seconds{kafka_cluster="prod",topic="b",partition="0"} 0.000' in text
     assert 'kafka_topic_partition_state{kafka_cluster="prod",topic="b",partition="0",state="future"} 1' in text
@@ -165,13 +162,6 @@ def test_deleted_topics_leave_at_the_next_good_poll() -> None:
     assert exposed({"prod": series}, clock.now()) == ""
 
 
-def test_the_catalogue_names_every_metric_once() -> None:
-    """Names are unique, and counters end in _total."""
-    names = [metric.name for metric in CATALOGUE]
-    assert len(names) == len(set(names))
-    assert all(metric.name.endswith("_total") == (metric.type == "counter") for metric in CATALOGUE)
-
-
 def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
     """What one partition keeps back is unknown of the whole topic."""
     inspected = {
@@ -184,17 +174,11 @@ def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
     snapshot = snapshot_of({key: replace(OBSERVED, inspected=each) for key, each in inspected.items()})
     series = ClusterSeries("prod", partition_switches=[])
     series.update(snapshot, assessment_of(snapshot))
-    found: dict[str, dict[str, float]] = {}
-    for (name, labels), value in samples(exposed({"prod": series}, snapshot.taken_at)).items():
-        found.setdefault(dict(labels).get("topic", ""), {})[name] = value
     names = {metric.name for metric in TOPIC_METRICS if metric.help.endswith(INSPECTED)}
-    by_topic = {
-        topic: {name: row[name] for name in sorted(names & row.keys())} for topic, row in found.items() if topic
-    }
-    assert by_topic == {
-        "whole": {"kafka_topic_disk_size_bytes": 45},
-        "part": {},
-        "quiet": {"kafka_topic_disk_size_bytes": 0},
+    found = samples(exposed({"prod": series}, snapshot.taken_at))
+    assert {(name, dict(labels)["topic"], value) for (name, labels), value in found.items() if name in names} == {
+        ("kafka_topic_disk_size_bytes", "whole", 45),
+        ("kafka_topic_disk_size_bytes", "quiet", 0),
     }
 
 
@@ -205,14 +189,17 @@ TOPICS = st.dictionaries(
 
 @st.composite
 def polls(draw: st.DrawFn) -> list[tuple[Snapshot, Assessment]]:
-    """Draw polls between which topics and partitions come, go and change, or stay as they are."""
+    """Draw polls between which topics, owners and partitions come, go and change, or stay as they are."""
     found: list[tuple[Snapshot, Assessment]] = []
     for _ in range(draw(st.integers(2, 5))):
         topics = draw(TOPICS) if not found or draw(st.booleans()) else {}
         readings = {TopicPartition(name, number): draw(READINGS) for name in topics for number in topics[name]}
         if not readings:
             readings = {key: draw(st.sampled_from([each, OBSERVED])) for key, each in readings_of(found[-1][0]).items()}
-        snapshot = snapshot_of(readings)
+        owned = draw(st.lists(st.sampled_from([None, "team-a", "team-b"]), min_size=5, max_size=5))
+        owners = dict(zip("abcde", owned, strict=True))
+        infos = {name: replace(info, owner=owners[name]) for name, info in topics_of(readings).items()}
+        snapshot = snapshot_of(readings, infos)
         judged = {key: draw(st.sampled_from(JUDGEMENTS)) for key in readings}
         found.append((snapshot, assessment_of(snapshot, judged, dict(zip("abcde", JUDGEMENTS, strict=False)))))
     return found
@@ -228,24 +215,6 @@ def test_what_is_kept_from_earlier_polls_is_never_seen(seen: list[tuple[Snapshot
     fresh.update(*seen[-1])
     metrics = [each for each in PARTITION_METRICS + TOPIC_METRICS if each.type != "counter"]
     assert exposed({"prod": reused}, NOW, metrics) == exposed({"prod": fresh}, NOW, metrics)
-
-
-def test_owners_that_come_and_go_are_shown_right() -> None:
-    """Each poll shows the owners of now, as series that were just made would."""
-    clock, collected = ManualClock(), Collected()
-    source = TableSource({TopicPartition(f"t{number}", 0): (0, 5, 1.0) for number in range(5)})
-    poller = Poller("prod", source, [collected], clock)
-    reused = ClusterSeries("prod", partition_switches=[])
-    shown_by = [metric for metric in TOPIC_METRICS if metric.name == "kafka_topic_info"]
-    drawn = random.Random(17)
-    for number in range(50):
-        source.owners = {f"t{topic}": f"team-{drawn.randrange(number, number + 4)}" for topic in range(5)}
-        clock.time += 30
-        poller.poll()
-        snapshot, fresh = collected.snapshots[-1], ClusterSeries("prod", partition_switches=[])
-        for series in (reused, fresh):
-            series.update(snapshot, Detector().assess(snapshot, clock.now()))
-        assert exposed({"prod": reused}, clock.now(), shown_by) == exposed({"prod": fresh}, clock.now(), shown_by)
 
 
 def test_a_topic_made_again_counts_its_records_from_zero() -> None:

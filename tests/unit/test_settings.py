@@ -96,33 +96,23 @@ def test_of_a_long_value_the_length_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
-    """A cluster's name and bootstrap servers are all that must be given."""
+    """A cluster's name and bootstrap servers are all that must be given; the flag makes one cluster named default."""
     settings = load(tmp_path, SMALLEST)
-    (cluster,) = settings.clusters
-    assert (cluster.name, dict(cluster.kafka)) == ("prod", {"bootstrap.servers": "host:9092"})
-    assert settings.poll.interval == 30.0
-    assert settings.history.window == 300.0
+    for name, given in (("prod", settings), ("default", load_settings(None, "host:9092"))):
+        (cluster,) = given.clusters
+        assert (cluster.name, dict(cluster.kafka)) == (name, {"bootstrap.servers": "host:9092"})
+    assert (settings.poll.interval, settings.history.window) == (30.0, 300.0)
     assert settings.exporter == default_exporter()
 
 
-def test_a_bootstrap_server_alone_is_enough() -> None:
-    """--bootstrap-server makes one cluster named default, without any file."""
-    (cluster,) = load_settings(None, "host:9092").clusters
-    assert (cluster.name, dict(cluster.kafka)) == ("default", {"bootstrap.servers": "host:9092"})
-
-
 def test_a_bootstrap_server_joins_a_file_without_clusters(tmp_path: Path) -> None:
-    """The flag may complete a file that names no cluster, and is refused beside one that does."""
+    """The flag may complete a file that names no cluster, and is refused beside one that does; a problem names it."""
     path = tmp_path / "prod.yaml"
     path.write_text("poll: {interval: 10s}\n")
     assert load_settings(path, "host:9092").poll.interval == 10.0
     path.write_text(SMALLEST)
     with pytest.raises(SettingsError, match=r"--bootstrap-server cannot be given beside clusters"):
         load_settings(path, "host:9092")
-
-
-def test_a_bad_bootstrap_server_names_the_flag() -> None:
-    """A problem of the flag's value says that it came from the flag."""
     with pytest.raises(SettingsError, match=r"got 'host:0' \(from --bootstrap-server\)"):
         load_settings(None, "host:0")
 
@@ -150,38 +140,31 @@ def test_every_setting_is_read() -> None:
         "socket.keepalive.enable": "yes",
     }
     assert dict(archive.kafka) == {**prod.kafka, "bootstrap.servers": "[2001:db8::1]:9093"}
-    assert prod.topics.include == (r"orders\..*", "payments")
-    assert prod.topics.exclude == (r".*\.retry",)
-    assert prod.topics.internal
+    topics, poll, groups = prod.topics, settings.poll, settings.groups_of(prod)
+    assert (topics.include, topics.exclude, topics.internal) == ((r"orders\..*", "payments"), (r".*\.retry",), True)
     assert archive.topics.include == (".*",)
     assert settings.exporter == "exporter-1"
-    poll, history = settings.poll, settings.history
-    assert (poll.interval, poll.request_timeout, poll.config_refresh) == (60.0, 5.0, 1800.0)
-    assert poll.missed_polls == 5
+    assert (poll.interval, poll.request_timeout, poll.config_refresh, poll.missed_polls) == (60.0, 5.0, 1800.0, 5)
     assert settings.poll_of(prod) == poll
     assert settings.poll_of(archive) == poll.model_copy(update={"interval": 300.0, "missed_polls": 2})
-    groups = settings.groups_of(prod)
     assert (groups.enabled, groups.include, groups.exclude) == (True, ("orders-.*",), (".*-test",))
     assert (groups.interval, groups.tolerance) == (120.0, 30.0)
     assert settings.groups_of(archive) == groups.model_copy(update={"enabled": False})
+    history, backfill = settings.history, settings.backfill
     assert (history.enabled, history.folder) == (True, Path("/var/lib/topic-liveness"))
     assert (history.window, history.max_bytes) == (900.0, 500_000_000)
-    assert (settings.expectations.max_age, settings.backfill.horizon) == (129600.0, 129600.0)
-    backfill = settings.backfill
+    assert (settings.expectations.max_age, backfill.horizon) == (129600.0, 129600.0)
     assert (backfill.slot, settings.lookups_per_second) == (900.0, 500)
     assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
-    assert false_alarms(settings) == ["--false-alarms=2.5"]
-    assert retention(settings) == ["--retention-days=3650"]
-    assert settings.metrics.granularity == "topic"
-    assert settings.metrics.partition == ("staleness", "expected_by")
+    assert (false_alarms(settings), retention(settings)) == (["--false-alarms=2.5"], ["--retention-days=3650"])
+    assert (settings.metrics.granularity, settings.metrics.partition) == ("topic", ("staleness", "expected_by"))
     assert [override.as_override() for override in settings.overrides] == [
         TopicOverride(r"billing\..*", max_silence_seconds=7200.0),
         TopicOverride(".*-test", "prod", muted_until=1_775_001_600.0),
         TopicOverride("old", retired=True),
     ]
-    assert [outage.as_outage() for outage in settings.outages] == [
-        Outage(r"orders\..*", 1_772_330_400.0, 1_772_353_800.0, "prod")
-    ]
+    [outage] = settings.outages
+    assert outage.as_outage() == Outage(r"orders\..*", 1_772_330_400.0, 1_772_353_800.0, "prod")
     bavaria, france = (calendar.as_calendar(2026) for calendar in settings.calendars)
     assert (bavaria.topics, bavaria.calendar, bavaria.cluster) == (r"orders\..*", "DE-BY", "prod")
     assert (1_798_153_200.0, 1_798_239_600.0, "Christmas Day") in bavaria.days, "25 December 2026 in Berlin"
@@ -190,8 +173,7 @@ def test_every_setting_is_read() -> None:
         TopicOwner(r"billing\..*", "team-payments", "prod"),
         TopicOwner(r"(?P<team>\w+)\..*", r"team-\g<team>"),
     ]
-    assert settings.web.listen == "[::1]:9000"
-    assert (settings.log.level, settings.log.format) == ("debug", "json")
+    assert (settings.web.listen, settings.log.level, settings.log.format) == ("[::1]:9000", "debug", "json")
 
 
 def test_a_cluster_takes_what_it_does_not_set_from_the_general_polls(tmp_path: Path) -> None:
@@ -224,24 +206,19 @@ def test_everything_yaml_leaves_nothing_at_its_default() -> None:
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
-    """A variable wins over the file; lists are written as YAML."""
+    """A variable wins over the file; lists are written as YAML or JSON, and replace those of the file."""
     settings = load(
         tmp_path,
         SMALLEST + "poll: {interval: 60s, missed_polls: 5}\nmetrics: {partition: [staleness]}\n",
         TOPIC_LIVENESS_POLL__INTERVAL="15s",
         TOPIC_LIVENESS_METRICS__PARTITION="[expected_by, leader]",
         TOPIC_LIVENESS_EXPORTER="two",
+        TOPIC_LIVENESS_CLUSTERS='[{"name": "a", "kafka": {"bootstrap.servers": "b:1", "client.id": "${ID}"}}]',
+        ID="x",
     )
     assert (settings.poll.interval, settings.poll.missed_polls) == (15.0, 5)
-    assert settings.metrics.partition == ("expected_by", "leader")
-    assert settings.exporter == "two"
-
-
-def test_clusters_may_come_from_the_environment(tmp_path: Path) -> None:
-    """TOPIC_LIVENESS_CLUSTERS holds the list as YAML or JSON, and replaces that of the file."""
-    given = '[{"name": "a", "kafka": {"bootstrap.servers": "b:1", "sasl.password": "${PASSWORD}"}}]'
-    settings = load(tmp_path, SMALLEST, TOPIC_LIVENESS_CLUSTERS=given, PASSWORD="x")  # noqa: S106
-    assert [(cluster.name, cluster.kafka["sasl.password"]) for cluster in settings.clusters] == [("a", "x")]
+    assert (settings.metrics.partition, settings.exporter) == (("expected_by", "leader"), "two")
+    assert [(cluster.name, cluster.kafka["client.id"]) for cluster in settings.clusters] == [("a", "x")]
 
 
 def lists_in(section: BaseModel, *above: str) -> Iterator[tuple[str, ...]]:
@@ -284,22 +261,23 @@ def test_options_override_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "variable",
+    "name",
     [
-        "TOPIC_LIVENESS_CACHE",
-        "TOPIC_LIVENESS_SERVICE_HOST",
-        "TOPIC_LIVENESS_SERVICE_PORT",
-        "TOPIC_LIVENESS_SERVICE_PORT_HTTP",
-        "TOPIC_LIVENESS_PORT",
-        "TOPIC_LIVENESS_PORT_9797_TCP",
-        "TOPIC_LIVENESS_EXPORTER_PORT",
-        "TOPIC_LIVENESS_EXPORTER_PORT_9797_TCP_ADDR",
-        "TOPIC_LIVENESS_PROD_EXPORTER_SERVICE_PORT",
+        "CACHE",
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_HTTP",
+        "PORT",
+        "PORT_9797_TCP",
+        "EXPORTER_PORT",
+        "EXPORTER_PORT_9797_TCP_ADDR",
+        "PROD_EXPORTER_SERVICE_PORT",
     ],
 )
-def test_variables_that_are_no_settings_are_left_alone(tmp_path: Path, variable: str) -> None:
+def test_variables_that_are_no_settings_are_left_alone(tmp_path: Path, name: str) -> None:
     """The cache folder, and what Kubernetes sets for a Service with our name, are not taken for settings."""
-    assert load(tmp_path, SMALLEST, **{variable: "tcp://10.0.0.1:9797"}).exporter == default_exporter()
+    settings = load(tmp_path, SMALLEST, **{f"TOPIC_LIVENESS_{name}": "tcp://10.0.0.1:9797"})
+    assert settings.exporter == default_exporter()
 
 
 @pytest.mark.parametrize("window", ["7.2s", "6.25s", "14.4s", "1h"])
@@ -309,8 +287,10 @@ def test_a_window_that_divides_an_hour_is_taken(tmp_path: Path, window: str) -> 
 
 
 def test_null_is_the_default(tmp_path: Path) -> None:
-    """Of a section as of a single setting."""
+    """Of a section as of a single setting, of known ones alone."""
     assert load(tmp_path, SMALLEST + "poll: null\nhistory:\n  window: ~\n").poll.interval == 30.0
+    with pytest.raises(SettingsError, match=r"overrides\[0\]\.clusters is not a known setting"):
+        load(tmp_path, SMALLEST + "overrides: [{topics: a, max_silence: 1h, clusters: null}]\n")
 
 
 @pytest.mark.parametrize(
@@ -330,21 +310,12 @@ def test_a_key_without_a_value_is_refused(tmp_path: Path, text: str, setting: st
     assert f"{setting} has no value" in str(refused.value)
 
 
-def test_an_unknown_key_that_is_null_is_refused(tmp_path: Path) -> None:
-    """Null is a default of known settings alone."""
-    with pytest.raises(SettingsError, match=r"overrides\[0\]\.clusters is not a known setting"):
-        load(tmp_path, SMALLEST + "overrides: [{topics: a, max_silence: 1h, clusters: null}]\n")
-
-
 def test_variables_are_replaced_inside_values(tmp_path: Path) -> None:
     """``${NAME}`` may be a part of any value, and ``$${`` is a plain ``${``."""
     text = "clusters: [{name: '${ENV}-eu', kafka: {bootstrap.servers: '${HOST}:9092', client.id: '$${x}$$'}}]"
     (cluster,) = load(tmp_path, text, ENV="prod", HOST="kafka").clusters
-    assert (cluster.name, cluster.kafka["bootstrap.servers"], cluster.kafka["client.id"]) == (
-        "prod-eu",
-        "kafka:9092",
-        "${x}$$",
-    )
+    assert cluster.name == "prod-eu"
+    assert dict(cluster.kafka) == {"bootstrap.servers": "kafka:9092", "client.id": "${x}$$"}
 
 
 def test_what_works_on_history_alone_does_not_look_at_clusters(tmp_path: Path) -> None:
@@ -356,16 +327,17 @@ def test_what_works_on_history_alone_does_not_look_at_clusters(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "rule"),
+    ("content", "rule"),
     [
-        ("missing.yaml", None, "cannot be read: No such file or directory; name the configuration with --config FILE"),
-        ("latin.yaml", "exporter: \xe9".encode("latin-1"), "is not UTF-8 text (byte 10)"),
-        ("control.yaml", b"exporter: a\x00b", "is not valid YAML: it holds a character that YAML does not allow"),
+        (None, "cannot be read: No such file or directory; name the configuration with --config FILE"),
+        ("exporter: \xe9".encode("latin-1"), "is not UTF-8 text (byte 10)"),
+        (b"exporter: a\x00b", "is not valid YAML: it holds a character that YAML does not allow"),
     ],
+    ids=["missing", "latin", "control"],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes | None, rule: str) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, rule: str) -> None:
     """A file that is missing, not UTF-8 or not YAML is one problem that names the file."""
-    path = tmp_path / name
+    path = tmp_path / "prod.yaml"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SettingsError) as caught:
@@ -376,19 +348,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
 @pytest.mark.parametrize(
     ("text", "setting"),
     [
-        ("history: {folder: ~nobody-of-that-name/a}", "history.folder"),
-        ("web: {config_file: ~nobody-of-that-name/a}", "web.config_file"),
-        (
-            "clusters: [{name: b, kafka: {bootstrap.servers: b:1, sasl.password: {file: ~nobody-of-that-name/a}}}]",
-            "kafka.sasl.password",
-        ),
+        (SMALLEST + "history: {folder: ~nobody-of-that-name/a}", "history.folder"),
+        (SMALLEST + "web: {config_file: ~nobody-of-that-name/a}", "web.config_file"),
+        (SMALLEST.replace("}}]", ", sasl.password: {file: ~nobody-of-that-name/a}}}]"), "kafka.sasl.password"),
     ],
 )
 def test_a_path_below_a_home_that_nobody_knows_is_a_problem(tmp_path: Path, text: str, setting: str) -> None:
     """It names the setting and what to write; the user may exist on another host."""
     rule = f"{setting} must name the whole path: nobody knows the home folder '~nobody-of-that-name'"
     with pytest.raises(SettingsError, match=rule):
-        load(tmp_path, text if "clusters" in text else SMALLEST + text)
+        load(tmp_path, text)
 
 
 def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
@@ -407,15 +376,7 @@ def test_switchable_metrics_are_those_of_the_catalogue() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [
-        ("30s", 30.0),
-        ("500ms", 0.5),
-        ("5m", 300.0),
-        ("1.5h", 5400.0),
-        ("14d", 1209600.0),
-        ("2w", 1209600.0),
-        ("90", 90.0),
-    ],
+    [("30s", 30), ("500ms", 0.5), ("5m", 300), ("1.5h", 5400), ("14d", 1209600), ("2w", 1209600), ("90", 90)],
 )
 def test_durations_are_read(text: str, seconds: float) -> None:
     """A duration is a number with a unit, or seconds."""

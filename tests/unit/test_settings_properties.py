@@ -19,15 +19,10 @@ from exporter.settings.schema import Settings
 SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"
 
 
-@given(st.floats(min_value=0, max_value=1e9) | st.integers(0, 10**9).map(float))
-def test_durations_round_trip(seconds: float) -> None:
-    """Every duration is spelled so that it reads back exactly."""
+@given(st.floats(min_value=0, max_value=1e9) | st.integers(0, 10**9).map(float), st.integers(0, 2**60))
+def test_durations_and_sizes_round_trip(seconds: float, size: int) -> None:
+    """Each is spelled so that it reads back exactly."""
     assert parse_duration(setting_duration(seconds)) == seconds
-
-
-@given(st.integers(0, 2**60))
-def test_sizes_round_trip(size: int) -> None:
-    """Every size is spelled so that it reads back exactly."""
     assert parse_size(setting_size(size)) == size
 
 

@@ -23,10 +23,9 @@ from exporter.domain.verdicts import Expectation, Verdict
 from exporter.history.published import Published
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.series import ClusterSeries
-from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from tests.groups import Group, GroupPartition, sweep_of
+from tests.monitors import monitor_of
 from tests.unit.expectations import MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
 
@@ -124,22 +123,14 @@ def scene(*, partitions: bool = True) -> tuple[Monitor, Poller, ConfiguredSource
         },
         failures={TopicPartition("lost", 0): Answer(reason=Reason.LEADER_UNREACHABLE)},
     )
-    monitor = Monitor(
-        MonitorSettings(
-            {"prod": Rhythm(30.0)},
-            partition_switches=["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"],
-            partitions=partitions,
-            expectations_max_age_seconds=8 * 24 * HOUR,
-        ),
-        clock,
-        version="0.0.0-test",
-    )
+    switches = ["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"]
+    monitor = monitor_of(clock, partition_switches=switches, partitions=partitions, version="0.0.0-test")
     monitor.take_expectations(promised(), None)
     return monitor, Poller("prod", source, [monitor], clock), source, clock
 
 
 def test_the_whole_exposition_is_a_golden_file(golden: Callable[[str, str], None]) -> None:
-    """A renamed metric, a lost label or a changed help text is seen in review."""
+    """A renamed metric, a lost label or a changed help text is seen in review; nothing is outside the catalogue."""
     monitor, poller, source, clock = scene()
     poller.poll()
     clock.time += 30
@@ -148,18 +139,13 @@ def test_the_whole_exposition_is_a_golden_file(golden: Callable[[str, str], None
     monitor.take_sweep(SWEEP)
     text = monitor.metrics().decode()
     lines = [line for line in text.splitlines() if not re.match(r"(# (HELP|TYPE) )?(process_|python_)", line)]
+    assert set(re.findall(r"^# TYPE (\S+)", "\n".join(lines), re.MULTILINE)) <= {metric.name for metric in CATALOGUE}
     golden("exposition.txt", "\n".join(lines) + "\n")
 
 
 def test_what_was_never_published_has_no_time() -> None:
     """Before the first rollup the gauges of its time are absent, not 0, and the stale gauge says why."""
-    clock = ManualClock(NOW)
-    monitor = Monitor(
-        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
-        clock,
-        version="0",
-    )
-    text = monitor.metrics().decode()
+    text = monitor_of(ManualClock(NOW)).metrics().decode()
     assert "topic_liveness_expectations_stale 1.0" in text
     assert "topic_liveness_expectations_timestamp_seconds" not in text
     assert "topic_liveness_rollup_last_success_timestamp_seconds" not in text
@@ -167,12 +153,15 @@ def test_what_was_never_published_has_no_time() -> None:
 
 
 def test_a_dead_partition_is_told_apart_from_its_live_topic() -> None:
-    """One partition is past its limit while its sibling advanced: the partition is dead, the topic is not."""
+    """The partition is past its limit while its sibling advanced; a topic has a score where one is promised."""
     monitor, poller, _, _ = scene()
     poller.poll()
     text = monitor.metrics().decode()
     assert 'kafka_topic_partition_verdict{kafka_cluster="prod",topic="orders",partition="1",verdict="dead"} 1' in text
     assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="quiet"} 1' in text
+    [(topic, score)] = re.findall(r'kafka_topic_silence_score{kafka_cluster="prod",topic="(.*)"} (.*)', text)
+    assert topic == "orders"
+    assert float(score) == pytest.approx(2.0 * 2 / 3), "two hours of a limit of three, where dead is 2"
 
 
 def test_series_are_withdrawn_after_missed_polls_and_no_verdict_is_left() -> None:
@@ -180,26 +169,16 @@ def test_series_are_withdrawn_after_missed_polls_and_no_verdict_is_left() -> Non
     monitor, poller, source, clock = scene()
     poller.poll()
     source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
+    text = ""
     for missed in range(1, 6):
         clock.time += 30
         poller.poll()
         text = monitor.metrics().decode()
         assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
         assert ("kafka_topic_verdict{" in text) == (missed <= 4)
-    text = monitor.metrics().decode()
     assert "kafka_topic" not in text
     assert not re.search(r"^topic_liveness_(partitions|held_topics){", text, re.MULTILINE)
     assert 'topic_liveness_polls_total{kafka_cluster="prod",outcome="cluster-unreachable"} 5.0' in text
-
-
-def test_a_hung_poller_is_shown_as_down() -> None:
-    """Also when no poll ever ends, the age of the last one takes the cluster down."""
-    monitor, poller, _, clock = scene()
-    poller.poll()
-    clock.time += 1000
-    text = monitor.metrics().decode()
-    assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
-    assert "kafka_topic" not in text
 
 
 def during_a_withdrawal(monkeypatch: pytest.MonkeyPatch, job: Callable[[], object]) -> threading.Thread:
@@ -216,32 +195,25 @@ def during_a_withdrawal(monkeypatch: pytest.MonkeyPatch, job: Callable[[], objec
     return thread
 
 
-def test_a_poll_that_ends_while_a_scrape_withdraws_series_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first good poll after an outage: else its series would be missing until the next one."""
+def test_a_hung_poller_is_shown_as_down_and_a_poll_that_ends_during_that_scrape_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The age of the last poll takes the cluster down. The first good poll after it has its series at once."""
     monitor, poller, _, clock = scene()
     poller.poll()
     clock.time += 1000
     poll = during_a_withdrawal(monkeypatch, poller.poll)
-    assert "kafka_topic" not in monitor.metrics().decode()
+    text = monitor.metrics().decode()
+    assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
+    assert "kafka_topic" not in text
     poll.join(30)
     text = monitor.metrics().decode()
     assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0' in text
     assert "kafka_topic_verdict{" in text
 
 
-def test_stale_expectations_promise_nothing_and_are_seen() -> None:
-    """Past their age limit every verdict is learning and the gauge says why."""
-    monitor, poller, _, clock = scene()
-    clock.time += 9 * 24 * HOUR
-    poller.poll()
-    text = monitor.metrics().decode()
-    assert "topic_liveness_expectations_stale 1.0" in text
-    assert 'verdict="dead"' not in text
-    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1' in text
-
-
-def test_the_last_good_expectations_are_judged_by_while_a_newer_set_cannot_be_read() -> None:
-    """The problem is shown, and a dead partition stays dead until the set in force is too old."""
+def test_the_last_good_expectations_are_judged_by_until_they_are_too_old() -> None:
+    """While a newer set cannot be read the problem is shown, and a dead partition stays dead; then all is learning."""
     monitor, poller, _, clock = scene()
     monitor.take_expectations(promised(), "current.json cannot be read")
     poller.poll()
@@ -249,19 +221,13 @@ def test_the_last_good_expectations_are_judged_by_while_a_newer_set_cannot_be_re
     assert "topic_liveness_expectations_stale 1.0" in text
     assert 'topic="orders",partition="1",verdict="dead"} 1' in text
     assert monitor.status().expectations_problem == "current.json cannot be read"
+    monitor.take_expectations(promised(), None)
     clock.time += 9 * 24 * HOUR
     poller.poll()
-    assert 'verdict="dead"' not in monitor.metrics().decode()
-
-
-def test_the_score_of_a_topic_is_shown() -> None:
-    """The score can be compared with the threshold; without a promise there is no score."""
-    monitor, poller, _, _ = scene()
-    poller.poll()
-    samples = dict(line.rsplit(" ", 1) for line in monitor.metrics().decode().splitlines() if line[0] != "#")
-    score = float(samples['kafka_topic_silence_score{kafka_cluster="prod",topic="orders"}'])
-    assert score == pytest.approx(2.0 * 2 / 3), "two hours of a limit of three, where dead is 2"
-    assert 'kafka_topic_silence_score{kafka_cluster="prod",topic="new"}' not in samples
+    text = monitor.metrics().decode()
+    assert "topic_liveness_expectations_stale 1.0" in text
+    assert 'verdict="dead"' not in text
+    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1' in text
 
 
 def test_a_dead_topic_with_a_partition_never_written_is_dead_from_the_first_poll() -> None:
@@ -301,11 +267,7 @@ def test_a_cluster_whose_newest_timestamps_cannot_be_read_is_up() -> None:
     """Offsets alone judge silence; only the state of the partitions says that their time is unknown."""
     clock = ManualClock(NOW)
     source = TableSource({TopicPartition("orders", 0): (0, 40, NOW)}, timestamp_failure=Reason.STORAGE_ERROR)
-    monitor = Monitor(
-        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
-        clock,
-        version="0",
-    )
+    monitor = monitor_of(clock, max_age=HOUR)
     Poller("prod", source, [monitor], clock).poll()
     text = monitor.metrics().decode()
     assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0' in text
@@ -323,11 +285,7 @@ def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
         failures={TopicPartition(name, number): Answer(reason=unread[name]) for name in unread for number in (0, 1)},
         topic_errors={"secret": Reason.UNAUTHORIZED},
     )
-    monitor = Monitor(
-        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
-        clock,
-        version="0",
-    )
+    monitor = monitor_of(clock, max_age=HOUR)
     poller = Poller("prod", source, [monitor], clock)
     poller.poll()
     warning = (
@@ -362,11 +320,7 @@ def test_a_pattern_that_matches_nothing_is_named_with_the_next_step(
             return replace(super().described(), unmatched=unmatched, only_internal=only_internal)
 
     clock = ManualClock(NOW)
-    monitor = Monitor(
-        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
-        clock,
-        version="0",
-    )
+    monitor = monitor_of(clock, max_age=HOUR)
     poller = Poller("prod", Patterned({TopicPartition("orders", 0): (0, 40, NOW)}), [monitor], clock)
     poller.poll()
     poller.poll()
@@ -376,15 +330,14 @@ def test_a_pattern_that_matches_nothing_is_named_with_the_next_step(
 
 def test_what_alerts_count_is_there_from_zero() -> None:
     """The first failure raises a counter that was there before, so an alert can see it."""
-    monitor = scene()[0]
-    for counter in (
-        'history_write_failures_total{kafka_cluster="prod",reason="No space left on device"}',
-        'group_list_failures_total{kafka_cluster="prod",reason="no-coordinator"}',
+    text = scene()[0].metrics().decode()
+    for counter, reason in (
+        ("history_write_failures", "No space left on device"),
+        ("group_list_failures", "no-coordinator"),
+        ("history_windows_dropped", "spool-full"),
+        ("history_windows_dropped", "unwritable"),
     ):
-        assert f"topic_liveness_{counter} 0.0" in monitor.metrics().decode()
-    for reason in ("spool-full", "unwritable"):
-        lost = f'topic_liveness_history_windows_dropped_total{{kafka_cluster="prod",reason="{reason}"}} 0.0'
-        assert lost in monitor.metrics().decode()
+        assert f'topic_liveness_{counter}_total{{kafka_cluster="prod",reason="{reason}"}} 0.0' in text
 
 
 def test_the_last_report_is_shown_where_there_is_one() -> None:
@@ -426,16 +379,6 @@ def test_it_is_ready_while_a_good_poll_is_recent() -> None:
     assert monitor.ready()[0]
 
 
-def test_every_series_is_in_the_catalogue() -> None:
-    """Nothing is shown that the catalogue does not name."""
-    monitor, poller, _, _ = scene()
-    poller.poll()
-    shown = set(re.findall(r"^# TYPE (\S+)", monitor.metrics().decode(), re.MULTILINE))
-    named = {metric.name for metric in CATALOGUE}
-    strays = {name for name in shown if not name.startswith(("process_", "python_"))} - named
-    assert strays == set()
-
-
 def test_the_status_page_knows_what_the_metrics_know() -> None:
     """Counts by state and verdict, newest record and last advance, and the problem stand on one page."""
     monitor, poller, source, clock = scene()
@@ -457,11 +400,7 @@ def test_the_status_page_knows_what_the_metrics_know() -> None:
 def test_expectations_from_the_future_are_stale(ahead: float, stale: float) -> None:
     """A rollup under a wrong clock would promise until that date; clocks that differ a little do no harm."""
     clock = ManualClock(MONDAY + HOUR)
-    monitor = Monitor(
-        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
-        clock,
-        version="0",
-    )
+    monitor = monitor_of(clock, max_age=HOUR)
     row = by_wall(as_of=clock.time + ahead)
     monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
     Poller("prod", TableSource({TopicPartition("orders", 0): (0, 10, None)}), [monitor], clock).poll()

@@ -33,10 +33,9 @@ from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from exporter.storage.storage_thread import StorageThread
 from tests.exposed import verdict_of_orders
+from tests.monitors import monitor_of
 from tests.unit.expectations import HOUR, MONDAY, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource
 
@@ -88,15 +87,11 @@ class Life:
             poll_interval_seconds=POLL,
             last=last,
         )
-        self.monitor = Monitor(
-            MonitorSettings(
-                {"prod": Rhythm(POLL)},
-                partition_switches=["last_advance_timestamp"],
-                expectations_max_age_seconds=8 * 24 * HOUR,
-                overrides=Overrides(overrides),
-            ),
+        self.monitor = monitor_of(
             clock,
-            version="0",
+            {"prod": Rhythm(POLL)},
+            partition_switches=["last_advance_timestamp"],
+            overrides=Overrides(overrides),
         )
         if row is not None:
             self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
@@ -217,18 +212,6 @@ def test_a_silence_outlives_the_exporter(first: Life) -> None:
     again.polls(1)
     assert again.verdict() == Verdict.DEAD
     assert again.last().table.last_advance[1] == MONDAY + 2 * HOUR + 4 * POLL
-
-
-def test_a_record_written_between_two_lives_ends_the_silence(first: Life) -> None:
-    """When it was written is known as after polls that failed: after the last good one."""
-    first.polls(3)
-    first.polls(62, gained=1, busy=1)
-    before = first.clock.now()
-    again = first.next()
-    again.polls(1, gained=1)
-    assert again.last().table.advanced_after[1] == before
-    again.polls(40)
-    assert again.verdict() == "nothing"
 
 
 def test_what_was_published_meanwhile_dates_an_advance_of_days_without_an_exporter(first: Life) -> None:

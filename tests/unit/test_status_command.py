@@ -19,7 +19,7 @@ from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.web.api import document
 from exporter.web.config_file import WebConfigFile
-from exporter.web.server import WebServer
+from tests.monitors import served
 from tests.plain_http import get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.test_explain_json import scene as fleet
@@ -34,10 +34,8 @@ def url() -> Iterator[str]:
     poller.poll()
     poller.poll()
     monitor.take_sweep(SWEEP)
-    running = WebServer("127.0.0.1:0", monitor)
-    running.start()
-    yield f"http://{running.address}"
-    running.stop()
+    with served(monitor) as running:
+        yield f"http://{running.address}"
 
 
 def test_a_running_exporter_is_asked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,9 +99,7 @@ def test_a_running_exporter_lists_no_partition_of_a_retired_topic(capsys: pytest
     living = [promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR), promise("orders", None, 3 * HOUR, NOW - 2 * HOUR)]
     monitor.take_expectations(in_memory(*old, *living), None)
     poller.poll()
-    running = WebServer("127.0.0.1:0", monitor)
-    running.start()
-    try:
+    with served(monitor) as running:
         url = f"http://{running.address}"
         kinds = ("topics", "partitions")
         over = [get(f"{url}/api/v1/{kind}?topic=over", timeout=20).json()["items"][0]["verdict"] for kind in kinds]
@@ -112,8 +108,6 @@ def test_a_running_exporter_lists_no_partition_of_a_retired_topic(capsys: pytest
         assert "1 dead, 0 suspect, 0 incident, 1 unreadable (orders:1)" in capsys.readouterr().out
         page = get(url, timeout=20).text.partition('id="partly"')[2]
         assert "topics/prod/orders" in page and "topics/prod/over" not in page
-    finally:
-        running.stop()
 
 
 def test_a_mass_death_is_no_health(
@@ -122,9 +116,7 @@ def test_a_mass_death_is_no_health(
     """A running exporter in which twelve topics of forty are held: one item, CRITICAL, and the pages say it first."""
     silent = {f"events-{number}": (6.0,) if number < 12 else (0.5,) for number in range(40)}
     _, monitor = fleet(tmp_path, silent, monkeypatch)
-    running = WebServer("127.0.0.1:0", monitor)
-    running.start()
-    try:
+    with served(monitor) as running:
         url = f"http://{running.address}"
         assert run(["status", "--url", url]) == 1
         *_, row = capsys.readouterr().out.splitlines()
@@ -139,8 +131,6 @@ def test_a_mass_death_is_no_health(
         [item] = json.loads(capsys.readouterr().out)["items"]
         assert (item["topic"], item["what"], len(item["topics"])) == (None, "incident", 12)
         assert "<h1>12 topics are held: 1 incident</h1>" in get(url, timeout=20).text
-    finally:
-        running.stop()
 
 
 def test_an_incident_as_of_the_rollup_is_listed_from_its_files(
@@ -178,27 +168,23 @@ def test_one_failed_poll_is_not_unknown(capsys: pytest.CaptureFixture[str]) -> N
     monitor, poller, source, clock = scene()
     source.offsets = {TopicPartition("orders", 0): (0, 40, NOW - HOUR)}
     poller.poll()
-    running = WebServer("127.0.0.1:0", monitor)
-    running.start()
-    url = f"http://{running.address}"
 
-    def asked() -> tuple[int, str, int, list[str]]:
+    def asked(url: str) -> tuple[int, str, int, list[str]]:
         code, answer = run(["status", "--url", url, "--format", "nagios"]), get(f"{url}/api/v1/topics", timeout=20)
         line, body = capsys.readouterr().out, answer.json()
         return code, line.partition(" |")[0], body["total"], [why[:27] for why in body["not_read"].values()]
 
-    try:
+    with served(monitor) as running:
+        url = f"http://{running.address}"
         well: tuple[int, str, int, list[str]] = (0, "OK: 0 dead, 0 suspect, 0 incident, 0 unreadable", 1, [])
-        assert asked() == well
+        assert asked(url) == well
         source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
         clock.time += 30
         poller.poll()
-        assert asked() == well
+        assert asked(url) == well
         clock.time += 120
         text = "UNKNOWN: 0 dead, 0 suspect, 0 incident, 0 unreadable; prod is not read"
-        assert asked() == (3, text, 0, ["down: cluster-unreachable: "])
-    finally:
-        running.stop()
+        assert asked(url) == (3, text, 0, ["down: cluster-unreachable: "])
 
 
 @pytest.mark.parametrize(
@@ -210,39 +196,27 @@ def test_one_failed_poll_is_not_unknown(capsys: pytest.CaptureFixture[str]) -> N
         (["--url", "http://[::1"], "--url must be http://HOST:PORT or https://HOST:PORT"),
         (["--url", "http://localhost:99999"], "--url must be http://HOST:PORT or https://HOST:PORT"),
         (["--history", "/nowhere"], "/nowhere: nothing is published: run `topic-liveness rollup`"),
+        (["--config", "/nowhere.yaml"], "/nowhere.yaml cannot be read: No such file or directory"),
     ],
 )
 def test_what_cannot_be_asked_is_unknown(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 with the reason and no password; 3, unknown, with the line for monitoring."""
+    """Exit code 2 with the reason and no password; 3, unknown, and one line: without it 2 would mean a dead topic."""
     assert run(["status", *given]) == 2
     error = capsys.readouterr().err
     assert message in error and "hidden" not in error
     assert run(["status", *given, "--format", "nagios"]) == 3
-    assert capsys.readouterr().out.startswith("UNKNOWN: ")
+    line = capsys.readouterr().out
+    assert line.startswith("UNKNOWN: ") and line.count("\n") == 1
 
 
-def test_a_configuration_that_cannot_be_used_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In one line: without one, and with exit code 2, monitoring would take it for a dead topic."""
-    config = str(tmp_path / "prod.yaml")
-    assert run(["status", "--config", config, "--format", "nagios"]) == 3
-    shown = capsys.readouterr()
-    problem = f"{config} cannot be read: No such file or directory"
-    assert shown.out.startswith(f"UNKNOWN: 1 problem in the configuration: - {problem}") and shown.out.count("\n") == 1
-    assert run(["status", "--config", config]) == 2
-    assert problem in capsys.readouterr().err
-
-
-def test_a_cluster_that_is_not_there_is_an_error(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt name must not look like a cluster in which all is well."""
+def test_a_cluster_that_is_not_there_is_an_error(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt name must not look like a cluster in which all is well; of published files neither."""
+    message = "--cluster must be one of prod, got 'prdo'"
     assert run(["status", "--url", url, "--cluster", "prdo"]) == 2
-    assert "--cluster must be one of prod, got 'prdo'" in capsys.readouterr().err
-
-
-def test_a_cluster_that_is_not_published_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where published files are read: monitoring is told UNKNOWN, not OK."""
+    assert message in capsys.readouterr().err
     publish(tmp_path, by_wall(topic="orders", partition=None, verdict="live"))
     assert run(["status", "--history", str(tmp_path), "--cluster", "prdo", "--format", "nagios"]) == 3
-    assert "UNKNOWN: --cluster must be one of prod, got 'prdo'" in capsys.readouterr().out
+    assert f"UNKNOWN: {message}" in capsys.readouterr().out
 
 
 def test_owners_of_published_topics_are_those_of_the_configuration(
@@ -285,10 +259,8 @@ def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
     )
     monitor, poller, _, _ = scene()
     poller.poll()
-    running = WebServer("127.0.0.1:0", monitor, WebConfigFile(folder / "web.yml"))
-    running.start()
-    yield f"https://localhost:{running.port}", folder
-    running.stop()
+    with served(monitor, WebConfigFile(folder / "web.yml")) as running:
+        yield f"https://localhost:{running.port}", folder
 
 
 CA, PAIR = ["--ca-file", "ca.crt"], ["--cert-file", "client.crt", "--key-file", "client.key"]
@@ -420,10 +392,8 @@ def test_a_proxy_that_cannot_be_used_is_one_line(
     monkeypatch.setenv("ALL_PROXY", "socks5://proxy:1080")
     monkeypatch.setenv("NO_PROXY", "")
     assert run(["status", "--url", "http://exporter.invalid:9797"]) == 2
-    expected = (
-        "Error: http://exporter.invalid:9797 cannot be asked through a SOCKS proxy: see ALL_PROXY and HTTPS_PROXY\n"
-    )
-    assert capsys.readouterr().err == expected
+    why = "cannot be asked through a SOCKS proxy: see ALL_PROXY and HTTPS_PROXY"
+    assert capsys.readouterr().err == f"Error: http://exporter.invalid:9797 {why}\n"
 
 
 def test_explain_prints_the_record_of_the_api(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

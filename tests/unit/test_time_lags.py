@@ -120,21 +120,14 @@ def test_nothing_to_read_is_zero_and_costs_nothing(bench: Bench) -> None:
     assert bench.times.calls == []
 
 
-def test_partitions_advance_together(bench: Bench) -> None:
-    """However many partitions there are, there are as many calls as the slowest search has steps."""
+def test_partitions_advance_together_and_groups_share_what_is_found(bench: Bench) -> None:
+    """As many calls as the slowest search has steps; a hundred groups at one offset cost no more than one."""
     bench.measure(g={A: 60})
-    alone = len(bench.times.calls)
-    both = Bench()
+    alone, both, many = bench.times.calls, Bench(), Bench()
     both.measure(g={A: 60, B: 60})
-    assert both.times.calls == [2] * alone
-
-
-def test_groups_share_what_is_found(bench: Bench) -> None:
-    """A hundred groups at one offset cost no more than one."""
-    bench.measure(g={A: 60})
-    many = Bench()
+    assert both.times.calls == [2] * len(alone)
     many.measure(**{f"g{number}": {A: 60} for number in range(100)})
-    assert many.times.calls == bench.times.calls
+    assert many.times.calls == alone
 
 
 def test_an_offset_that_has_not_moved_is_not_asked_for_again(bench: Bench) -> None:
@@ -205,17 +198,19 @@ def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
     assert bench.times.calls == [2, *[1] * (len(bench.times.calls) - 1)]
 
 
-@pytest.mark.parametrize("answer", [Answer(reason=Reason.UNSUPPORTED_FORMAT), Answer(offset=7)])
-def test_records_without_timestamps(bench: Bench, answer: Answer) -> None:
-    """Old records have none, whichever way a broker says it."""
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(reason=Reason.UNSUPPORTED_FORMAT), NoTimeLag.NO_TIMESTAMP),
+        (Answer(offset=7), NoTimeLag.NO_TIMESTAMP),
+        (Answer(), Reason.HIDDEN),
+    ],
+    ids=["old records, refused", "old records, without a time", "no look-up finds the newest record"],
+)
+def test_what_look_ups_do_not_date_has_no_time_lag(bench: Bench, answer: Answer, reason: NoTimeLag | Reason) -> None:
+    """Whichever way a broker says it."""
     bench.times.failing[A] = answer
-    assert bench.measure(g={A: 60}).time_lags == {NoTimeLag.NO_TIMESTAMP: 1}
-
-
-def test_a_log_that_is_hidden_altogether_has_no_time_lag(bench: Bench) -> None:
-    """Its newest record is known, and no look-up by time finds any."""
-    bench.times.failing[A] = Answer()
-    assert bench.measure(g={A: 60}).time_lags == {Reason.HIDDEN: 1}
+    assert bench.measure(g={A: 60}).time_lags == {reason: 1}
 
 
 def test_a_time_without_an_answer_proves_nothing(bench: Bench) -> None:
@@ -299,7 +294,6 @@ def test_a_contradiction_corrects_what_was_judged_before_it_in_the_same_sweep(
     bench: Bench, group_that_stands: Mapping[str, Mapping[TopicPartition, int]]
 ) -> None:
     """The log was cut and written again to the same end: earlier points answer for one group, a look-up for another."""
-    bench.lags = TimeLags(bench.clock, bench.times, tolerance=1.0)
     bench.measure(h={A: 60})
     ages = [(100 - offset) * (60 if offset < 40 else 1) for offset in range(100)]
     bench.times.logs[A] = Log([(offset, round((NOW - age) * 1000)) for offset, age in enumerate(ages)], 100)
@@ -373,14 +367,19 @@ def sweep_with(*lags: TimeLag | None) -> GroupSweep:
 
 
 def test_a_scrape_sees_a_group_that_moves_as_it_was_and_one_that_stands_grow() -> None:
-    """So a group that keeps up shows no saw-tooth, and one that has stopped is later with every scrape."""
+    """So a group that keeps up shows no saw-tooth, and one that has stopped is later with every scrape.
+
+    A clock that was set back takes nothing from a lag; where none is known there is no series, nor of its topic.
+    """
     sweep = sweep_with(TimeLag(3.0, 0.5), TimeLag(100.0, 2.5, stalled=True), None)
-    assert series(sweep, NOW + 45) == {
-        'seconds{topic="a",partition="0"}': 3.0,
-        'seconds{topic="a",partition="1"}': 145.0,
-        'seconds_max{topic="a"}': 145.0,
-        'seconds_max_error_bound{topic="a"}': 2.5,
-    }
+    for after, stalled in ((45, 145.0), (-3600, 100.0)):
+        assert series(sweep, NOW + after) == {
+            'seconds{topic="a",partition="0"}': 3.0,
+            'seconds{topic="a",partition="1"}': stalled,
+            'seconds_max{topic="a"}': stalled,
+            'seconds_max_error_bound{topic="a"}': 2.5,
+        }
+    assert series(sweep_with(None), NOW) == {}
 
 
 def test_the_largest_of_a_topic_is_the_largest_at_every_moment() -> None:
@@ -389,14 +388,3 @@ def test_the_largest_of_a_topic_is_the_largest_at_every_moment() -> None:
     bound = {'seconds_max_error_bound{topic="a"}': 2.5}
     assert series(sweep, NOW + 45, partitions=False) == {'seconds_max{topic="a"}': 200.0, **bound}
     assert series(sweep, NOW + 145, partitions=False) == {'seconds_max{topic="a"}': 245.0, **bound}
-
-
-def test_a_clock_that_was_set_back_takes_nothing_from_a_lag() -> None:
-    """It is then shown as it was seen."""
-    samples = series(sweep_with(TimeLag(100.0, 2.5, stalled=True)), NOW - 3600)
-    assert samples['seconds{topic="a",partition="0"}'] == 100.0
-
-
-def test_where_no_time_lag_is_known_there_is_no_series() -> None:
-    """Neither of a partition nor of its topic."""
-    assert series(sweep_with(None), NOW) == {}

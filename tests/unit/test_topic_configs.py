@@ -60,9 +60,13 @@ class Broker:
                     future.set_result({key: SimpleNamespace(value=value) for key, value in answer.items()})
 
 
-def make(broker: Broker, clock: ManualClock) -> ConfigReader:
-    """Return a reader that refreshes hourly and has two calls under way at most."""
-    return ConfigReader(broker, clock, refresh=HOUR, calls_in_flight=2)
+def reader_of(count: int = 0, broker: Broker | None = None) -> tuple[ConfigReader, Broker, ManualClock]:
+    """A reader that refreshes hourly, has two calls under way at most, and has read so many topics; its broker."""
+    broker, clock = broker or Broker(), ManualClock()
+    reader = ConfigReader(broker, clock, refresh=HOUR, calls_in_flight=2)
+    if count:
+        assert len(reader.read(ids(count))) == count
+    return reader, broker, clock
 
 
 def ids(count: int) -> dict[str, str | None]:
@@ -72,9 +76,7 @@ def ids(count: int) -> dict[str, str | None]:
 
 def test_the_first_read_has_all_and_a_later_one_never_waits() -> None:
     """At the start all calls are waited for; a topic that comes later is known at the read after its answer."""
-    broker, clock = Broker(), ManualClock()
-    reader = make(broker, clock)
-    assert len(reader.read(ids(900))) == 900
+    reader, broker, _ = reader_of(900)
     assert [len(call) for call in broker.calls] == [200, 200, 200, 200, 100]
     broker.at_once = False
     later = {**ids(900), "late": "id-1"}
@@ -94,7 +96,7 @@ def test_a_first_read_without_an_answer_ends_after_one_timeout() -> None:
             self.time += 0.06
             return self.time
 
-    reader = make(broker, Running())
+    reader = ConfigReader(broker, Running(), refresh=HOUR, calls_in_flight=2)
     assert (reader.read(ids(3)), reader.unread()) == ({}, {})
     broker.reply()
     assert len(reader.read(ids(3))) == 3
@@ -102,9 +104,7 @@ def test_a_first_read_without_an_answer_ends_after_one_timeout() -> None:
 
 def test_a_refresh_is_spread_over_reads() -> None:
     """When settings are an hour old they are asked for again, a call a read, and meanwhile the old ones stand."""
-    broker, clock = Broker(), ManualClock()
-    reader = make(broker, clock)
-    reader.read(ids(500))
+    reader, broker, clock = reader_of(500)
     broker.calls.clear()
     clock.time += HOUR - 1
     reader.read(ids(500))
@@ -121,8 +121,7 @@ def test_a_refresh_is_spread_over_reads() -> None:
 
 def test_a_missing_right_is_a_reason_and_not_asked_about_at_each_poll() -> None:
     """Without DESCRIBE_CONFIGS nothing is known; it is asked for again at the next refresh."""
-    broker, clock = Broker(answer=REFUSED), ManualClock()
-    reader = make(broker, clock)
+    reader, broker, clock = reader_of(broker=Broker(answer=REFUSED))
     for _ in range(10):
         assert reader.read(ids(3)) == {}
         clock.time += 300
@@ -138,8 +137,7 @@ def test_a_missing_right_is_a_reason_and_not_asked_about_at_each_poll() -> None:
 def test_a_setting_that_is_no_number_costs_its_topic_alone() -> None:
     """A compatible broker may say so; the other topics of that call are read."""
     odd, good = sorted(ids(2))
-    broker = Broker(answers={odd: {"retention.ms": ""}, good: {"retention.ms": "5000"}})
-    reader = make(broker, ManualClock())
+    reader, _, _ = reader_of(broker=Broker(answers={odd: {"retention.ms": ""}, good: {"retention.ms": "5000"}}))
     found = reader.read(ids(2))
     assert {name: config.retention_seconds for name, config in found.items()} == {good: 5.0}
     assert reader.unread() == {odd: Reason.OTHER}
@@ -147,9 +145,7 @@ def test_a_setting_that_is_no_number_costs_its_topic_alone() -> None:
 
 def test_what_fails_once_keeps_what_was_known_and_is_tried_again() -> None:
     """A slow broker takes nothing away; a minute later it is asked again, not at every poll."""
-    broker, clock = Broker(), ManualClock()
-    reader = make(broker, clock)
-    reader.read(ids(2))
+    reader, broker, clock = reader_of(2)
     clock.time += HOUR
     broker.answer = SLOW
     reader.read(ids(2))
@@ -166,20 +162,17 @@ def test_what_fails_once_keeps_what_was_known_and_is_tried_again() -> None:
 
 def test_a_call_that_never_ends_is_given_up() -> None:
     """It counts as timed out, so that its topics are asked for again."""
-    broker, clock = Broker(), ManualClock()
-    reader = make(broker, clock)
-    reader.read({"old": "id-1"})
+    reader, broker, clock = reader_of(1)
     broker.at_once = False
-    reader.read({"old": "id-1", "new": "id-1"})
+    reader.read({**ids(1), "new": "id-1"})
     clock.time += 10
-    reader.read({"old": "id-1", "new": "id-1"})
+    reader.read({**ids(1), "new": "id-1"})
     assert reader.unread() == {"new": Reason.TIMED_OUT}
 
 
 def test_a_topic_made_again_is_asked_for_again() -> None:
     """Its settings are those of another topic: until the answer nothing is known, and a late answer is none."""
-    broker, clock = Broker(), ManualClock()
-    reader = make(broker, clock)
+    reader, broker, _ = reader_of()
     assert reader.read({"t": "id-1"})["t"].retention_seconds == 1.0
     broker.at_once = False
     assert reader.read({"t": "id-2"}) == {}
@@ -192,25 +185,18 @@ def test_a_topic_made_again_is_asked_for_again() -> None:
 ENDLESS = str(2**63 - 1)
 
 
+BEFORE, AFTER, BOTH = (f"message.timestamp.{side}.max.ms" for side in ("before", "after", "difference"))
+
+
 @pytest.mark.parametrize(
     ("values", "bounds"),
     [
         ({}, (None, None)),
-        ({"message.timestamp.difference.max.ms": "5000"}, (5.0, 5.0)),
-        ({"message.timestamp.difference.max.ms": ENDLESS}, (math.inf, math.inf)),
-        (
-            {"message.timestamp.before.max.ms": ENDLESS, "message.timestamp.after.max.ms": "3600000"},
-            (math.inf, 3600.0),
-        ),
-        (
-            {
-                "message.timestamp.before.max.ms": "1000",
-                "message.timestamp.after.max.ms": ENDLESS,
-                "message.timestamp.difference.max.ms": "5000",
-            },
-            (1.0, 5.0),
-        ),
-        ({"message.timestamp.type": "LogAppendTime", "message.timestamp.after.max.ms": "1000"}, (None, None)),
+        ({BOTH: "5000"}, (5.0, 5.0)),
+        ({BOTH: ENDLESS}, (math.inf, math.inf)),
+        ({BEFORE: ENDLESS, AFTER: "3600000"}, (math.inf, 3600.0)),
+        ({BEFORE: "1000", AFTER: ENDLESS, BOTH: "5000"}, (1.0, 5.0)),
+        ({"message.timestamp.type": "LogAppendTime", AFTER: "1000"}, (None, None)),
     ],
 )
 def test_bounds_are_those_in_force(values: Mapping[str, str], bounds: tuple[float | None, float | None]) -> None:

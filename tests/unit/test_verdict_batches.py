@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,32 @@ from spark_rollups.verdicts import JUDGED, Rule, judge_batch
 
 AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
 POLLED = AS_OF - timedelta(hours=3)
+
+
+STREAM = {
+    "cluster": "prod",
+    "topic": "idle",
+    "topic_id": "id",
+    "known_slots": 0,
+    "end_offset": 40,
+    "latest_offset": 40,
+    "listed_at": POLLED,
+    "deleted": False,
+    "state": "observed",
+    "observed_until": AS_OF,
+    "records_7d": 0,
+}
+"""What is known of a stream, but for its partition."""
+
+
+def judged(*rows: dict[str, Any]) -> tuple[list[str], list[datetime | None]]:
+    """Return verdicts and last advances of rows, with a limit of two hours on their topic."""
+    limit = (TopicOverride("idle", max_silence_seconds=7200.0),)
+    now = AS_OF.timestamp()
+    rule = Rule(now, DEFAULT_THRESHOLDS, limit, {"prod": round(now * 1e6)}, Rests((), (), 0))
+    streams = pa.Table.from_pylist(list(rows), arrow_schema(STREAMS_NOW))
+    found = judge_batch(streams, arrow_schema(BASELINES).empty_table(), rule=rule, schema=arrow_schema(JUDGED))
+    return found.column("verdict").to_pylist(), found.column("last_advance").to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -34,31 +61,9 @@ def test_an_end_offset_that_is_still_that_of_the_first_poll_proves_a_silence(
     end_offset: int | None, latest_offset: int, polled_from: datetime | None, verdict: Verdict
 ) -> None:
     """Nothing is proved by another end offset, without a poll, or by one after the moment that is judged."""
-    key = {"cluster": "prod", "topic": "idle", "topic_id": "id", "partition": 0}
-    known = {
-        **key,
-        "known_slots": 0,
-        "end_offset": end_offset,
-        "latest_offset": latest_offset,
-        "polled_from": polled_from,
-        "polled_offset": 40,
-        "listed_at": POLLED,
-        "deleted": False,
-        "state": "observed",
-        "observed_until": AS_OF,
-        "records_7d": 0,
-    }
-    rule = Rule(
-        AS_OF.timestamp(),
-        DEFAULT_THRESHOLDS,
-        (TopicOverride("idle", max_silence_seconds=7200.0),),
-        {"prod": round(AS_OF.timestamp() * 1e6)},
-        Rests((), (), 0),
-    )
-    streams = pa.Table.from_pylist([known], arrow_schema(STREAMS_NOW))
-    found = judge_batch(streams, arrow_schema(BASELINES).empty_table(), rule=rule, schema=arrow_schema(JUDGED))
-    assert found.column("verdict").to_pylist() == [verdict, verdict], "the partition and its topic"
-    assert found.column("last_advance").to_pylist() == [None, None]
+    first = {"polled_from": polled_from, "polled_offset": 40}
+    found = judged({**STREAM, **first, "partition": 0, "end_offset": end_offset, "latest_offset": latest_offset})
+    assert found == ([verdict, verdict], [None, None]), "the partition and its topic"
 
 
 @pytest.mark.parametrize(
@@ -73,29 +78,10 @@ def test_an_advance_of_the_future_is_no_sign_of_life_and_no_date(
     ahead: timedelta, verdict: Verdict, last: datetime | None
 ) -> None:
     """The clock of an exporter was ahead: that there was an advance is known, and not when."""
-    known = {
-        "cluster": "prod",
-        "topic": "idle",
-        "topic_id": "id",
-        "partition": 0,
-        "known_slots": 1,
-        "end_offset": 40,
-        "latest_offset": 40,
-        "last_advance": AS_OF + ahead,
-        "listed_at": POLLED,
-        "deleted": False,
-        "state": "observed",
-        "observed_until": AS_OF + ahead,
-        "records_7d": 1,
-    }
-    limit = (TopicOverride("idle", max_silence_seconds=7200.0),)
-    rule = Rule(
-        AS_OF.timestamp(), DEFAULT_THRESHOLDS, limit, {"prod": round(AS_OF.timestamp() * 1e6)}, Rests((), (), 0)
-    )
-    streams = pa.Table.from_pylist([known, {**known, "partition": None}], arrow_schema(STREAMS_NOW))
-    found = judge_batch(streams, arrow_schema(BASELINES).empty_table(), rule=rule, schema=arrow_schema(JUDGED))
-    assert found.column("verdict").to_pylist() == [verdict, verdict], "the partition and its topic"
-    assert found.column("last_advance").to_pylist() == [last, last]
+    at = AS_OF + ahead
+    known = {**STREAM, "known_slots": 1, "last_advance": at, "observed_until": at, "records_7d": 1}
+    found = judged({**known, "partition": 0}, {**known, "partition": None})
+    assert found == ([verdict, verdict], [last, last]), "the partition and its topic"
 
 
 @pytest.mark.parametrize(
@@ -103,28 +89,8 @@ def test_an_advance_of_the_future_is_no_sign_of_life_and_no_date(
 )
 def test_nothing_is_dead_before_its_newest_record(state: str, verdict: Verdict) -> None:
     """History missed the last advance where a later record is there, unless its timestamp shows nothing."""
-    key, died, newest = {"cluster": "prod", "topic": "idle", "topic_id": "id"}, timedelta(days=6), timedelta(seconds=94)
-    known = {
-        "known_slots": 0,
-        "end_offset": 40,
-        "latest_offset": 40,
-        "listed_at": POLLED,
-        "deleted": False,
-        "state": state,
-        "last_advance": AS_OF - died,
-        "max_timestamp": AS_OF - newest,
-        "observed_until": AS_OF,
-        "records_7d": 0,
-    }
-    rule = Rule(
-        AS_OF.timestamp(),
-        DEFAULT_THRESHOLDS,
-        (TopicOverride("idle", max_silence_seconds=7200.0),),
-        {"prod": round(AS_OF.timestamp() * 1e6)},
-        Rests((), (), 0),
-    )
-    rows = [{**key, "partition": 0, **known}, {**key, "partition": None, **known, "max_timestamp": None}]
-    streams = pa.Table.from_pylist(rows, arrow_schema(STREAMS_NOW))
-    found = judge_batch(streams, arrow_schema(BASELINES).empty_table(), rule=rule, schema=arrow_schema(JUDGED))
-    assert found.column("verdict").to_pylist() == [verdict, verdict], "the partition and its topic"
-    assert set(found.column("last_advance").to_pylist()) == {AS_OF - (newest if state == "observed" else died)}
+    died, newest = AS_OF - timedelta(days=6), AS_OF - timedelta(seconds=94)
+    known = {**STREAM, "state": state, "last_advance": died}
+    verdicts, last = judged({**known, "partition": 0, "max_timestamp": newest}, {**known, "partition": None})
+    assert verdicts == [verdict, verdict], "the partition and its topic"
+    assert set(last) == {newest if state == "observed" else died}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import bcrypt
@@ -21,11 +21,13 @@ from exporter.metrics.blocks import Block, gzipped
 from exporter.web.config_file import WebConfigError, WebConfigFile
 from exporter.web.server import WebServer
 from exporter.web.status import Status
+from tests.monitors import served
 from tests.plain_http import NO_TLS, get
 
 PASSWORD = "correct horse"  # noqa: S105 - of this test
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
 CERT = "tls_server_config: {cert_file: server.crt, key_file: server.key"
+REQUIRED = f"{CERT}, client_auth_type: RequireAndVerifyClientCert"
 CA = trustme.CA()
 
 
@@ -63,9 +65,8 @@ GOOD = {
     "noAuth": f"{CERT}}}",
     "requestclientcert": f"{CERT}, client_auth_type: RequestClientCert}}",
     "verifyclientcertifgiven": f"{CERT}, client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.crt}}",
-    "requireandverifyclientcert": f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt}}",
-    "auth_client_san": f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt, "
-    "client_allowed_sans: [prometheus]}",
+    "requireandverifyclientcert": f"{REQUIRED}, client_ca_file: ca.crt}}",
+    "auth_client_san": f"{REQUIRED}, client_ca_file: ca.crt, client_allowed_sans: [prometheus]}}",
     "users": f"{CERT}}}\nbasic_auth_users: {{alice: '{HASH}'}}",
     "users_noTLS": f"basic_auth_users: {{alice: '{HASH}'}}",
     "headers": "http_server_config:\n  http2: false\n  headers:\n    Strict-Transport-Security: max-age=1\n"
@@ -76,44 +77,23 @@ BAD = {
     "empty": ("", "web.yml is empty: to serve without TLS and users, leave web.config_file out"),
     "comments alone": ("# TLS\n", "web.yml is empty"),
     "a section without a value": (f"{CERT}}}\nbasic_auth_users:\n", "basic_auth_users: has no value"),
-    "a setting without a value": (
-        "tls_server_config: {cert_file, key_file: server.key}",
-        "tls_server_config.cert_file: has no value",
-    ),
+    "a setting without a value": ("tls_server_config: {cert_file, key_file: server.key}", "cert_file: has no value"),
     "a value that is no time": ("tls_server_config: !!timestamp x", "web.yml is not valid YAML"),
     "junk_key": ("tls_server_confi: {}", "tls_server_confi: is not supported"),
     "not YAML": ("tls_server_config: {", "web.yml:1 is not valid YAML"),
     "noAuth": ("tls_server_config: {cert_file: server.crt}", "tls_server_config.key_file: is missing"),
-    "certPath_empty": (
-        "tls_server_config: {cert_file: '', key_file: server.key}",
-        "tls_server_config.cert_file: has no value",
-    ),
-    "keyPath_invalid": (
-        "tls_server_config: {cert_file: server.crt, key_file: no.key}",
-        "no.key: No such file or directory",
-    ),
-    "cert_empty": (
-        "tls_server_config: {cert_file: empty, key_file: server.key}",
-        "tls_server_config cannot be used: no certificate in PEM form (cert, key or client CA)",
-    ),
+    "certPath_empty": ("tls_server_config: {cert_file: '', key_file: server.key}", "cert_file: has no value"),
+    "keyPath_invalid": ("tls_server_config: {cert_file: server.crt, key_file: no.key}", "no.key: No such file"),
+    "cert_empty": ("tls_server_config: {cert_file: empty, key_file: server.key}", "no certificate in PEM form (cert,"),
     "both certs": (f"{CERT}, cert: x}}", "tls_server_config.cert: is not supported: leave it out"),
-    "another key": (
-        "tls_server_config: {cert_file: server.crt, key_file: ca.crt}",
-        "tls_server_config cannot be used: ",
-    ),
-    "clientCAs_missing": (f"{CERT}, client_auth_type: RequireAndVerifyClientCert}}", "must hold client_ca_file with"),
-    "clientCAs_invalid": (
-        f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: no.crt}}",
-        "No such file or directory",
-    ),
+    "another key": ("tls_server_config: {cert_file: server.crt, key_file: ca.crt}", "config cannot be used: "),
+    "clientCAs_missing": (f"{REQUIRED}}}", "must hold client_ca_file with"),
+    "clientCAs_invalid": (f"{REQUIRED}, client_ca_file: no.crt}}", "No such file or directory"),
     "clientCAs_nocerts": (
-        f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: empty}}",
-        "tls_server_config cannot be used: no certificate or crl found (cert, key or client CA)",
+        f"{REQUIRED}, client_ca_file: empty}}",
+        "no certificate or crl found (cert, key or client CA)",
     ),
-    "path_impossible": (
-        f'{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: "a\\0b"}}',
-        "tls_server_config.client_ca_file: must be a path that a file can have",
-    ),
+    "path_impossible": (f'{REQUIRED}, client_ca_file: "a\\0b"}}', "client_ca_file: must be a path that a file can"),
     "clientCAs without a policy": (f"{CERT}, client_ca_file: ca.crt}}", "and only then"),
     "auth_user_list_invalid": (
         "basic_auth_users: {alice: secret-in-the-clear}",
@@ -124,10 +104,7 @@ BAD = {
     "wrongTLSVersion": (f"{CERT}, min_version: TLS111}}", "tls_server_config.min_version: Input should be 'TLS10'"),
     "max_version": (f"{CERT}, max_version: TLS12}}", "max_version: is not supported: leave it out"),
     "ciphers": (f"{CERT}, cipher_suites: [TLS_RSA_WITH_RC4]}}", "cipher_suites: is not supported: leave it out"),
-    "headers_extra_header": (
-        "http_server_config: {headers: {Server: x}}",
-        "headers.Server.[key]: Input should be",
-    ),
+    "headers_extra_header": ("http_server_config: {headers: {Server: x}}", "headers.Server.[key]: Input should be"),
     "a line in a header": (
         'http_server_config: {headers: {Strict-Transport-Security: "a\\r\\nb"}}',
         "headers.Strict-Transport-Security: String should match pattern",
@@ -161,12 +138,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_an_encrypted_key_is_refused_and_nobody_is_asked(folder: Path) -> None:
     """OpenSSL would ask for the password at the terminal, where nobody is."""
     key = serialization.load_pem_private_key((folder / "server.key").read_bytes(), None)
-    pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(b"x"),
-    )
-    (folder / "server.key").write_bytes(pem)
+    form, encrypted = serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
+    (folder / "server.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, encrypted))
     with pytest.raises(WebConfigError, match="the key is encrypted; it must be in the clear"):
         WebConfigFile(write(folder, f"{CERT}}}"))
 
@@ -187,15 +160,9 @@ class Shown:
         return Status(version="1", now=0.0)
 
 
-@contextmanager
-def serving(folder: Path, text: str, idle_seconds: int = 10) -> Iterator[WebServer]:
+def serving(folder: Path, text: str) -> AbstractContextManager[WebServer]:
     """A server with this web configuration."""
-    server = WebServer("127.0.0.1:0", Shown(), WebConfigFile(write(folder, text)), idle_seconds=idle_seconds)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+    return served(Shown(), WebConfigFile(write(folder, text)))
 
 
 def context(*, client: str | None = None) -> ssl.SSLContext:
@@ -238,28 +205,25 @@ def test_only_clients_with_a_certificate_of_an_allowed_name_are_answered(folder:
 
 def test_a_certificate_that_is_replaced_is_shown_from_the_next_connection_on(folder: Path) -> None:
     """Without a restart; while certificate and key do not fit, the pair before them stays in force."""
+
+    def shown(port: int) -> int:
+        with (
+            socket.create_connection(("127.0.0.1", port)) as raw,
+            context().wrap_socket(raw, server_hostname="localhost") as tls,
+        ):
+            der = tls.getpeercert(binary_form=True)
+            assert der is not None
+            return serial_of(ssl.DER_cert_to_PEM_cert(der))
+
     with serving(folder, f"{CERT}}}") as server:
-
-        def shown() -> int:
-            address = ("127.0.0.1", server.port)
-            with (
-                socket.create_connection(address) as raw,
-                context().wrap_socket(raw, server_hostname="localhost") as tls,
-            ):
-                der = tls.getpeercert(binary_form=True)
-                assert der is not None
-                return serial_of(ssl.DER_cert_to_PEM_cert(der))
-
-        first = shown()
+        first = shown(server.port)
         certificate = (folder / "server.crt").read_bytes()
         second = write_certificate(folder)
-        key = (folder / "server.key").read_bytes()
-        assert first != second == shown()
+        assert first != second == shown(server.port)
         (folder / "server.crt").write_bytes(certificate)
-        assert shown() == second, "a key of another certificate is not taken"
+        assert shown(server.port) == second, "a key of another certificate is not taken"
         write(folder, "junk")
-        assert shown() == second
-        assert key == (folder / "server.key").read_bytes()
+        assert shown(server.port) == second
 
 
 @pytest.mark.parametrize("cut", [0, "\nbasic_auth_users", "{cert_file"])
@@ -292,22 +256,16 @@ def test_users_are_asked_for_their_password(folder: Path) -> None:
 def test_guesses_do_not_keep_out_who_was_let_in(folder: Path) -> None:
     """While hundreds of wrong passwords wait to be compared, a known one is answered, and the rest is refused."""
     slow = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
-    with serving(folder, f"basic_auth_users: {{alice: '{slow}'}}") as server:
-        assert scrape(server, auth=("alice", PASSWORD)).status_code == 200
-        statuses: list[int] = []
-        guesses = [
-            threading.Thread(
-                target=lambda n=n: statuses.append(scrape(server, auth=("alice", f"guess {n}")).status_code)
-            )
-            for n in range(60)
-        ]
-        for guess in guesses:
-            guess.start()
-        answers = [scrape(server, auth=("alice", PASSWORD)).status_code for _ in range(10)]
-        for guess in guesses:
-            guess.join()
-        assert answers == [200] * 10
-        assert set(statuses) <= {401, 503} and 401 in statuses
+    with serving(folder, f"basic_auth_users: {{alice: '{slow}'}}") as server, ThreadPoolExecutor(60) as guessing:
+
+        def answer(password: str) -> int:
+            return scrape(server, auth=("alice", password)).status_code
+
+        assert answer(PASSWORD) == 200
+        guesses = guessing.map(answer, [f"guess {number}" for number in range(60)])
+        assert [answer(PASSWORD) for _ in range(10)] == [200] * 10
+        statuses = set(guesses)
+        assert statuses <= {401, 503} and 401 in statuses
 
 
 def test_headers_are_added_to_every_answer(folder: Path) -> None:

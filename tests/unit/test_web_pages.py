@@ -12,9 +12,9 @@ from exporter.domain.judging.queries import Query, explain_subject
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from exporter.web.html import overview, topic, topic_list
 from tests.groups import Group, GroupPartition, positions_of, sweep_of
+from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import HOUR, NOW, promise, publish
 
@@ -24,13 +24,7 @@ DAY = 24 * HOUR
 def two_clusters(*, published: bool = True) -> tuple[Monitor, Poller, Poller, ManualClock]:
     """A monitor of ``prod`` with a dead topic and an unreadable one, and of ``test`` with a live one; their pollers."""
     clock = ManualClock(NOW)
-    monitor = Monitor(
-        MonitorSettings(
-            {"prod": Rhythm(30.0), "test": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=8 * DAY
-        ),
-        clock,
-        version="1",
-    )
+    monitor = monitor_of(clock, dict.fromkeys(("prod", "test"), Rhythm(30.0)))
     gone = [promise("gone", partition, 5 * HOUR, NOW - 90 * HOUR) for partition in (None, 0)]
     if published:
         monitor.take_expectations(publish(*gone), None)
@@ -72,7 +66,7 @@ def test_the_first_page_counts_no_cluster_that_is_not_read() -> None:
 
 
 def test_the_first_page_does_not_call_topics_well_while_nothing_is_judged() -> None:
-    """Expectations that are too old, or of a clock that was ahead, make every verdict learning."""
+    """Expectations that are too old, or of a clock that was ahead, make every verdict learning, as before the first."""
     monitor, prod, test, clock = two_clusters()
     for moved, fault in ((9 * DAY, "(9 d 1 h ago), too old to judge by"), (-30 * DAY, "ahead), ahead of the clock")):
         clock.time = NOW + moved
@@ -85,10 +79,6 @@ def test_the_first_page_does_not_call_topics_well_while_nothing_is_judged() -> N
             f"{fault}, so no topic is judged, except by an override or the age of its newest record: "
             "run `topic-liveness rollup`."
         )
-
-
-def test_the_first_page_says_that_verdicts_are_not_known_before_the_first_rollup() -> None:
-    """Nothing is published, so nothing can be dead."""
     monitor, prod, _, _ = two_clusters(published=False)
     prod.poll()
     headline, _, line = first_page(monitor)
