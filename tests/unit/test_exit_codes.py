@@ -92,18 +92,6 @@ def test_a_cluster_that_does_not_answer_ends_with_1(
     assert ('topic_liveness_cluster_up{kafka_cluster="default"} 0.0\n' in shown.out) == (command == "once")
 
 
-def test_a_partition_of_which_nothing_is_known_is_not_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """No exporter answers and nothing is published: the error says both, and the next step of each."""
-    monkeypatch.chdir(tmp_path)
-    assert run(["explain", "orders:3", "--url", f"http://{NOWHERE}"]) == ExitCode.FOUND
-    shown = capfd.readouterr().err
-    assert "nothing is known of orders\n" in shown
-    assert f"exporter: http://{NOWHERE} cannot be asked" in shown and "Is an exporter running there?" in shown
-    assert "then run `topic-liveness rollup`" in shown
-
-
 @pytest.mark.parametrize("arguments", [["report", "--output"], ["deliver", "--report"]], ids=" ".join)
 def test_a_folder_of_reports_is_a_path_or_a_uri(arguments: list[str], tmp_path: Path, call: Call) -> None:
     """A URI that names no storage is refused before anything is asked or made."""

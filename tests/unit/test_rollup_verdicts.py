@@ -17,7 +17,6 @@ from exporter.domain.judging.detection import judge as judge_one
 from exporter.domain.judging.detection import overrule
 from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import Baselines
-from exporter.domain.learning.rest_days import Rest
 from exporter.domain.overrides import Overrides
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
@@ -139,32 +138,6 @@ def weekly(count: int) -> Baselines:
         max_silence=np.full(count, 12.25 * DAY),
         active_slots=np.full(count, 8),
     )
-
-
-@pytest.mark.parametrize(
-    ("silent_days", "rested_day", "verdict"),
-    [
-        (12.0, None, Verdict.SUSPECT),
-        (13.0, None, Verdict.DEAD),
-        (13.0, 7, Verdict.QUIET),
-        (13.0, 5, Verdict.DEAD),
-        (18.0, 7, Verdict.SUSPECT),
-        (19.5, 7, Verdict.DEAD),
-    ],
-)
-def test_a_weekly_run_that_a_holiday_skipped_is_due_a_week_later(
-    silent_days: float, rested_day: int | None, verdict: Verdict
-) -> None:
-    """A rest on the day on which the run was due puts off its limits by a week; one on another day does not."""
-    last = NOW - silent_days * DAY
-    each = streams([("prod", "weekly")], [0], [last], [NOW])
-    if rested_day is not None:
-        day = (last + rested_day * DAY) // DAY * DAY
-        each = replace(each, rests=objects([(Rest(day, day + DAY, "40 of 50 topics rested", seen=True),)] * 2))
-    found = judge(each, weekly(2), np.arange(2), NOW)
-    assert [VERDICTS[code] for code in found.verdict] == [verdict, verdict]
-    extra = 7 * DAY if rested_day == 7 else 0.0
-    assert found.expected_by[0] == pytest.approx(last + 12.25 * DAY + extra)
 
 
 @pytest.mark.parametrize("decided", [{"max_silence_seconds": 2 * HOUR}, {"muted_until": NOW + 1}, {"retired": True}])

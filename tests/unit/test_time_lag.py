@@ -312,17 +312,6 @@ def test_a_group_that_keeps_up_costs_one_lookup_a_look() -> None:
     assert grown.lookups <= 1.2 * len(looks)
 
 
-def test_a_group_that_stopped_costs_nothing() -> None:
-    """Where the committed offset has not moved its bracket is still true: nothing is asked, as the lag grows."""
-    log, known = rising(10_000, 1.0), Known()
-    search_offsets(log, known, [5000])
-    lookups = log.lookups
-    for minutes in range(1, 60):
-        found = search_offsets(log, known, [5000], now=NOW + minutes * 60_000)
-        holds(log, found[5000], 5000, now=NOW + minutes * 60_000)
-    assert log.lookups == lookups
-
-
 def test_ties_are_exact() -> None:
     """Where records share a timestamp T is that timestamp, for each of them."""
     log = Log([(offset, NOW - DAY + offset // 50 * HOUR) for offset in range(200)], 200)
