@@ -38,6 +38,9 @@ class Cluster:
     lookups: int = 0
     unread: bool = False
 
+    def __post_init__(self) -> None:
+        self.probe = MaxTimestampProbe(cast("Lookups", self))
+
     def max_timestamp(self) -> dict[TopicPartition, Answer]:
         """Each partition's answer to MAX_TIMESTAMP."""
         return {
@@ -58,7 +61,6 @@ class Cluster:
 
     def check(
         self,
-        probe: MaxTimestampProbe,
         answers: Mapping[TopicPartition, Answer] | None = None,
         *,
         latest: int | None = None,
@@ -77,7 +79,7 @@ class Cluster:
             np.full(len(keys), -1),
         )
         columns, rows = Answers.of(given[key] for key in keys), np.arange(len(keys))
-        wrong = probe.check(membership, rows, columns, extents, lambda _: tiered)
+        wrong = self.probe.check(membership, rows, columns, extents, lambda _: tiered)
         return {keys[at] for at in np.flatnonzero(wrong).tolist()}
 
 
@@ -85,24 +87,22 @@ class Cluster:
 def test_no_kept_answer_is_wrong(times: dict[TopicPartition, list[float]], leading: list[int]) -> None:
     """Whatever mix of brokers leads: kept answers are the true newest times, and verdicts on brokers are true."""
     cluster = Cluster(times, {key: leading[key.partition + 41 * (key.topic == "b")] for key in times})
-    probe = MaxTimestampProbe(cast("Lookups", cluster))
     answers = cluster.max_timestamp()
-    wrong = cluster.check(probe)
+    wrong = cluster.check()
     assert all(answers[key].timestamp == max(times[key]) for key in answers if key not in wrong)
     assert not any(cluster.leaders[key] == NEW for key in wrong)
-    assert probe.supported.get(OLD) is not True
-    assert probe.supported.get(NEW) is not False
+    assert cluster.probe.supported.get(OLD) is not True
+    assert cluster.probe.supported.get(NEW) is not False
 
 
 def test_one_conclusive_answer_decides_a_broker() -> None:
     """After a broker is decided nothing more is asked of it."""
     times = {TopicPartition("a", n): [1.0, 2.0] for n in range(100)}
     cluster = Cluster(times, dict.fromkeys(times, NEW))
-    probe = MaxTimestampProbe(cast("Lookups", cluster))
-    assert cluster.check(probe) == set()
-    assert probe.supported == {NEW: True}
+    assert cluster.check() == set()
+    assert cluster.probe.supported == {NEW: True}
     assert cluster.lookups == 40
-    cluster.check(probe)
+    cluster.check()
     assert cluster.lookups == 40
 
 
@@ -110,18 +110,16 @@ def test_a_record_that_came_in_between_says_nothing_of_the_broker() -> None:
     """A later record at or past the LATEST asked before may just have been written."""
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 1.0, 5.0]}, {key: NEW})
-    probe = MaxTimestampProbe(cast("Lookups", cluster))
-    assert cluster.check(probe, {key: Answer(0, 1.0)}, latest=2) == set()
-    assert probe.supported == {}
+    assert cluster.check({key: Answer(0, 1.0)}, latest=2) == set()
+    assert cluster.probe.supported == {}
 
 
 def test_a_remote_tier_spoils_an_answer_but_not_the_broker() -> None:
     """A later record of a topic that may be tiered, before the one answered, leaves out its own answer only."""
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 5.0, 2.0]}, {key: NEW})
-    probe = MaxTimestampProbe(cast("Lookups", cluster))
-    assert cluster.check(probe, {key: Answer(2, 2.0)}, tiered=True) == {key}
-    assert probe.supported == {}
+    assert cluster.check({key: Answer(2, 2.0)}, tiered=True) == {key}
+    assert cluster.probe.supported == {}
 
 
 @given(logs, st.integers(0, 4))
@@ -133,18 +131,16 @@ def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
     Its wrong answers are found among those that are checked, before one of them decides.
     """
     cluster = Cluster(times, dict.fromkeys(times, OLD))
-    probe = MaxTimestampProbe(cast("Lookups", cluster))
-    wrong = cluster.check(probe, tiered=True)
+    wrong = cluster.check(tiered=True)
     lying = {key for key, of_key in times.items() if max(of_key) > of_key[0]}
-    assert probe.supported == ({OLD: False} if lying else {})
+    assert cluster.probe.supported == ({OLD: False} if lying else {})
     assert wrong == (set(times) if lying else set())
 
     tiered = Cluster(times, dict.fromkeys(times, NEW))
     seen = {key: of_key[local:] for key, of_key in times.items() if of_key[local:]}
     answers = {key: Answer(local + of_key.index(max(of_key)), max(of_key)) for key, of_key in seen.items()}
-    probe = MaxTimestampProbe(cast("Lookups", tiered))
-    wrong = tiered.check(probe, answers, tiered=True)
-    assert probe.supported.get(NEW) is not False
+    wrong = tiered.check(answers, tiered=True)
+    assert tiered.probe.supported.get(NEW) is not False
     checked = [key for key in sorted(seen)[:FIRST_BATCH] if key not in wrong]
     assert all(answers[key].timestamp == max(times[key]) for key in checked)
 
@@ -153,10 +149,9 @@ def test_an_unread_probe_decides_nothing() -> None:
     """Failing look-ups, failed answers and times at the end of time are no evidence; unproved answers are left out."""
     keys = [TopicPartition("a", n) for n in range(3)]
     cluster = Cluster({key: [1.0, 2.0] for key in keys}, dict.fromkeys(keys, OLD), unread=True)
-    probe = MaxTimestampProbe(cast("Lookups", cluster))
     answers = {keys[0]: Answer(0, 1.0), keys[1]: Answer(reason=Reason.TIMED_OUT), keys[2]: Answer(1, END_OF_TIME)}
-    assert cluster.check(probe, answers) == {keys[0]}
-    assert probe.supported == {}
+    assert cluster.check(answers) == {keys[0]}
+    assert cluster.probe.supported == {}
     assert cluster.lookups == 2
 
 
@@ -164,38 +159,35 @@ def test_a_forgotten_broker_must_prove_itself_again() -> None:
     """An upgrade from 2.8 to 3.0 is noticed once the old decision is taken back."""
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 2.0]}, {key: OLD})
-    probe = MaxTimestampProbe(cast("Lookups", cluster))
-    assert cluster.check(probe) == {key}
-    assert probe.supported == {OLD: False}
-    probe.forget([OLD])
-    assert cluster.check(probe, {key: Answer(1, 2.0)}) == set()
-    assert probe.supported == {OLD: True}
+    assert cluster.check() == {key}
+    assert cluster.probe.supported == {OLD: False}
+    cluster.probe.forget([OLD])
+    assert cluster.check({key: Answer(1, 2.0)}) == set()
+    assert cluster.probe.supported == {OLD: True}
 
 
 def test_an_upgrade_shows_in_the_partition_that_decided() -> None:
     """A broker that did not know the spec is asked about that one again; its right answer decides anew."""
     key = TopicPartition("a", 0)
     cluster = Cluster({key: [1.0, 2.0], TopicPartition("a", 1): [3.0, 4.0]}, {key: OLD, TopicPartition("a", 1): NEW})
-    probe = MaxTimestampProbe(cast("Lookups", cluster))
-    cluster.check(probe)
-    assert (probe.supported, probe.upgrade_checks()) == ({OLD: False, NEW: True}, {key})
-    assert cluster.check(probe, {key: Answer(0, 1.0)}) == {key}
-    assert cluster.check(probe, {key: Answer(1, 2.0)}) == set()
-    assert (probe.supported, probe.upgrade_checks()) == ({OLD: True, NEW: True}, set())
+    cluster.check()
+    assert (cluster.probe.supported, cluster.probe.upgrade_checks()) == ({OLD: False, NEW: True}, {key})
+    assert cluster.check({key: Answer(0, 1.0)}) == {key}
+    assert cluster.check({key: Answer(1, 2.0)}) == set()
+    assert (cluster.probe.supported, cluster.probe.upgrade_checks()) == ({OLD: True, NEW: True}, set())
 
 
 def test_a_restart_however_short_takes_the_decision_back() -> None:
     """A new leader epoch of the partition that decided, its deletion, or another leader: the broker is asked again."""
     key, other = TopicPartition("a", 0), TopicPartition("a", 1)
     cluster = Cluster({key: [1.0, 2.0]}, {key: OLD})
-    probe = MaxTimestampProbe(cast("Lookups", cluster))
 
     def decide() -> None:
-        cluster.check(probe, epoch=4)
-        assert probe.supported == {OLD: False}
+        cluster.check(epoch=4)
+        assert cluster.probe.supported == {OLD: False}
 
     def recheck(ends: Mapping[TopicPartition, Answer]) -> None:
-        probe.recheck(led(dict.fromkeys(ends, OLD)).layout, np.arange(len(ends)), Answers.of(ends.values()))
+        cluster.probe.recheck(led(dict.fromkeys(ends, OLD)).layout, np.arange(len(ends)), Answers.of(ends.values()))
 
     def led_by(leader: int | None) -> Metadata:
         return Metadata({}, {"a": TopicInfo(None, {0: PartitionInfo(leader, (1,), (1,))})})
@@ -203,13 +195,13 @@ def test_a_restart_however_short_takes_the_decision_back() -> None:
     decide()
     recheck({key: Answer(2, leader_epoch=4), other: Answer(2, leader_epoch=9)})
     recheck({key: Answer(reason=Reason.TIMED_OUT)})
-    probe.follow(led_by(OLD))
+    cluster.probe.follow(led_by(OLD))
     decide()
     recheck({other: Answer(2, leader_epoch=5)})
-    assert probe.supported == {OLD: False}
+    assert cluster.probe.supported == {OLD: False}
     recheck({key: Answer(2, leader_epoch=5)})
-    assert probe.supported == {}
+    assert cluster.probe.supported == {}
     for now in (led_by(NEW), led_by(None), Metadata({}, {"a": TopicInfo(None, {})}), Metadata({}, {})):
         decide()
-        probe.follow(now)
-        assert probe.supported == {}
+        cluster.probe.follow(now)
+        assert cluster.probe.supported == {}

@@ -68,6 +68,10 @@ class Bench:
         self.poller.poll()
         self.wait()
 
+    def polls(self, *gained: int) -> None:
+        for records in gained:
+            self.poll(gained=records)
+
     def wait(self) -> None:
         """Wait until what the polls left is written, or could not be."""
         with suppress(BlockingIOError):
@@ -98,9 +102,7 @@ def bench(tmp_path: Path) -> Bench:
 
 def test_only_partitions_that_advanced_have_a_window(bench: Bench) -> None:
     """Volume follows activity: the idle partition costs no row."""
-    bench.poll()
-    bench.poll(gained=3)
-    bench.poll(gained=4)
+    bench.polls(0, 3, 4)
     bench.flush()
     (window,) = bench.rows("windows")
     assert (window["topic"], window["records"], window["advances"]) == ("orders", 7, 2)
@@ -112,8 +114,7 @@ def test_only_partitions_that_advanced_have_a_window(bench: Bench) -> None:
 
 def test_windows_are_cut_at_the_wall_clock(bench: Bench) -> None:
     """Intervals are aligned; the first starts with the first poll, and none holds another's advance."""
-    for _ in range(13):
-        bench.poll(gained=1)
+    bench.polls(*[1] * 13)
     bench.flush()
     windows = bench.rows("windows")
     assert starts(windows) == [1_000_050.0, 1_000_200.0]
@@ -135,15 +136,13 @@ def test_windows_of_a_fraction_of_a_second_are_cut_at_each_hour(bench: Bench) ->
 
 def test_each_life_of_a_topic_has_its_own_window(bench: Bench) -> None:
     """Made again between two polls it starts over; partitions that come and go in the same interval change nothing."""
-    bench.poll()
-    bench.poll(gained=3)
+    bench.polls(0, 3)
     bench.source.offsets[TopicPartition("early", 0)] = (0, 1, 1.0)
     bench.poll(gained=4)
     bench.source.topic_ids["orders"] = "id-2"
     bench.source.offsets[ORDERS] = (0, 2, 1.0)
     del bench.source.offsets[TopicPartition("early", 0)]
-    bench.poll()
-    bench.poll(gained=5)
+    bench.polls(0, 5)
     bench.flush()
     windows = [
         tuple(row[name] for name in ("topic", "topic_id", "records", "start_offset", "end_offset"))
@@ -170,8 +169,7 @@ def test_polls_that_gave_nothing_prove_nothing(bench: Bench) -> None:
 def test_polls_that_could_read_nothing_are_not_counted_twice(bench: Bench) -> None:
     """Where a broker that leads all partitions is away for a while, the polls after it prove a silence."""
     bench.source.failures = dict.fromkeys((ORDERS, IDLE), Answer(reason=Reason.TIMED_OUT))
-    for _ in range(3):
-        bench.poll()
+    bench.polls(*[0] * 3)
     bench.source.failures = {}
     for gained in (0, 5):
         bench.poll(gained=gained)
@@ -205,8 +203,7 @@ def test_an_unwritable_spool_keeps_the_rows_and_writes_them_later(bench: Bench) 
     spool, moved = bench.folder / "spool", bench.folder / "moved"
     spool.rename(moved)
     spool.write_text("a file where the folder was")
-    for _ in range(20):
-        bench.poll(gained=1)
+    bench.polls(*[1] * 20)
     assert sum(bench.history.counts.failed_writes.values()) > 0
     with pytest.raises(HistoryError, match="could not be written"):
         bench.flush()
@@ -235,8 +232,7 @@ def ingest(bench: Bench, *left: str) -> None:
 
 def test_only_ingested_files_expire(bench: Bench) -> None:
     """A file that the ledger does not name is kept, however old: it may have been moved back from quarantine."""
-    bench.poll()
-    bench.poll(gained=1)
+    bench.polls(0, 1)
     bench.flush()
     spool = Spool(bench.folder, "exporter-1")
     for _, path, _ in finished_files(spool.folder):
@@ -256,16 +252,14 @@ def test_a_partition_unreadable_when_listed_is_listed_again_once_read(bench: Ben
     bench.source.failures[IDLE] = Answer(reason=Reason.NOT_LEADER)
     bench.poll()
     bench.source.failures.clear()
-    for _ in range(3):
-        bench.poll()
+    bench.polls(*[0] * 3)
     states = [(row["state"], row["latest_offset"]) for row in bench.rows("inventory") if row["topic"] == "idle"]
     assert states == [("unreadable", None), ("observed", 5)]
 
 
 def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """Windows are counted by cluster; coverage and inventory that go with them stand in the log too."""
-    bench.poll()
-    bench.poll(gained=1)
+    bench.polls(0, 1)
     bench.flush()
     spool = Spool(bench.folder, "exporter-1")
     assert spool.shrink(10**9) == {}
@@ -279,8 +273,7 @@ def test_a_full_spool_keeps_no_coverage_whose_windows_it_drops(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
     """Coverage without its windows would prove a silence, also where the process ends between the two."""
-    for _ in range(30):
-        bench.poll(gained=1)
+    bench.polls(*[1] * 30)
     bench.flush()
     spool = Spool(bench.folder, "exporter-1")
     files = finished_files(spool.folder)
@@ -322,8 +315,7 @@ def test_a_full_spool_counts_no_loss_while_the_ledger_cannot_be_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The limit holds; whether Spark has taken in what is deleted is unknown, and the log says so."""
-    bench.poll()
-    bench.poll(gained=1)
+    bench.polls(0, 1)
     bench.flush()
     ledger = bench.folder / "published" / "ingested.txt"
     ledger.parent.mkdir()
@@ -360,20 +352,17 @@ def test_an_internal_error_costs_one_window(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
     """It is counted; the interval has no coverage, which would prove a silence, and the next one is whole."""
-    bench.poll()
-    bench.poll(gained=1)
+    bench.polls(0, 1)
     with monkeypatch.context() as broken:
 
         def failing(*_: object, **__: object) -> None:
             raise RuntimeError("out of order")
 
         broken.setattr(where, failing)
-        for _ in range(10):
-            bench.poll(gained=1)
+        bench.polls(*[1] * 10)
     assert bench.history.counts.dropped == {"error": 1}
     assert caplog.text.count("internal error") == 1
-    for _ in range(10):
-        bench.poll(gained=1)
+    bench.polls(*[1] * 10)
     bench.flush()
     assert starts(bench.rows("windows")) == starts(bench.rows("coverage")) == [1_000_200.0, 1_000_500.0]
     assert bench.records() == 17
@@ -381,8 +370,7 @@ def test_an_internal_error_costs_one_window(
 
 def test_windows_lost_to_an_error_at_shutdown_are_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code of `serve` comes from it."""
-    bench.poll()
-    bench.poll(gained=1)
+    bench.polls(0, 1)
     monkeypatch.delattr("exporter.history.windows.OpenWindow.rows")
     with pytest.raises(HistoryError, match="1 windows were lost to an internal error"):
         bench.flush()
@@ -398,8 +386,7 @@ def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(benc
             assert go_on.wait(30)
             return super().latest(rows)
 
-    for _ in range(3):
-        bench.poll(gained=1)
+    bench.polls(*[1] * 3)
     bench.poller = Poller("c", Gate(dict(bench.source.offsets)), [bench.history], bench.clock)
     hung = threading.Thread(target=bench.poller.poll)
     hung.start()
@@ -490,12 +477,9 @@ def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path
 
 def test_a_clock_that_was_set_is_shown_by_the_resolution_of_the_next_advance(bench: Bench) -> None:
     """Set forward by hours, last advances are written again too: else Spark would see them silent for as long."""
-    bench.poll()
-    bench.poll(gained=1)
+    bench.polls(0, 1)
     bench.clock.set_by = 7200.0
-    bench.poll()
-    bench.poll(gained=1)
-    bench.poll(gained=1)
+    bench.polls(0, 1, 1)
     bench.flush()
     first, moment = bench.clock.time - 90.0, partial(datetime.fromtimestamp, tz=UTC)
     windows = [(row["first_advance"], row["records"], row["resolution_seconds"]) for row in bench.rows("windows")]
@@ -560,8 +544,7 @@ def test_storage_that_hangs_holds_up_no_poll_and_is_counted(bench: Bench, monkey
     monkeypatch.setattr(Spool, "write_files", hang)
     monkeypatch.setattr(storage_thread, "ANSWER_SECONDS", 0.0)
     monkeypatch.setattr(bench, "wait", lambda: time.sleep(0.01))
-    for _ in range(21):
-        bench.poll(gained=1)
+    bench.polls(*[1] * 21)
     failed = bench.history.counts.failed_writes
     assert failed.keys() == {"the storage does not answer"}
     with pytest.raises(HistoryError, match="could not be written"):
@@ -582,8 +565,7 @@ def test_without_room_for_a_thread_polls_are_counted_and_files_are_written_later
 
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", no_room)
-        for _ in range(21):
-            bench.poll(gained=1)
+        bench.polls(*[1] * 21)
     assert bench.history.counts.failed_writes == {"can't start new thread": 4}
     bench.flush()
     assert bench.records() == 20, "all but the first poll's"
@@ -595,8 +577,7 @@ def test_an_interval_ends_no_earlier_than_its_last_poll_where_the_clock_was_set_
     bench: Bench,
 ) -> None:
     """Rows that ended before they began would go to quarantine, with the advances in them."""
-    bench.poll()
-    bench.poll(gained=3)
+    bench.polls(0, 3)
     last = bench.clock.now()
     bench.history.flush(last - 3600.0)
     rows = bench.rows("windows") + bench.rows("coverage")
