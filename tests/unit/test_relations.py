@@ -43,27 +43,6 @@ def copies(source: str, state: ReplicaState, *topics: str) -> Copies:
     return Copies(source, topics, topics, np.full(len(topics), BEST_FIRST.index(state), dtype=np.int8))
 
 
-@pytest.mark.parametrize("first", [{}, {"orders": "abc", "audit": ""}])
-def test_rows_are_written_for_news_and_once_a_day(first: Mapping[str, str]) -> None:
-    """What is not known any more is no news, and nothing is written where nothing was ever known."""
-    known = Relations("prod", "exporter-a")
-    known.readers = topic_readers(first)
-    expected = [] if not first else [("orders", 3, None), ("audit", 0, None)]
-    assert due(known, 5 * DAY, orders="1", audit="2") == expected
-    known.readers = topic_readers({"orders": "abc", "audit": ""})
-    assert due(known, 5 * DAY - 300, orders="1", audit="2") == (
-        [] if first else [("orders", 3, None), ("audit", 0, None)]
-    )
-    known.readers = topic_readers({"orders": "", "audit": "a"})
-    known.copies["east"] = copies("east", ReplicaState.STOPPED, "orders")
-    assert due(known, 5 * DAY - 600, orders="1", audit="2") == [("orders", 0, "stopped"), ("audit", 1, None)]
-    known.readers, known.copies["east"] = None, copies("east", ReplicaState.UNKNOWN, "orders")
-    assert due(known, 5 * DAY - 900, orders="1", audit="2") == []
-    assert due(known, 4 * DAY - 900, orders="1", audit="2") == [("orders", None, None), ("audit", None, None)]
-    known.readers = topic_readers({"orders": ""})
-    assert due(known, 4 * DAY - 1200, orders="made-again") == [("orders", 0, None)]
-
-
 @dataclass(frozen=True)
 class Seen:
     """What is known of one topic."""
@@ -126,6 +105,8 @@ def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *
     now.into(known)
     assert len(rows_due(known, -after, topics)) == expected
     assert rows_due(known, -after, dict(topics)) == [], "written once, also where topics are numbered again"
+    again = rows_due(known, -after, {"orders": TopicInfo("made again", {})})
+    assert [row["topic_id"] for row in again] == ["made again"] * (now != NONE)
 
 
 def test_a_row_has_all_that_is_known() -> None:
