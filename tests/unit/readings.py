@@ -15,12 +15,7 @@ from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, 
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents, SourceError
-from exporter.domain.replicas.comparison import (
-    NOT_COMPARED_CODES,
-    REPLICA_STATE_CODES,
-    ReplicaReading,
-    ReplicaTable,
-)
+from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaReading, ReplicaTable
 
 
 @dataclass

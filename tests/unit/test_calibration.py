@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from exporter.domain.scoring.calibration import (
-    PARTITION,
-    TOPIC,
-    Accepted,
-    Calibration,
-    Unusual,
-    calibrations,
-)
+from exporter.domain.scoring.calibration import PARTITION, TOPIC, Accepted, Calibration, Unusual, calibrations
 from exporter.domain.scoring.poisson import poisson_interval
 from exporter.domain.scoring.thresholds import fit
 

@@ -143,11 +143,7 @@ def test_an_offset_past_the_end_of_the_log_is_no_lag_of_0(cluster: Cluster) -> N
 
 @pytest.mark.parametrize(
     ("polled", "now", "lost"),
-    [
-        (70, 80, 10),
-        (50, 80, 0),
-        (80, 0, 0),
-    ],
+    [(70, 80, 10), (50, 80, 0), (80, 0, 0)],
     ids=["deleted before it was read", "perhaps read meanwhile", "the topic was made again"],
 )
 def test_lost_records_are_proved_by_a_log_start_on_both_sides_of_the_commit(

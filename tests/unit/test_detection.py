@@ -42,8 +42,7 @@ def test_a_proved_silence_is_judged_by_the_promise(until: float, expected: Verdi
 
 
 @pytest.mark.parametrize(
-    ("days", "expected"),
-    [(29, Verdict.SUSPECT), (30.1, Verdict.DEAD), (36.9, Verdict.DEAD), (37, Verdict.RETIRED)],
+    ("days", "expected"), [(29, Verdict.SUSPECT), (30.1, Verdict.DEAD), (36.9, Verdict.DEAD), (37, Verdict.RETIRED)]
 )
 def test_what_dies_later_than_28_days_is_dead_for_a_week(days: float, expected: Verdict) -> None:
     """However late the limit, a death is reported before it is old news."""
@@ -155,8 +154,7 @@ def test_expected_by_skips_the_weekend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("good", "missed", "expected"),
-    [(90, 10, Verdict.DEAD), (89, 11, Verdict.HELD), (1, 0, Verdict.DEAD)],
+    ("good", "missed", "expected"), [(90, 10, Verdict.DEAD), (89, 11, Verdict.HELD), (1, 0, Verdict.DEAD)]
 )
 def test_a_silence_that_was_badly_seen_is_held(good: int, missed: int, expected: Verdict) -> None:
     """Under nine good polls in ten within the silence a new death is only a hold; a published one stays."""

@@ -1,4 +1,4 @@
-"""What /metrics shows: both formats, plain and compressed, made once a second."""
+"""The exposition: its formats, how long it is kept, and which of its lines are rendered anew."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import gzip
 import zlib
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Metric, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -15,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from exporter.metrics.blocks import Block
 from exporter.metrics.family import CLUSTER
 from exporter.metrics.family import Metric as Described
+from exporter.metrics.lines import Growing, Rendered
 from exporter.state.exposition import PIECE_BYTES, Exposition, Family
 from exporter.state.monitor import Monitor
 from tests.unit.readings import ManualClock
@@ -125,3 +129,39 @@ def test_large_blocks_are_handed_out_as_they_are() -> None:
 def test_a_family_without_samples_is_left_out() -> None:
     """A header alone would say that there is something."""
     assert b"lines" not in b"".join(made(ManualClock(), []).pieces())
+
+
+Topics = dict[str, int]
+"""The value of each topic, with two variants each; a negative one is unknown."""
+
+
+def rendered() -> Rendered[tuple[str, ...]]:
+    """Nothing yet."""
+    return Rendered(lambda topics: [f'{{topic="{name}"' for name in topics], variants={"m": (',side="a"', ',side="b"')})
+
+
+def text(running: Rendered[tuple[str, ...]], topics: Topics) -> bytes:
+    """Return what is shown of these topics."""
+    values = np.array([topics[name] for name in topics for _ in "ab"], dtype=np.int64)
+    since = np.where(values[::2] < 0, np.nan, -values[::2].astype(float))
+    samples = running.update(tuple(topics), {"m": (values, values >= 0)}, {"age": Growing(since)})
+    return b"".join(part.at(0.0).text for parts in samples.values() for part in parts)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcdefgh%"), st.integers(-1, 2)), min_size=1, max_size=6))
+def test_whatever_comes_goes_and_changes_is_shown_as_if_it_was_rendered_anew(polls: list[Topics]) -> None:
+    """No line of a row that is gone, none twice, and none with an old value."""
+    running = rendered()
+    for topics in polls:
+        assert text(running, topics) == text(rendered(), topics)
+
+
+def test_what_did_not_change_stays_and_what_a_client_asks_for_compressed_is_compressed_before_it_asks_again() -> None:
+    """Also where all lines are rendered anew because of a row that comes."""
+    running, one = Rendered[str](lambda names: [f'{{topic="{name}"' for name in names]), np.ones(1)
+    first = running.update("a", {"m": (one, one > 0)})["m"][0].at(0.0)
+    first.deflated()
+    assert running.update("a", {"m": (one, one > 0)})["m"][0] is first
+    for rows, values in (("a", one + 1), ("ab", np.ones(2))):
+        changed = running.update(rows, {"m": (values, values > 0)})["m"][0].at(0.0)
+        assert changed is not first and changed.is_deflated

@@ -1,10 +1,11 @@
-"""A job that the command waits for gets the signals that end the command, whenever they come."""
+"""The signals that end a command, also one that waits for a job."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -65,3 +66,30 @@ def test_a_signal_that_another_thread_gets_ends_the_job(monkeypatch: pytest.Monk
     monkeypatch.setattr(subprocess, "Popen", start)
     assert spark_job.run_job("report", SETTINGS, None) == 143
     other.join()
+
+
+WAITS = """
+import sys
+from exporter.signals import EndSignal
+
+noted = []
+end = EndSignal(lambda: noted.append(True))
+print("waiting", flush=True)
+end.wait()
+print(noted, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_first_signal_ends_the_wait_and_the_second_the_process(number: int) -> None:
+    """A terminal that closes sends SIGHUP: the open windows are written then too."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == "[True]\n"
+        process.send_signal(number)
+        assert process.wait(30) == -number

@@ -15,12 +15,7 @@ from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Verdict
-from exporter.metrics.catalogue import (
-    DEFAULT_PARTITION_SWITCHES,
-    INSPECTED,
-    PARTITION_METRICS,
-    TOPIC_METRICS,
-)
+from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, INSPECTED, PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.series import ClusterSeries
 from tests.exposed import exposed
 from tests.snapshots import assessment_of, snapshot_of, topics_of

@@ -391,8 +391,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern",
-    [r"a(?P<x>b)", r"a(?s)b", r"a{,3}", r"a{", r"[a-z&&[^b]]", r"[[a]]", r"(?>a)", r"(?#a)"],
+    "pattern", [r"a(?P<x>b)", r"a(?s)b", r"a{,3}", r"a{", r"[a-z&&[^b]]", r"[[a]]", r"(?>a)", r"(?#a)"]
 )
 def test_a_pattern_that_java_reads_otherwise_is_refused(tmp_path: Path, pattern: str) -> None:
     """An override must mean the same to the exporter and to Spark."""

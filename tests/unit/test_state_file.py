@@ -80,18 +80,10 @@ class Life:
         last = read_state(folder, "prod", exporter)
         self.spool, self.seen = DyingSpool(folder, exporter), Collected()
         self.history = History(
-            "prod",
-            self.spool,
-            exporter=exporter,
-            window_seconds=5 * POLL,
-            poll_interval_seconds=POLL,
-            last=last,
+            "prod", self.spool, exporter=exporter, window_seconds=5 * POLL, poll_interval_seconds=POLL, last=last
         )
         self.monitor = monitor_of(
-            clock,
-            {"prod": Rhythm(POLL)},
-            partition_switches=["last_advance_timestamp"],
-            overrides=Overrides(overrides),
+            clock, {"prod": Rhythm(POLL)}, partition_switches=["last_advance_timestamp"], overrides=Overrides(overrides)
         )
         if row is not None:
             self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
@@ -143,12 +135,7 @@ def limited(tmp_path: Path) -> Life:
 
 
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["poll"] * 6 + ["kill", "end"]),
-        st.integers(0, 2),
-        st.integers(0, 2),
-        st.integers(0, 4),
-    ),
+    st.tuples(st.sampled_from(["poll"] * 6 + ["kill", "end"]), st.integers(0, 2), st.integers(0, 2), st.integers(0, 4)),
     max_size=25,
 )
 """What happens, records that each topic gains before, and polls missed or files written until a kill."""

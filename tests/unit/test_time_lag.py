@@ -81,13 +81,7 @@ class Known:
 
 
 def search_offsets(
-    log: Log,
-    known: Known,
-    committed: Iterable[int],
-    *,
-    tolerance: int = 1000,
-    now: int = NOW,
-    compacted: bool = False,
+    log: Log, known: Known, committed: Iterable[int], *, tolerance: int = 1000, now: int = NOW, compacted: bool = False
 ) -> dict[int, Search]:
     """Search for T of each committed offset of a partition as a sweep does."""
     known.points = known.points[known.points.offset >= log.earliest]

@@ -142,8 +142,7 @@ def test_the_format_is_the_one_that_the_client_likes_best(
 
 
 @pytest.mark.parametrize(
-    ("accepted", "zipped"),
-    [("gzip", True), ("deflate, gzip;q=0.8", True), ("identity", False), ("xgzip", False)],
+    ("accepted", "zipped"), [("gzip", True), ("deflate, gzip;q=0.8", True), ("identity", False), ("xgzip", False)]
 )
 def test_gzip_only_when_asked(client: httpx.Client, accepted: str, zipped: bool) -> None:
     """The body is compressed exactly when the client names gzip."""
