@@ -24,8 +24,6 @@ One session of Spark, and one set of the brokers of all versions and of the secu
 LONG = (
     "spark/test_rollup.py",
     "spark/test_runs.py",
-    "spark/test_stopped_runs.py",
-    "spark/test_fives.py",
     "spark/test_living_fleet.py",
     "spark/test_retention.py",
     "spark/test_bench_product.py",

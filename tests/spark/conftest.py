@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups.frames import KEEPS_TABLES
+from spark_rollups import ingest, spool_files
 from spark_rollups.job import main
 from spark_rollups.session import start_session
+from spark_rollups.tables import Tables
 from tests.programs import Call
 from tests.s3 import S3Server, s3_for_all
 
@@ -31,6 +32,14 @@ NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" f
 """Java goes out through a proxy that is not there."""
 
 
+def take_in(spark: SparkSession, history: Path) -> list[ingest.Ingested]:
+    """Ingest the whole spool, as the rollup does."""
+    tables = Tables(spark, history)
+    taken = [ingest.ingest_table(tables, history, table) for table in spool_files.SPOOL_TABLES]
+    ingest.record(tables, taken)
+    return taken
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A real session with Delta Lake, started the way the job starts it."""
@@ -38,18 +47,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", master="local[2]", log=log, conf=QUICK)
     yield session
     session.stop()
-
-
-@pytest.fixture
-def large(spark: SparkSession) -> Iterator[None]:
-    """The settings of a history of some MiB: no table stays in memory, and files of other days are not read."""
-    large = {KEEPS_TABLES: "false", "spark.databricks.delta.stats.skipping": "true"}
-    before = {name: str(spark.conf.get(name)) for name in large}
-    for name, value in large.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="module")

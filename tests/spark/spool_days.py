@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -63,10 +64,11 @@ class Hour:
 
 @dataclass(frozen=True)
 class SpoolDays:
-    """Days and streams of one spool, as tables."""
+    """Days and streams of one spool, as tables, and who polled when."""
 
     days: pa.Table
     streams: pa.Table
+    observers: Observers
 
     def of(self, topic: str) -> Rows:
         """Return the days of a topic's partitions, in order."""
@@ -107,21 +109,26 @@ def fold(
     keep: Callable[[dict[str, Any]], bool] = lambda _: True,
     since: date | None = None,
     before: SpoolDays | None = None,
+    until: float = math.inf,
 ) -> SpoolDays:
     """Fold the spool of a history folder; ``keep`` says of each window whether it is there.
 
-    With ``since`` only the days from then on are made, ``before`` is what the tables say.
+    With ``since`` only the days from then on are made, ``before`` is what the tables say. Rows end ``until`` then.
     """
-    windows, inventory, coverage = (read(history, name) for name in ("windows", "inventory", "coverage"))
+    dated = (("windows", "window_end"), ("inventory", "observed_at"), ("coverage", "window_end"))
+    windows, inventory, coverage = (
+        [row for row in read(history, name) if row[end].timestamp() <= until] for name, end in dated
+    )
     events = [window(row) for row in windows if keep(row)] + [listing(row) for row in inventory]
     if since is not None:
         events = [row for row in events if row["kind"] == INVENTORY or row["until"] > _micros(since)]
+    seen = observers(coverage, inventory)
     task = Task(
         since=0 if since is None else (since - date(1970, 1, 1)).days,
-        until=2**52,
+        until=2**52 if math.isinf(until) else round(until * 1e6),
         of_the_past=False,
         from_nothing=since is None,
-        observers=observers(coverage, inventory),
+        observers=seen,
         schema=arrow_schema(UPDATED),
     )
     state = STATE.empty_table()
@@ -129,11 +136,14 @@ def fold(
         days = [{**row, "day": (row["date"] - date(1970, 1, 1)).days} for row in before.days.to_pylist()]
         state = pa.Table.from_pylist([*before.streams.to_pylist(), *days], schema=STATE)
     made = update(pa.Table.from_pylist(events, schema=EVENTS), state, task=task)
-    tables = []
-    for name in ("day", "stream"):
-        struct = column(made, name)
-        tables.append(pa.Table.from_struct_array(struct.filter(struct.is_valid())))
-    return SpoolDays(*tables)
+    days, streams = struct_tables(made, "day", "stream")
+    return SpoolDays(days, streams, seen)
+
+
+def struct_tables(table: pa.Table, *names: str) -> list[pa.Table]:
+    """Return the structs of a table, each as a table of its own."""
+    columns = [column(table, name) for name in names]
+    return [pa.Table.from_struct_array(one.filter(one.is_valid())) for one in columns]
 
 
 def read(history: Path, table: str) -> Rows:

@@ -44,11 +44,13 @@ class Log:
     emptied_at: float | None = None
     fell: tuple[float, int] | None = None
     """From this moment on the end offset is lower by so many: records were truncated."""
+    records_at_once: int = 1
+    """What is written at each of the moments."""
 
     def end(self, when: float) -> int:
         """The end offset at a moment."""
         lost = self.fell[1] if self.fell is not None and when >= self.fell[0] else 0
-        return bisect_right(self.moments, when) - lost
+        return bisect_right(self.moments, when) * self.records_at_once - lost
 
     def state(self, when: float) -> State:
         """What a poll calls it."""
@@ -84,6 +86,7 @@ class World:
     ) -> None:
         """Run one exporter from ``since`` to ``until``: inventory, windows and coverage go to the spool.
 
+        Windows are an hour, and with polls each five minutes or less a poll each.
         ``unreadable`` says between which moments a partition gives no answer; ``gone`` partitions are
         listed as deleted at ``until``.
         """
@@ -94,12 +97,7 @@ class World:
         run.write(since)
 
     def backfill(
-        self,
-        since: float,
-        until: float,
-        *,
-        hidden: Mapping[Part, float] | None = None,
-        read_at: float | None = None,
+        self, since: float, until: float, *, hidden: Mapping[Part, float] | None = None, read_at: float | None = None
     ) -> None:
         """Reconstruct history up to ``until``, as the backfill does; ``hidden`` hours lie past a moment.
 
@@ -178,12 +176,14 @@ class _Run:
         self.coverage: list[Row] = []
         self.inventory: list[Row] = []
         self.known: dict[Part, tuple[float, int]] = {}
+        self.window = HOUR
 
     def poll(self, since: float, until: float, every: float) -> None:
+        self.window = every if every <= 300.0 else HOUR
         when = start = last = since
         last_listing = since - DAY
         while when < until:
-            end = start - start % HOUR + HOUR
+            end = start - start % self.window + self.window
             polls = 0
             while when < min(end, until):
                 if when - last_listing >= DAY:
@@ -201,14 +201,10 @@ class _Run:
     def observe(self, part: Part, when: float, start: float) -> None:
         log = self.world.logs[part]
         silent = self.unreadable.get(part)
-        window = self.windows.get((part, start)) or Window(
-            self.world.cluster, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL
-        )
+        key = self.world.cluster, part[0], log.topic_id, part[1], start, start + self.window, self.exporter, Source.POLL
+        window = self.windows.get((part, start)) or Window(*key)
         if silent is not None and silent[0] <= when < silent[1]:
-            failed = Window(
-                self.world.cluster, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL,
-                advances=0, records=0, reason=Reason.NO_LEADER, polls_ok=-1,
-            )  # fmt: skip
+            failed = Window(*key, advances=0, records=0, reason=Reason.NO_LEADER, polls_ok=-1)
             self.windows[part, start] = merge_windows(window, failed)
             return
         end = log.end(when)
@@ -218,7 +214,7 @@ class _Run:
             return
         grew = end > before[1]
         seen = Window(
-            self.world.cluster, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL,
+            *key,
             advances=1 if grew else 0,
             records=max(0, end - before[1]),
             first_advance=when if grew else None,
@@ -228,7 +224,7 @@ class _Run:
             start_offset=before[1] if grew else end,
             end_offset=end,
             offset_regressions=0 if grew else 1,
-        )  # fmt: skip
+        )
         self.windows[part, start] = seen if (part, start) not in self.windows else merge_windows(window, seen)
 
     def close(self, start: float, end: float, polls: int, last: float) -> None:

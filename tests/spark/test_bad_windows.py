@@ -10,7 +10,6 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,26 +20,20 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.collectors.poller import Poller
 from exporter.domain.history.rows import Window
-from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.scoring.calibration import Calibration, Threshold
 from exporter.domain.scoring.thresholds import PastAlarms
-from exporter.history.cluster_states import LastState, read_state
 from exporter.history.published import Expectations
-from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.history.tables import to_table
 from spark_rollups import ingest, spool_files
-from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
-from spark_rollups.rollup import FIRST_DAY, RollupRequest, run_rollup
+from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.tables import Tables
 from spark_rollups.verdicts import JUDGED
-from tests.spark.judged import verdicts_as_of
+from tests.spark.polls import run_exporter
 from tests.spark.spool_days import fold
-from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
-from tests.unit.readings import ManualClock, TableSource
+from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 
 LONG = "Every.legal_character-" + "".join(chr(code) for code in (*range(65, 91), *range(97, 123), *range(48, 58)))
 NAMES = (LONG.ljust(249, "."), LONG.ljust(249, "_"), "a.b", "a_b", "a-b")
@@ -60,49 +53,14 @@ class TopicHours(NamedTuple):
     censored: int
 
 
-WRITTEN = {"torrent": BILLION, "nightly": 1, **dict.fromkeys(NAMES, 1)}
-"""Topics of one partition, and the records that are written at each moment."""
-
-
 def write_world(history: Path) -> World:
     """Write the logs: a billion records an hour just before polls, a nightly batch, and all names every hour."""
     world = World(history)
     for topic in NAMES:
         world.write(topic, 0, every(HOUR, at(0), at(DAYS)))
-    world.write("torrent", 0, [at(0, hour) + 1793.0 for hour in range(24 * DAYS)])
+    world.write("torrent", 0, [at(0, hour) + 1793.0 for hour in range(24 * DAYS)]).records_at_once = BILLION
     world.write("nightly", 0, [at(day, 2) + 60.0 * minute for day in range(DAYS) for minute in range(0, 40, 10)])
     return world
-
-
-def run(
-    world: World,
-    name: str,
-    since: float,
-    until: float,
-    *,
-    set_by: float = 0.0,
-    steps: Mapping[float, float] | None = None,
-    pace: float = 600.0,
-    last: LastState | None = None,
-) -> None:
-    """Let the exporter's own poller and history look every ten minutes, or at another ``pace``.
-
-    Moments are those of a right clock; that of the exporter is ``set_by`` ahead and is set by so many seconds at
-    each of the ``steps``. ``last`` is what an earlier process left.
-    """
-    clock, source = ManualClock(since, set_by), TableSource(topic_ids={name: f"id-{name}" for name, _ in world.logs})
-    spool = Spool(world.history, name)
-    history = History(world.cluster, spool, exporter=name, window_seconds=1800.0, poll_interval_seconds=pace, last=last)
-    poller = Poller(world.cluster, source, [history], clock, state=None if last is None else last.state)
-    left = dict(steps or {})
-    while clock.time < until:
-        for when in [when for when in left if when <= clock.time]:
-            clock.set_by += left.pop(when)
-        for (topic, partition), log in world.logs.items():
-            source.offsets[TopicPartition(topic, partition)] = (0, log.end(clock.time) * WRITTEN.get(topic, 1), None)
-        poller.poll()
-        clock.time += pace
-    history.flush(clock.now())
 
 
 def topic_figures(history: Path) -> dict[str, TopicHours]:
@@ -129,7 +87,7 @@ FIRST, LAST = at(0) + 595.0, at(DAYS)
 def polled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one exporter with a right clock wrote; tests add to copies of it."""
     world = write_world(tmp_path_factory.mktemp("twin") / "history")
-    run(world, "exporter-a", FIRST, LAST)
+    run_exporter(world, "exporter-a", FIRST, LAST)
     return world.history
 
 
@@ -144,10 +102,10 @@ def test_billions_of_records_and_every_legal_name_are_told_apart_and_right(
 ) -> None:
     """Names that differ in one character are streams of their own, and no count runs over."""
     logs = write_world(tmp_path).logs
-    seen = {topic: (log.end(LAST) - log.end(FIRST)) * WRITTEN[topic] for (topic, _), log in logs.items()}
+    seen = {topic: log.end(LAST) - log.end(FIRST) for (topic, _), log in logs.items()}
     assert {topic: figures.records for topic, figures in twin.items()} == seen
     assert twin["torrent"].records == 96 * BILLION
-    assert {topic: figures.largest for topic, figures in twin.items()} == {**dict.fromkeys(WRITTEN, 0), "nightly": 23}
+    assert {topic: figures.largest for topic, figures in twin.items()} == {**dict.fromkeys(seen, 0), "nightly": 23}
     assert all(figures.falls == figures.censored == 0 for figures in twin.values())
 
 
@@ -163,7 +121,7 @@ def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(
         at(3, 7.0): -300.0,
         at(3, 12.0): 5 * HOUR,
     }
-    run(world, "exporter-a", FIRST, LAST, steps=steps)
+    run_exporter(world, "exporter-a", FIRST, LAST, steps=steps)
     disturbed = topic_figures(tmp_path)
     assert {topic: figures.records for topic, figures in disturbed.items()} == {
         topic: figures.records for topic, figures in twin.items()
@@ -179,7 +137,7 @@ def test_a_second_exporter_with_another_clock_and_phase_changes_no_figure(
 ) -> None:
     """Fifty seconds ahead it lists a partition at its start as shorter than the first has seen it: no fall."""
     world = write_world(Path(shutil.copytree(polled, tmp_path / "history")))
-    run(world, "exporter-b", at(1) + 1790.0, at(3), set_by=50.0)
+    run_exporter(world, "exporter-b", at(1) + 1790.0, at(3), set_by=50.0)
     assert {topic: figures._replace(last=0.0) for topic, figures in topic_figures(world.history).items()} == {
         topic: figures._replace(last=0.0) for topic, figures in twin.items()
     }
@@ -306,41 +264,3 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     current = json.loads((tmp_path / "published" / "current.json").read_text())
     assert datetime.fromisoformat(current["as_of"]) == (now if replaced else wrong)
     assert ahead(tmp_path, now) is None
-
-
-WEEKS = 28
-"""Days of the right past before the wrong clocks."""
-
-
-def test_a_clock_that_is_a_day_wrong_for_45_seconds_makes_no_verdict(spark: SparkSession, tmp_path: Path) -> None:
-    """Behind or ahead, in an exporter that was there before or in a new one: what lives is live, what died is dead.
-
-    No evidence has its times the wrong way round.
-    """
-    begun, until = at(WEEKS, 10.0), at(WEEKS, 12.0)
-    wrong = {
-        "behind": ("exporter-a", -DAY),
-        "behind-anew": ("exporter-b", -DAY),
-        "ahead": ("exporter-a", DAY),
-        "ahead-anew": ("exporter-b", DAY),
-        "right": ("exporter-a", 0.0),
-    }
-    for cluster, (exporter, set_by) in wrong.items():
-        world = World(tmp_path, cluster)
-        for topic in ("first", "second", "third"):
-            world.write(topic, 0, every(HOUR, at(0), until))
-        world.write("gone", 0, every(HOUR, at(0), at(WEEKS - 3)))
-        world.poll(at(0), at(WEEKS), exporter="exporter-a")
-        run(world, "exporter-a", at(WEEKS), begun)
-        last = read_state(tmp_path, cluster, exporter)
-        assert last is not None
-        run(world, exporter, begun, begun + 45.0, set_by=set_by, pace=15.0, last=last)
-        last = read_state(tmp_path, cluster, exporter)
-        run(world, exporter, begun + 60.0, until, pace=600.0, last=last)
-    run_rollup(spark, tmp_path, RollupRequest(as_of=moment(until)), Progress())
-    rows = [row for row in verdicts_as_of(tmp_path, WEEKS + 0.5) if row.partition is None]
-    found = {cluster: {row.topic: row.verdict for row in rows if row.cluster == cluster} for cluster in wrong}
-    assert found["right"] == {"first": "live", "second": "live", "third": "live", "gone": "dead"}
-    assert found == dict.fromkeys(wrong, found["right"])
-    for row in rows:
-        assert row.last_advance <= row.observed_until <= moment(until), row.evidence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -75,23 +74,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
     return found
 
 
-def with_days_of(tables: Tables, folder: Path, clusters: Iterable[str]) -> Tables:
-    """Return tables of another folder, with the same days in each of some clusters and nothing else."""
-    found, of_all = Tables(tables.spark, folder), F.explode(F.array(*map(F.lit, clusters)))
-    found.append("daily", tables.read("daily").withColumn("cluster", of_all))
-    return found
-
-
 def in_cluster(cluster: str, rows: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """Return rows of the spool, which begin with their cluster, as those of another one."""
     return [(cluster, *row[1:]) for row in rows]
-
-
-def dropped(tables: Tables) -> dict[str, tuple[int, int]]:
-    """Return by cluster how many topics dropped on the holiday, and of how many."""
-    rows = tables.read("drops").collect()
-    assert {row.date for row in rows} == {HOLIDAY}
-    return {row.cluster: (len(row.topics), row.judged) for row in rows}
 
 
 def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> None:
@@ -125,22 +110,6 @@ SPANS = {
 """Hours of the holiday in which exporters polled, by the cluster they did so in."""
 
 
-def test_hours_that_several_exporters_saw_count_once(tables: Tables, tmp_path: Path) -> None:
-    """Of a day that nobody saw for 14 hours nothing is claimed, however many saw the rest; exporters may take turns.
-
-    That nothing is claimed in some clusters takes no drop from another.
-    """
-    found = with_days_of(tables, tmp_path, SPANS)
-    others = [covered(FIRST + timedelta(days=n), 0, 23) for n in range((HOLIDAY - FIRST).days)]
-    rows = []
-    for cluster, spans in SPANS.items():
-        seen = [*others, *(covered(HOLIDAY, *span) for span in spans), covered(HOLIDAY + timedelta(days=1), 0, 23)]
-        rows += in_cluster(cluster, seen)
-    found.append("coverage", tables.spark.createDataFrame(rows, COVERAGE))
-    update_drops(found, HOLIDAY, TODAY, KEPT_DAYS)
-    assert dropped(found) == {"nearly all day": (8, 17)}
-
-
 def listing(topic: str, day: date, exporter: str) -> tuple[object, ...]:
     """Return the row of an inventory that lists a topic."""
     values: dict[str, object] = dict.fromkeys(INVENTORY.names) | {"cluster": "prod", "topic": topic, "topic_id": "id"}
@@ -164,24 +133,48 @@ LISTED = {
 """By cluster: what its exporters list since when, until which hour ``b`` polls, and how many of how many dropped."""
 
 
-def test_topics_that_nobody_polled_take_no_part_in_a_drop(tables: Tables, tmp_path: Path) -> None:
-    """On other days ``b`` polls until some hour, on the holiday not at all.
+@pytest.fixture(scope="module")
+def dropped(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int]]:
+    """By cluster of SPANS and LISTED, how many topics dropped on the holiday, and of how many.
 
-    Of topics that it alone lists nobody knows whether they were silent then.
+    In each one half of the fleet rests then, and on other days all exporters of it poll.
     """
-    days = [FIRST + timedelta(days=n) for n in range((TODAY - FIRST).days)]
-    inventory, coverage = [], []
+    days, inventory, coverage = [FIRST + timedelta(days=n) for n in range((TODAY - FIRST).days)], [], []
+    for cluster, spans in SPANS.items():
+        seen = [covered(day, 0, 23) for day in days if day != HOLIDAY]
+        coverage += in_cluster(cluster, [*seen, *(covered(HOLIDAY, *span) for span in spans)])
     for cluster, (listed, until, _) in LISTED.items():
         hours = {"a": 23, "b": until}
         rows = [listing(f"orders.{number:02}", since, name) for name, topics, since in listed for number in topics]
         seen = [covered(day, 0, hours[name], name) for day in days for name in "ab" if (day, name) != (HOLIDAY, "b")]
         inventory += in_cluster(cluster, [*rows, listing("office", FIRST, "a")])
         coverage += in_cluster(cluster, seen)
-    found = with_days_of(tables, tmp_path, LISTED)
+    found = Tables(tables.spark, tmp_path_factory.mktemp("clusters"))
+    of_all = F.explode(F.array(*map(F.lit, [*SPANS, *LISTED])))
+    found.append("daily", tables.read("daily").withColumn("cluster", of_all))
     found.append("inventory", tables.spark.createDataFrame(inventory, INVENTORY))
     found.append("coverage", tables.spark.createDataFrame(coverage, COVERAGE))
     update_drops(found, HOLIDAY, TODAY, KEPT_DAYS)
-    assert dropped(found) == {cluster: drop for cluster, (*_, drop) in LISTED.items() if drop}
+    drops = found.read("drops").collect()
+    assert {row.date for row in drops} == {HOLIDAY}
+    return {row.cluster: (len(row.topics), row.judged) for row in drops}
+
+
+def test_hours_that_several_exporters_saw_count_once(dropped: dict[str, tuple[int, int]]) -> None:
+    """Of a day that nobody saw for 14 hours nothing is claimed, however many saw the rest; exporters may take turns.
+
+    That nothing is claimed in some clusters takes no drop from another.
+    """
+    assert {cluster: drop for cluster, drop in dropped.items() if cluster in SPANS} == {"nearly all day": (8, 17)}
+
+
+def test_topics_that_nobody_polled_take_no_part_in_a_drop(dropped: dict[str, tuple[int, int]]) -> None:
+    """On other days ``b`` polls until some hour, on the holiday not at all.
+
+    Of topics that it alone lists nobody knows whether they were silent then.
+    """
+    expected = {cluster: drop for cluster, (*_, drop) in LISTED.items() if drop}
+    assert {cluster: drop for cluster, drop in dropped.items() if cluster in LISTED} == expected
 
 
 def test_the_report_names_the_topics_of_a_drop_and_how_long_it_was(spark: SparkSession) -> None:

@@ -52,7 +52,10 @@ def test_a_file_that_cannot_be_read_stays_and_nothing_is_published(spark: SparkS
 def test_what_no_exporter_wrote_is_put_aside_and_rows_that_cannot_be_true_left_out(
     spark: SparkSession, history: Path
 ) -> None:
-    """Whole files go to quarantine with the reason, also one with a damaged page; bad text costs only its row."""
+    """Whole files go to quarantine with the reason, also one with a damaged page; bad text costs only its row.
+
+    A crash between the rows and the ledger adds nothing.
+    """
     folder = windows_of(history)
     (good,) = folder.glob("*.parquet")
     rows = pq.read_table(good)
@@ -68,18 +71,31 @@ def test_what_no_exporter_wrote_is_put_aside_and_rows_that_cannot_be_true_left_o
     place = pq.read_metadata(good).row_group(0).column(0)
     flipped[place.data_page_offset + place.total_compressed_size - 1] ^= 1
     (folder / "windows-flipped.parquet").write_bytes(flipped)
+    (folder / "windows-torn.parquet").write_bytes(good.read_bytes()[:200])
+    pq.write_table(pa.table({"a": [1]}), folder / "windows-foreign.parquet")
+    place_of_version = rows.column_names.index("schema_version")
+    newer = rows.set_column(place_of_version, "schema_version", pa.array([9] * len(rows), pa.int32()))
+    newer = newer.replace_schema_metadata({"topic_liveness.schema_version": "9"})
+    pq.write_table(newer, folder / "windows-newer.parquet")
 
     tables = Tables(spark, history)
     done = ingest.ingest_table(tables, history, WINDOWS)
+    assert not ingest.read_ledger(tables), "as after a crash between the rows and the ledger"
+    again = ingest.ingest_table(tables, history, WINDOWS)
+    assert again.rows > 0 and len(again.refusals) == 1, "what was refused is not looked at again, but for the row"
 
     aside = {path.name for path in (history / "quarantine" / "windows").iterdir()}
-    broken = {f"windows-{what}.parquet" for what in ("huge", "many", "flipped")} | set(STRAYS)
+    broken = {f"windows-{what}.parquet" for what in ("huge", "many", "flipped", "torn", "foreign", "newer")} | set(
+        STRAYS
+    )
     assert {name for name in aside if name.endswith(".parquet")} == broken
     reasons = {name: (history / "quarantine/windows" / f"{name}.reason.txt").read_text() for name in broken}
     assert all(f"{name} is no regular file" in reasons[name] for name in STRAYS)
     assert f"it must hold at most {FILE_BYTES:,} bytes uncompressed, got 603," in reasons["windows-huge.parquet"]
     assert f"it must hold at most {FILE_ROWS:,} rows, got {FILE_ROWS + 1:,}" in reasons["windows-many.parquet"]
     assert "windows-flipped.parquet is not a whole Parquet file" in reasons["windows-flipped.parquet"]
+    assert "schema_version must be 1" in reasons["windows-newer.parquet"]
+    assert "got 9" in reasons["windows-newer.parquet"]
     (text,) = (refusal for refusal in done.refusals if "cannot be true" in refusal)
     assert "1 row of windows left out that cannot be true: topic must be text in UTF-8" in text
     counted = {row.cluster: row["count"] for row in tables.read("windows").groupBy("cluster").count().collect()}

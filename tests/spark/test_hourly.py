@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.spark.polls import Settings, run_exporter
 from tests.spark.spool_days import Hour, SpoolDays, counted, fold
 from tests.spark.story import DAY, HOUR, World, at, every, moment
 
@@ -169,7 +170,7 @@ def test_hours_hidden_by_a_future_timestamp_are_censored_at_both_ends(tmp_path: 
 
 
 def test_making_only_the_last_days_gives_what_a_rebuild_gives(tmp_path: Path) -> None:
-    """Hourly and daily from any day on, with the days before as they were, equal a full rebuild."""
+    """Hours, slots of five minutes and days from any one on, with those before as they were, equal a full rebuild."""
     world = World(tmp_path)
     world.write("orders", 0, every(7000.0, at(0), at(5)))
     world.write("rare", 0, [at(0, 3), at(2, 4), at(3, 5)])
@@ -180,7 +181,11 @@ def test_making_only_the_last_days_gives_what_a_rebuild_gives(tmp_path: Path) ->
     world.poll(at(1, 5.6), at(2, 4.5))
     world.poll(at(2, 4.6), at(3))
     world.poll(at(3, 12), at(5), exporter="exporter-b")
+    fast = World(tmp_path, "fast")
+    fast.write("bursts", 0, [at(day, 9) + 60.0 * minute for day in range(5) for minute in (1, 2, 33)])
+    run_exporter(fast, "exporter-a", at(1) + 7.0, at(5), Settings(pace=300.0, window=300.0, in_one_file=True))
     whole = fold(tmp_path)
+    assert [row["fives"] for row in whole.of("bursts")] == [[0b1000_0010]] * 4
     for days in (1, 2, 4):
         since = moment(at(days)).date()
         part = fold(tmp_path, since=since, before=whole)

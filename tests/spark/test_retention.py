@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import shutil
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -20,8 +23,8 @@ from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
-from spark_rollups.upkeep import Retention
-from tests.delta import Row, in_order, rows_of
+from spark_rollups.upkeep import Retention, windows_kept_from
+from tests.delta import Row, commits, in_order, note_upkeep, rows_of
 from tests.spark.judged import topics_as_of, verdicts_as_of
 from tests.spark.story import HOUR, World, at, every, moment
 
@@ -62,38 +65,35 @@ class Late:
     """By a clock that was ahead."""
     late: str
     """By the right one, with windows kept for 18 days, in which two whole weeks end, and baselines for 14."""
-    windows: tuple[int, int]
-    """In the table before and after the run that was ahead."""
+    windows: int
+    """In the table after the run that was ahead."""
     windows_from: date | None
     """The day from which windows are kept, as recorded then."""
+    days: list[str]
+    """The daily table as it was then."""
+    commits: list[dict[str, Any]]
+    """What the right run committed."""
 
 
 @pytest.fixture(scope="module")
 def late(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Late:
-    """Three weeks by a backfill, a run by a clock that is ahead, three weeks of polls, and a right run."""
+    """Three weeks by a backfill, a run with upkeep by a clock that is ahead, three weeks of polls, and a right run."""
     world = write_world(tmp_path_factory.mktemp("retention") / "history")
-    tables = Tables(spark, world.history)
+    history, tables = world.history, Tables(spark, world.history)
     world.backfill(at(0), at(END))
-    roll_up(spark, world.history, END)
-    before = tables.count("windows")
-    ahead = roll_up(spark, world.history, END + 70)
-    windows, windows_from = (before, tables.count("windows")), tables.windows_from()
-    layout = world.history / "tables" / "layout.json"
+    note_upkeep(history)
+    ahead = roll_up(spark, history, END + 70)
+    windows, windows_from, known, made = tables.count("windows"), tables.windows_from(), commits(history), days(history)
+    layout = history / "tables" / "layout.json"
     layout.write_text(json.dumps({**json.loads(layout.read_text()), "windows_from": "2999-01-01"}))
     layout.with_name("upkeep.json").write_text('{"week": 53000}')
     to_come = F.lit(moment(at(9999)))
     tables.replace("streams", tables.read("streams").withColumns({"listed_at": to_come, "observed_until": to_come}))
+    known |= commits(history)
     world.poll(at(END), at(LATER), every=HOUR)
-    output = roll_up(spark, world.history, LATER, baselines=14.0, windows=18.0)
-    return Late(world.history, ahead, output, windows, windows_from)
-
-
-@pytest.fixture(scope="module")
-def hour_later(spark: SparkSession, late: Late, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of it after one more run; tests change copies of this one."""
-    history = Path(shutil.copytree(late.history, tmp_path_factory.mktemp("later") / "history"))
-    roll_up(spark, history, LATER + 1 / 24)
-    return history
+    output = roll_up(spark, history, LATER, baselines=14.0, windows=18.0)
+    committed = [json.loads(path.read_text().splitlines()[0])["commitInfo"] for path in commits(history) - known]
+    return Late(history, ahead, output, windows, windows_from, made, committed)
 
 
 @pytest.fixture
@@ -102,9 +102,10 @@ def copied(late: Late, tmp_path: Path) -> Path:
     return Path(shutil.copytree(late.history, tmp_path / "history"))
 
 
-def days(history: Path, but: str | None = None) -> list[str]:
-    """Return all rows of the daily table, as text; ``but`` those of one cluster."""
-    return in_order(row for row in rows_of(history, "daily") if row.cluster != but)
+def days(history: Path, before: float = math.inf, but: str | None = None) -> list[str]:
+    """Return the rows of the daily table before a day, as text; ``but`` those of one cluster."""
+    rows = [row for row in rows_of(history, "daily") if row.cluster != but]
+    return in_order(row for row in rows if (row.date - moment(at(0)).date()).days < before)
 
 
 OLDEST = moment(at(LATER - 18)).date()
@@ -119,26 +120,57 @@ def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_recorded_counts_for_n
         "nothing deleted: it is 2025-04-10T00:00:00Z by the clock of this host, and the history ends at 2025-01-30T00"
     )
     assert line in late.ahead
-    assert late.windows[0] == late.windows[1] and late.windows_from is None
+    backfilled = late.history.glob("spool/windows/*backfill*")
+    assert late.windows == sum(pq.read_metadata(file).num_rows for file in backfilled)
+    assert late.windows_from is None
     found = topics_as_of(late.history, LATER)
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.RETIRED}
     assert found["orders"].last_advance.astimezone(UTC) > moment(at(LATER - 1))
     assert moment(at(LATER)) >= found["died"].observed_until.astimezone(UTC) > moment(at(LATER - 1))
-    assert "rows past their retention deleted from windows, baselines" in late.late
     assert Tables(spark, late.history).windows_from() == OLDEST
     assert json.loads((late.history / "tables" / "upkeep.json").read_text())["week"] < 53000
 
 
-def test_a_topic_stays_dead_when_the_baselines_of_its_last_week_are_past_their_retention(
-    spark: SparkSession, late: Late, hour_later: Path, tmp_path: Path
-) -> None:
-    """Those that it is judged by are kept, and no others. A report is of no run that is still to come."""
+def test_what_is_past_its_retention_goes_and_what_was_made_of_it_stays(late: Late) -> None:
+    """Of baselines those stay by which a topic is judged. Each commit, of whatever kind, names the run."""
+    assert "rows past their retention deleted from windows, baselines" in late.late
+    assert min(row.date for row in rows_of(late.history, "windows")) == OLDEST
+    assert days(late.history, before=END) == late.days
     assert weeks(late.history, "died")[0] == 14, "of the week in which it died"
     assert weeks(late.history, "orders")[0] == 35
-    before = topics_as_of(late.history, LATER)["died"]
-    copied = Path(shutil.copytree(hour_later, tmp_path / "history"))
-    again = topics_as_of(copied, LATER + 1 / 24)["died"]
-    assert (again.verdict, again.dead_since) == (Verdict.RETIRED, before.dead_since)
+    assert {"DELETE", "OPTIMIZE", "WRITE"} <= {commit["operation"] for commit in late.commits}
+    (run,) = {commit.get("userMetadata") for commit in late.commits}
+    assert str(run).startswith("run ")
+
+
+def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_that_are_kept(
+    spark: SparkSession, copied: Path
+) -> None:
+    """Evidence and the table are the same as before, though the baselines of its last week are past their retention.
+
+    But for the listing that the clock that was ahead had recorded, and the first poll, which is now the first that the
+    inventory still lists. A report is of no run that is still to come.
+    """
+
+    def known() -> tuple[list[str], list[Row]]:
+        streams, verdicts = rows_of(copied, "streams"), verdicts_as_of(copied, LATER)
+        for row in streams:
+            vars(row).update(dict.fromkeys(("listed_at", "latest_offset", "polled_from", "polled_offset")))
+        for row in verdicts:
+            of_verdict = ("verdict", "evidence") if row.topic == "died" else ()
+            vars(row).update(dict.fromkeys(("polled_from", *of_verdict)))
+        return in_order(streams), verdicts
+
+    before, days_before = known(), days(copied)
+    shutil.rmtree(copied / "tables" / "streams")
+    output = roll_up(spark, copied, LATER)
+    assert output.count("the table streams is not there: it is made again, of daily") == 1
+    assert f"days before {OLDEST} stay as they are" in output
+    assert "upkeep" not in output, "once a week"
+    assert known() == before
+    assert days(copied) == days_before
+    assert topics_as_of(copied, LATER)["died"].verdict == Verdict.RETIRED
+    assert Tables(spark, copied).windows_from() == OLDEST
 
     tables = Tables(spark, copied)
     to_come = F.lit(datetime.now(UTC) + timedelta(days=2))
@@ -146,21 +178,11 @@ def test_a_topic_stays_dead_when_the_baselines_of_its_last_week_are_past_their_r
     assert write_report(Tables(spark, copied), as_of=None, output=None).as_of == moment(at(END + 70))
 
 
-def test_a_torn_note_of_the_layout_loses_no_day(spark: SparkSession, copied: Path) -> None:
-    """The tables show from which day on windows are kept, and the days before it stay as they are."""
-    before = days(copied)
-    (copied / "tables" / "layout.json").write_text('{"lay')
-    output = roll_up(spark, copied, LATER + 1 / 24)
-    assert "the tables are of an earlier layout" in output and f"days before {OLDEST} stay as they are" in output
-    assert days(copied) == before
-    assert Tables(spark, copied).windows_from() == OLDEST
-    assert topics_as_of(copied, LATER + 1 / 24)["died"].verdict == Verdict.RETIRED
-
-
 def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spark: SparkSession, copied: Path) -> None:
     """It lies before the windows that are kept: its topics are judged by it, and days of others stay as they are.
 
-    However long ago they died: of one that did so more than a year ago there are its last weeks.
+    However long ago they died: of one that did so more than a year ago there are its last weeks. The streams are lost,
+    the note of the layout is torn and a table of an earlier one does not read: they are made again, or gone.
     """
     before = days(copied)
     added = World(copied, "added")
@@ -171,8 +193,16 @@ def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spa
     known = World(copied)
     known.write("orders", 0, every(HOUR, at(-20), at(0)))
     known.backfill(at(-20), at(0))
+    (copied / "tables" / "layout.json").write_text('{"lay')
+    assert windows_kept_from(Tables(spark, copied), datetime.now(UTC)) == OLDEST
+    shutil.rmtree(copied / "tables" / "streams")
+    drops = copied / "tables" / "drops"
+    spark.range(1).write.format("delta").save(str(drops))
     output = roll_up(spark, copied, LATER + 1 / 24)
+    assert output.count("the tables are of an earlier layout") == 1 and not drops.exists()
+    assert output.count("the table streams is not there: it is made again, of daily") == 1
     assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in output
+    assert Tables(spark, copied).windows_from() == OLDEST
     found = topics_as_of(copied, LATER + 1 / 24)
     assert {topic: row.verdict for topic, row in found.items()} == {
         "orders": Verdict.LIVE, "died": Verdict.RETIRED, "older": Verdict.DEAD, "busy": Verdict.LIVE,
@@ -209,38 +239,3 @@ def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_wind
     assert {row.topic: row.known_since.timestamp() for row in streams} == dict.fromkeys(
         ("orders", "died"), at(0) + 300.0
     )
-
-
-def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_that_are_kept(
-    spark: SparkSession, hour_later: Path, tmp_path: Path
-) -> None:
-    """Evidence and the table are the same as before, with the note of the layout and without it.
-
-    But for the listing that the clock that was ahead had recorded, and the first poll, which is now the first that the
-    inventory still lists.
-    """
-    now, copied = LATER + 1 / 24, Path(shutil.copytree(hour_later, tmp_path / "history"))
-
-    def known() -> tuple[list[str], list[Row]]:
-        streams, verdicts = rows_of(copied, "streams"), verdicts_as_of(copied, now)
-        for row in streams:
-            vars(row).update(dict.fromkeys(("listed_at", "latest_offset", "polled_from", "polled_offset")))
-        for row in verdicts:
-            of_verdict = ("verdict", "evidence") if row.topic == "died" else ()
-            vars(row).update(dict.fromkeys(("polled_from", *of_verdict)))
-        return in_order(streams), verdicts
-
-    def topics() -> dict[str, str]:
-        return {topic: row.verdict for topic, row in topics_as_of(copied, now).items()}
-
-    before, days_before = known(), days(copied)
-    assert topics() == {"died": Verdict.RETIRED, "orders": Verdict.LIVE}
-    for torn in (False, True):
-        shutil.rmtree(copied / "tables" / "streams")
-        if torn:
-            (copied / "tables" / "layout.json").write_text('{"lay')
-        assert roll_up(spark, copied, now).count("the table streams is not there: it is made again, of daily") == 1
-        assert known() == before
-        assert days(copied) == days_before
-        assert topics() == {"died": Verdict.RETIRED, "orders": Verdict.LIVE}
-        assert Tables(spark, copied).windows_from() == OLDEST

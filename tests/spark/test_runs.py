@@ -1,4 +1,4 @@
-"""Runs after the first: as of the past, on tables of another layout, and once a week with old rows taken away."""
+"""Runs as of the past, on tables of a newer release, and what is read of tables."""
 
 from __future__ import annotations
 
@@ -6,59 +6,33 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from exporter.domain.history.retention import retention_days
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from spark_rollups.failures import in_a_line, next_step
-from spark_rollups.frames import arrow_schema, spread
+from spark_rollups.frames import arrow_schema
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
-from spark_rollups.rollup import RollupRequest, run_rollup
-from spark_rollups.tables import LAYOUT, Tables, TablesError
-from spark_rollups.upkeep import Retention
+from spark_rollups.rollup import FIRST_DAY, RollupRequest, measure, run_rollup
+from spark_rollups.tables import LAYOUT, SCHEMAS, Tables, TablesError
 from spark_rollups.verdicts import JUDGED, held
 from spark_rollups.views import hourly
-from tests.delta import Row, commits, in_order, rows_of
+from tests.delta import in_order, rows_of
 from tests.programs import ROOT
 from tests.spark.judged import verdicts_as_of
+from tests.spark.spool_days import fold
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
 
 END = 24.0
 """Days after the start, a Thursday: when the backfill ran."""
-
-
-def verdicts(history: Path, day: float) -> dict[tuple[str, int | None], Row]:
-    """Return the verdict rows as of a day."""
-    return {(row.topic, row.partition): row for row in verdicts_as_of(history, day)}
-
-
-def days(history: Path) -> list[str]:
-    """Return all rows of the daily table, as text."""
-    return in_order(rows_of(history, "daily"))
-
-
-def dates(history: Path) -> set[date]:
-    """Return the dates of which the daily table has rows."""
-    return {row.date for row in rows_of(history, "daily")}
-
-
-def write_world(history: Path) -> World:
-    """The topics of all tests."""
-    world = World(history)
-    world.write("orders", 0, every(HOUR, at(0), at(END + 1)))
-    world.write("died", 0, every(HOUR, at(0), at(18)))
-    world.write("later", 0, every(HOUR, at(22), at(END)))
-    return world
 
 
 def files(history: Path) -> dict[Path, bytes]:
@@ -68,20 +42,14 @@ def files(history: Path) -> dict[Path, bytes]:
 
 @pytest.fixture(scope="module")
 def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three weeks that a backfill wrote at their end, rolled up; tests change copies of it."""
-    world = write_world(tmp_path_factory.mktemp("runs") / "history")
+    """Three weeks that a backfill wrote at their end, rolled up as of a moment before it; tests change copies of it."""
+    world = World(tmp_path_factory.mktemp("runs") / "history")
+    world.write("orders", 0, every(HOUR, at(0), at(END)))
+    world.write("died", 0, every(HOUR, at(0), at(18)))
+    world.write("later", 0, every(HOUR, at(22), at(END)))
     world.backfill(at(0), at(END))
-    run_rollup(spark, world.history, RollupRequest(moment(at(END))), Progress())
+    run_rollup(spark, world.history, RollupRequest(moment(at(20, 0.5))), Progress())
     return world.history
-
-
-@pytest.fixture(scope="module")
-def day_later(spark: SparkSession, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of it, polled for a further day and rolled up again; tests leave it as it is."""
-    later = Path(shutil.copytree(history, tmp_path_factory.mktemp("later") / "history"))
-    write_world(later).poll(at(END), at(END + 1), every=HOUR)
-    run_rollup(spark, later, RollupRequest(moment(at(END + 1))), Progress())
-    return later
 
 
 @pytest.fixture
@@ -90,37 +58,11 @@ def copied(history: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(history, tmp_path / "history"))
 
 
-def test_windows_that_come_late_give_the_tables_of_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
-    """An exporter was cut off from the history for four days, and writes them after a rollup."""
-    history, aside = tmp_path / "history", tmp_path / "aside"
-    world = write_world(history)
-    world.poll(at(0), at(10), every=HOUR)
-    world.poll(at(14), at(20), every=HOUR)
-    there = set(history.glob("spool/*/*.parquet"))
-    world.poll(at(10), at(14), every=HOUR)
-    for late in set(history.glob("spool/*/*.parquet")) - there:
-        (aside / late.parent.name).mkdir(parents=True, exist_ok=True)
-        late.rename(aside / late.parent.name / late.name)
-    run_rollup(spark, history, RollupRequest(moment(at(20))), Progress())
-    assert date(2025, 1, 18) not in dates(history)
-    shutil.copytree(aside, history / "spool", dirs_exist_ok=True)
-    rebuilt = Path(shutil.copytree(history, tmp_path / "rebuilt"))
-    run_rollup(spark, history, RollupRequest(moment(at(20))), Progress())
-    run_rollup(spark, rebuilt, RollupRequest(moment(at(20)), rebuild=True), Progress())
-    assert days(history) == days(rebuilt)
-    assert date(2025, 1, 18) in dates(history)
-    late_verdicts, made_again = (verdicts(each, 20) for each in (history, rebuilt))
-    assert {key: (row.verdict, row.evidence) for key, row in late_verdicts.items()} == {
-        key: (row.verdict, row.evidence) for key, row in made_again.items()
-    }
-
-
 def test_as_of_a_moment_before_a_backfill_ran_its_records_count(
-    spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, history: Path, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A partition that the backfill listed later is judged by its records up to then; one without is not there."""
-    run_rollup(spark, copied, RollupRequest(moment(at(20, 0.5))), Progress())
-    rows = verdicts(copied, 20 + 0.5 / 24)
+    rows = {(row.topic, row.partition): row for row in verdicts_as_of(history, 20 + 0.5 / 24)}
     assert {key: row.verdict for key, row in rows.items()} == {
         ("orders", 0): Verdict.LIVE,
         ("orders", None): Verdict.LIVE,
@@ -132,44 +74,29 @@ def test_as_of_a_moment_before_a_backfill_ran_its_records_count(
     assert rows["orders", 0].last_advance.timestamp() < at(20)
     run_rollup(spark, copied, RollupRequest(moment(at(-10))), Progress())
     assert "nothing to judge: the history lists no partition at that moment" in capsys.readouterr().out
-    assert not verdicts(copied, -10)
+    assert not verdicts_as_of(copied, -10)
 
 
 def test_a_first_run_as_of_the_past_costs_no_week_after_it(spark: SparkSession, tmp_path: Path) -> None:
-    """The next run, 15 weeks later, makes all baselines and maxima that a single run makes of the same history."""
-    world = World(tmp_path / "twice")
+    """The next run, 15 weeks later, makes all baselines and maxima that a single run makes of the same days."""
+    world = World(tmp_path)
     pauses = [day for week in (6, 11, 17) for day in range(7 * week, 7 * week + 2)]
-    hours = [at(day, hour) for day in range(140) if day not in pauses for hour in (6, 9, 10)]
-    world.write("orders", 0, hours)
+    world.write("orders", 0, [at(day, hour) for day in range(140) if day not in pauses for hour in (6, 9, 10)])
     world.write("nightly", 0, every(24 * HOUR, at(0), at(140)))
     world.backfill(at(0), at(140))
-    histories = [world.history, Path(shutil.copytree(world.history, tmp_path / "once"))]
-    run_rollup(spark, histories[0], RollupRequest(moment(at(35))), Progress())
-    assert {row.week for row in rows_of(histories[0], "baselines")} == {
-        date(2025, 1, 6) + timedelta(weeks=n) for n in range(1, 6)
-    }
-    for history in histories:
-        run_rollup(spark, history, RollupRequest(moment(at(140))), Progress())
-    assert {row.week_ended for row in rows_of(histories[1], "maxima")} >= {
-        date(2025, 1, 6) + timedelta(weeks=n) for n in range(6, 20)
-    }
-    for table in ("baselines", "maxima"):
-        twice, once = (in_order(rows_of(history, table)) for history in histories)
-        assert twice == once, table
-
-
-def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
-    spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What still reads stays until it is made again, what does not is deleted; both hold the same as before."""
-    before = days(copied)
-    (copied / "tables" / "layout.json").write_text(json.dumps({"layout": LAYOUT - 1}))
-    drops = copied / "tables" / "drops"
-    spark.range(1).write.format("delta").save(str(drops))
-    run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
-    assert capsys.readouterr().out.count("the tables are of an earlier layout") == 1
-    assert not drops.exists()
-    assert days(copied) == before
+    days, first, last = fold(tmp_path).days, moment(at(35)).date(), moment(at(140)).date()
+    made = []
+    for name, runs in (("twice", ((first, FIRST_DAY), (last, None))), ("once", ((last, FIRST_DAY),))):
+        tables = Tables(spark, tmp_path / name)
+        tables.append("daily", spark.createDataFrame(days).select(SCHEMAS["daily"].names))
+        for until, since in runs:
+            measure(tables, until, since, 1)
+            weeks = {row.week for row in rows_of(tmp_path / name, "baselines")}
+            assert max(weeks) == until - timedelta(days=until.weekday())
+        made.append([in_order(rows_of(tmp_path / name, table)) for table in ("baselines", "maxima")])
+    ended = {row.week_ended for row in rows_of(tmp_path / "once", "maxima")}
+    assert ended >= {first + timedelta(weeks=n) for n in range(1, 15)}
+    assert made[0] == made[1]
 
 
 def test_tables_of_a_newer_layout_are_left_as_they_are(spark: SparkSession, copied: Path) -> None:
@@ -212,72 +139,6 @@ def test_the_documented_sql_of_hours_gives_what_the_view_gives(spark: SparkSessi
     view = hourly(tables.read("daily")).select(rows.columns)
     assert view.where("records > 0 and first_advance is not null").count() > 0
     assert sorted(map(str, rows.collect())) == sorted(map(str, view.collect()))
-
-
-def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
-    spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Windows past their retention are deleted; what was made of them is kept, also by a rebuild.
-
-    Whatever is committed, deletions and compactions too, names the run.
-    """
-    before, known = days(copied), commits(copied)
-    retention = Retention({**retention_days(), "windows": 14.0})
-    write_world(copied).poll(at(END), at(END + 7), every=HOUR, only=())
-    week_later = moment(at(END + 7))
-    run_rollup(spark, copied, RollupRequest(week_later, retention=retention), Progress())
-    assert "rows past their retention deleted from windows" in capsys.readouterr().out
-    made = [json.loads(path.read_text().splitlines()[0])["commitInfo"] for path in commits(copied) - known]
-    assert {"DELETE", "OPTIMIZE", "WRITE"} <= {commit["operation"] for commit in made}
-    assert len({commit.get("userMetadata") for commit in made}) == 1 and made[0]["userMetadata"].startswith("run ")
-    tables = Tables(spark, copied)
-    oldest = moment(at(END + 7 - 14)).date()
-    assert tables.windows_from() == oldest
-    assert min(row.date for row in rows_of(copied, "windows")) == oldest
-    assert days(copied) == before
-    run_rollup(spark, copied, RollupRequest(week_later, rebuild=True, retention=retention), Progress())
-    output = capsys.readouterr().out
-    assert f"days before {oldest} stay as they are" in output
-    assert "upkeep" not in output, "once a week"
-    assert days(copied) == before
-
-
-@pytest.mark.usefixtures("large")
-def test_many_parts_make_the_tables_that_one_makes(
-    spark: SparkSession, history: Path, day_later: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A first run and that of a day later give row for row the same tables, and the same is published.
-
-    There are several parts, as of a large history. The later run reads no windows of the past: meanwhile their files
-    are not there.
-    """
-    monkeypatch.setattr("spark_rollups.frames._STREAMS_A_SHARD", 1)
-    monkeypatch.setattr("spark_rollups.frames._ROWS_A_SHARD", 300)
-    shard_counts = list[int]()
-
-    def counted_spread(spark: SparkSession, *, rows: int, streams: int) -> int:
-        shard_counts.append(spread(spark, rows=rows, streams=streams))
-        return shard_counts[-1]
-
-    monkeypatch.setattr("spark_rollups.rollup.spread", counted_spread)
-    in_parts = tmp_path / "in-parts"
-    shutil.copytree(history / "spool", in_parts / "spool")
-    run_rollup(spark, in_parts, RollupRequest(moment(at(END))), Progress())
-    write_world(in_parts).poll(at(END), at(END + 1), every=HOUR)
-    past = in_parts / "tables" / "windows"
-    before = {file: file.rename(tmp_path / file.name) for file in past.glob("date=*/*.parquet")}
-    assert len(before) > 1
-    run_rollup(spark, in_parts, RollupRequest(moment(at(END + 1))), Progress())
-    for file, away in before.items():
-        away.rename(file)
-    made = dict[Path, dict[str, list[str]]]()
-    for of_either in (day_later, in_parts):
-        published = max(of_either.glob("published/expectations-*"))
-        made[of_either] = {name: in_order(rows_of(of_either, name)) for name in Tables(spark, of_either).names()}
-        made[of_either]["published"] = sorted(map(str, pq.read_table(published).to_pylist()))
-    assert made[day_later] == made[in_parts]
-    assert min(shard_counts) > 1
-    assert all(made[day_later][name] for name in ("daily", "streams", "baselines", "maxima", "verdicts", "published"))
 
 
 def together(spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]]) -> dict[tuple[str, str], tuple[str, str]]:

@@ -21,10 +21,9 @@ from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
 from tests.delta import note_upkeep
 from tests.programs import as_options
-from tests.spark.conftest import JAVA, QUICK
+from tests.spark.conftest import JAVA, QUICK, take_in
 from tests.spark.stored import leave_unneeded, only_stages
 from tests.spark.story import HOUR, World, at, every, moment
-from tests.spark.test_lost_commits import take_in
 
 MEBIBYTE = 2**20
 

@@ -60,6 +60,21 @@ def test_a_table_that_a_run_was_killed_in_the_first_commit_of_is_begun_anew(
     assert commit.userMetadata == f"run {tables.run}"
 
 
+def test_a_commit_that_nobody_finds_is_no_commit(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta writes its number in the digits of Java's language, and takes it for written."""
+    jvm = spark.sparkContext._jvm  # noqa: SLF001 - there is no other way to it
+    assert jvm is not None
+    before = jvm.java.util.Locale.getDefault()
+    jvm.java.util.Locale.setDefault(jvm.java.util.Locale.forLanguageTag("fa"))
+    try:
+        with pytest.raises(TablesError) as lost:
+            Tables(spark, tmp_path).append("drops", spark.createDataFrame([DROP], SCHEMAS["drops"]))
+    finally:
+        jvm.java.util.Locale.setDefault(before)
+    log = tmp_path / "tables" / "drops" / "_delta_log"
+    assert str(lost.value).startswith(f"{log} has no commit {0:020}.json, and Delta reported one: what this run wrote")
+
+
 def test_moments_in_files_are_those_of_utc_for_every_reader(spark: SparkSession, tmp_path: Path) -> None:
     """Others than Spark would take a moment without a zone for one of their own."""
     at = datetime(2026, 1, 1, tzinfo=UTC)

@@ -20,8 +20,8 @@ from spark_rollups import ingest, spool_files
 from spark_rollups.tables import SCHEMAS, Tables
 from spark_rollups.upkeep import Retention, run_upkeep
 from tests.delta import in_order, present, rows_of
+from tests.spark.conftest import take_in
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
-from tests.spark.test_lost_commits import take_in
 
 END = 3.0
 """Days after the start."""

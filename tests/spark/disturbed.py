@@ -1,0 +1,131 @@
+"""Rollups that are killed, stopped or split, and tables that lose commits."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_rollups import ingest
+from spark_rollups.frames import KEEPS_TABLES, spread
+from spark_rollups.rollup import FIRST_DAY
+from spark_rollups.tables import SCHEMAS, Tables, TablesError
+from tests.delta import Row
+from tests.spark.judged import END, HALF, roll_up
+from tests.spark.story import at, moment
+
+LOST = ("windows", "coverage", "inventory", "daily", "streams", "drops")
+"""Tables of which the last commit is moved away. They are made again from the spool."""
+
+
+def kill_while_days_are_written(history: Path) -> bool:
+    """Start the real job and SIGKILL it, with Spark, when it has begun to write days; return whether it published."""
+    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--master", "local[1]"]
+    job = subprocess.Popen(
+        [*command, "--as-of", moment(at(HALF)).isoformat()], stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        while not any(history.glob("tables/daily/**/*.parquet")):
+            assert job.poll() is None, "the job ended before"
+            time.sleep(0.01)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        code = job.wait(60)
+    assert code == -signal.SIGKILL, "it was at work"
+    return (history / "published" / "current.json").exists()
+
+
+class StoppedError(Exception):
+    """A run ends here, as if it were killed."""
+
+
+def stop_at_each_write(spark: SparkSession, history: Path, names: Collection[str]) -> tuple[list[str], list[Row]]:
+    """Run the rollup, stopped after the first write of each of these tables, until it ends; return where it stopped."""
+    write, stopped = Tables._write, list[str]()  # noqa: SLF001 - every commit goes through it
+
+    def stop_after(tables: Tables, name: str, *rest: Any) -> None:
+        write(tables, name, *rest)
+        if name in names and name not in stopped:
+            stopped.append(name)
+            raise StoppedError
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Tables, "_write", stop_after)
+        for _ in range(len(names)):
+            with pytest.raises(StoppedError):
+                roll_up(spark, history, HALF)
+        return stopped, roll_up(spark, history, HALF)
+
+
+@contextmanager
+def large_history(spark: SparkSession, history: Path, day: float) -> Iterator[list[int]]:
+    """Have runs work in several parts and with the settings of a history of some MiB; yield the numbers of parts.
+
+    No table stays in memory, and the files of windows before a day of the story are not there meanwhile.
+    """
+    counts, settings = list[int](), {KEEPS_TABLES: "false", "spark.databricks.delta.stats.skipping": "true"}
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    date_then = f"date={moment(at(day)).date()}"
+    past = [one for one in history.glob("tables/windows/date=*") if one.name < date_then]
+    assert past
+
+    def counted_spread(spark: SparkSession, *, rows: int, streams: int) -> int:
+        counts.append(spread(spark, rows=rows, streams=streams))
+        return counts[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("spark_rollups.frames._STREAMS_A_SHARD", 20)
+        patched.setattr("spark_rollups.frames._ROWS_A_SHARD", 8_000)
+        patched.setattr("spark_rollups.rollup.spread", counted_spread)
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        away = {folder: folder.rename(history / folder.name) for folder in past}
+        yield counts
+    for folder, elsewhere in away.items():
+        elsewhere.rename(folder)
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def last_commits(spark: SparkSession, history: Path) -> dict[str, Path]:
+    """Return the file of the last commit of each table."""
+    names = Tables(spark, history).names()
+    return {name: max((history / "tables" / name / "_delta_log").glob("[0-9]*.json")) for name in names}
+
+
+def lose_commits(spark: SparkSession, history: Path) -> None:
+    """Expect that no table is used whose last commit is empty, as after a power cut; then move some away.
+
+    Delta reads an empty commit as one that added nothing.
+    """
+    published, lost = (history / "published" / "current.json").read_bytes(), last_commits(spark, history)
+    assert set(lost) == set(SCHEMAS)
+    assert ingest.pending_since(Tables(spark, history)) is None
+    for commit in lost.values():
+        content = commit.read_bytes()
+        commit.write_bytes(b"")
+        advice = rf"is empty, as after a power cut, and what it added would be lost: move {commit.stem}\* and "
+        with pytest.raises(TablesError, match=f"^{re.escape(str(commit))} {advice}"):
+            roll_up(spark, history, END)
+        commit.write_bytes(content)
+    assert ingest.pending_since(Tables(spark, history)) == FIRST_DAY, "the next plain run makes all days again"
+    for commit in (lost[name] for name in LOST):
+        assert int(commit.stem), "a table that lost its only commit is another matter"
+        for path in [*commit.parent.glob(f"{commit.stem}*"), *commit.parent.glob(f".{commit.stem}*")]:
+            path.unlink()
+    ledger = history / "tables" / "ingested.json"
+    with pytest.raises(TablesError, match=rf"when spool files were taken in, and has .* or move {ledger} away"):
+        roll_up(spark, history, END)
+    assert (history / "published" / "current.json").read_bytes() == published
+    ledger.unlink()
