@@ -21,6 +21,11 @@ class ColumnSet:
     def __getitem__(self, rows: Rows | Flags | slice) -> Self:
         return type(self)(*(column[rows] for column in self.columns()))
 
+    def put(self, rows: Rows, other: Self) -> None:
+        """Write the rows of another set into these."""
+        for column, values in zip(self.columns(), other.columns(), strict=True):
+            column[rows] = values
+
     def columns(self) -> list[Any]:
         """Return all columns, in the order of the fields."""
         return [getattr(self, column.name) for column in fields(self)]

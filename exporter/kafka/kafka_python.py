@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +42,7 @@ class KafkaPythonClient:
             import kafka.admin  # noqa: PLC0415
             import kafka.errors  # noqa: PLC0415
             import kafka.protocol.admin  # noqa: PLC0415
+            import kafka.protocol.consumer  # noqa: PLC0415
         except ImportError:
             raise KafkaPythonError(
                 f"kafka-python is not installed, and librdkafka cannot read {self.wants}; "
@@ -55,7 +55,6 @@ class KafkaPythonClient:
         # At level DEBUG it logs its whole configuration, passwords included; we log failures.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self._left_out = translation.left_out
-        self._counts: Counter[str] = Counter()
         self._kafka = kafka
         self._manager: Any = None
         self._timeout_ms = round(request_timeout * 1000)
@@ -107,10 +106,6 @@ class KafkaPythonClient:
     def left_out(self) -> tuple[str, ...]:
         """Return the properties that only tune librdkafka."""
         return self._left_out
-
-    def counts(self) -> Mapping[str, int]:
-        """Return the partitions looked up so far, by kind."""
-        return self._counts
 
     def close(self) -> None:
         """End the connections and the thread that served them."""

@@ -6,47 +6,33 @@ librdkafka (2.16.1) refuses to send these two ListOffsets specs.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exporter.domain.polls.answers import ANSWERED, Answers, failure_of_all, reason_code
+from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
+from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import BROKER_FAILED, Reason
-from exporter.kafka.credentials import Property
+from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python import KafkaPythonClient
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, PARTITIONS_PER_CALL
-from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.kafka.log_dirs import AnsweredPartitions, partitions_by_topic
 from exporter.kafka.rate_limiter import RateLimiter
 
-_SPECS = {EARLIEST_LOCAL: -4, LATEST_TIERED: -5}
-
-_MISSING = -2
-"""For a partition that an answer leaves out; -1 is Kafka's own, where there is no such record."""
+_SPECS = {EARLIEST_LOCAL: (-4, 8), LATEST_TIERED: (-5, 9)}
+"""The time that stands for each, and the first version of ListOffsets that knows it."""
 
 
 class TierClient(KafkaPythonClient):
-    """A client of one cluster, for offsets of tiers.
-
-    kafka-python raises an error for a whole call when one partition fails. A failed call is therefore repeated in
-    halves, so that a partition that fails costs only itself. Requests go to one leader after another.
-    """
+    """A client of one cluster, for offsets of tiers. Requests go to one leader after another."""
 
     wants = "earliest-local and latest-tiered"
 
-    def __init__(
-        self,
-        properties: Mapping[str, Property | Path],
-        *,
-        aws_iam: AwsIam | None = None,
-        request_timeout: float,
-        lookups_per_second: float | None = None,
-    ) -> None:
-        """Connect. Raises KafkaPythonError. Each broker gets ``lookups_per_second`` at most; None: no limit."""
-        super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
-        self._gone: dict[tuple[str, int], Reason] = {}
+    def __init__(self, *given: Any, lookups_per_second: float | None = None, **settings: Any) -> None:
+        """Connect as any client. Each broker gets ``lookups_per_second`` at most; None: no limit."""
+        super().__init__(*given, **settings)
+        self._failed: dict[tuple[str, int], Reason] = {}
         """Leaders that will not answer a spec, and why."""
         self._limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, time)
 
@@ -56,40 +42,40 @@ class TierClient(KafkaPythonClient):
         An answer of LATEST_TIERED without an offset means that nothing is in the remote tier. For a topic
         without remote storage EARLIEST_LOCAL is EARLIEST.
         """
-        partition = self._kafka.TopicPartition
         answers = Answers.none(len(membership.layout))
         for leader in np.unique(membership.leader).tolist():
             led = np.flatnonzero(membership.leader == leader)
-            for at in range(0, len(led), PARTITIONS_PER_CALL):
-                rows = led[at : at + PARTITIONS_PER_CALL]
-                if reason := self._gone.get((spec, leader)):
-                    answers.reason[rows] = reason_code(reason)
-                    continue
-                got = self._ask(spec, leader, [partition(*key) for key in membership.layout.part(rows)])
-                answers.put(rows, got)
-                if (failure := failure_of_all(got.reason)) in BROKER_FAILED:
-                    self._gone[spec, leader] = failure
+            got = self._failed.get((spec, leader)) or self._ask(spec, leader, membership.layout.part(led))
+            if got in BROKER_FAILED:
+                self._failed[spec, leader] = got
+            answers.put(led, Answers.failed(len(led), got) if isinstance(got, Reason) else got)
         return answers
 
-    def _ask(self, spec: str, leader: int, partitions: Sequence[Any]) -> Answers:
-        self._counts[spec] += len(partitions)
+    def _ask(self, spec: str, leader: int, wanted: Layout) -> Answers | Reason:
         if self._limiter is not None:
             time.sleep(self._limiter.wait(leader))
-            self._limiter.spend(leader, len(partitions))
-        try:
-            found = self._admin.list_partition_offsets(
-                dict.fromkeys(partitions, _SPECS[spec]), timeout_ms=self._timeout_ms
+            self._limiter.spend(leader, len(wanted))
+        target, version = _SPECS[spec]
+        request = self._kafka.protocol.consumer.ListOffsetsRequest
+        partition = request.ListOffsetsTopic.ListOffsetsPartition
+        topics = [
+            request.ListOffsetsTopic(
+                name=name, partitions=[partition(partition_index=number, timestamp=target) for number in numbers]
             )
+            for name, numbers in partitions_by_topic(wanted)
+        ]
+        try:
+            answer: Any = self._send(request(isolation_level=0, topics=topics, min_version=version), leader)
         except self._kafka.errors.KafkaError as error:
-            reason = self._reason(error)
-            if len(partitions) == 1 or reason in BROKER_FAILED:
-                return Answers.failed(len(partitions), reason)
-            middle = len(partitions) // 2
-            halves = partitions[:middle], partitions[middle:]
-            return Answers.joined([self._ask(spec, leader, half) for half in halves])
-        given = (getattr(found.get(partition), "offset", None) for partition in partitions)
-        offset = np.array([_MISSING if one is None else one for one in given], dtype=np.int64)
-        answers = Answers.none(len(partitions))
-        answers.reason[:] = np.where(offset == _MISSING, reason_code(Reason.MISSING_ANSWER), ANSWERED)
-        answers.found[:], answers.offset[:] = offset >= 0, np.maximum(offset, 0)
+            return self._reason(error)
+        found, offsets = AnsweredPartitions(wanted), list[Any]()
+        for topic in answer.topics:
+            found.add(topic.name, [one.partition_index for one in topic.partitions])
+            offsets.extend(topic.partitions)
+        answers = Answers.failed(len(wanted), Reason.MISSING_ANSWER)
+        for row, one in zip(found.rows().tolist(), offsets, strict=True):
+            if row >= 0:
+                answers.reason[row] = reason_code(reason_of_code(one.error_code)) if one.error_code else ANSWERED
+                # -1 is Kafka's own, where there is no such record.
+                answers.found[row], answers.offset[row] = not one.error_code and one.offset >= 0, max(one.offset, 0)
         return answers

@@ -6,10 +6,9 @@ import contextlib
 import logging
 import math
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -43,7 +42,6 @@ class Tiers:
     clock: ManualClock
     offsets: dict[tuple[str, TopicPartition], Answer] = field(default_factory=dict)
     times: dict[TopicPartition, Answer] = field(default_factory=dict)
-    asked: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     problem: str = ""
     connected: int = 0
@@ -53,17 +51,12 @@ class Tiers:
         self.connected += 1
         if self.problem:
             raise KafkaPythonError(self.problem)
-        self.asked = Counter()
         yield self
-
-    def counts(self) -> Mapping[str, int]:
-        return self.asked
 
     def left_out(self) -> tuple[str, ...]:
         return ()
 
     def tier(self, spec: str, membership: Membership) -> Answers:
-        self.asked[spec] += len(membership.layout)
         self.clock.time += self.seconds * len(membership.layout)
         return Answers.of(self.offsets.get((spec, key), Answer(5)) for key in membership.layout)
 
@@ -92,7 +85,9 @@ def poll(readings: Mapping[TopicPartition, Reading], topic_id: str = "id-1") -> 
         name: TopicInfo(topic_id, infos, TopicConfig("CreateTime", "delete", math.inf, name != "local"))
         for name, infos in topics.items()
     }
-    return snapshot_of(readings, infos, cluster="c", taken_at=0.0)
+    seen = snapshot_of(readings, infos, cluster="c", taken_at=0.0)
+    number = int(topic_id.removeprefix("id-"))
+    return replace(seen, table=seen.table.changed(topic_id=np.full(len(seen.table), number)))
 
 
 def watch(
@@ -124,8 +119,9 @@ class Facts(NamedTuple):
 
 def facts(seen: TierWatch, key: TopicPartition, topic_id: str, latest: int) -> Facts:
     """Return what is known of one partition of ``tiered``."""
-    metadata = poll({TopicPartition("tiered", number): reading() for number in range(4)}, topic_id).metadata
-    found = seen.facts(metadata, np.array([key.partition]), np.array([latest]))
+    numbers = [TopicPartition("tiered", number) for number in range(4)]
+    table = poll({each: reading(latest=latest) for each in numbers}, topic_id).table
+    found = seen.facts(table, np.array([key.partition]))
     columns = (found.earliest_local, found.latest_tiered, found.newest)
     return Facts(*(None if math.isnan(column[0]) else column[0].item() for column in columns))
 
@@ -249,11 +245,12 @@ def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
     sweep.start()
     assert requested.wait(30)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST + 1, latest=6)}))
-    assert facts(seen, A, "id-1", 6) == Facts(newest=NEWEST + 1)
+    assert facts(seen, A, "id-1", 6) == Facts()
     silent.set()
     sweep.join(30)
     # The search was for the end offset that is no more: it must not replace what the later poll saw.
-    assert facts(seen, A, "id-1", 6) == Facts(5, None, NEWEST + 1)
+    assert facts(seen, A, "id-1", 6) == Facts(5)
+    assert facts(seen, A, "id-1", 5) == Facts(5, None, NEWEST)
 
 
 def test_a_round_that_ends_after_the_last_topic_is_gone_keeps_its_counts(

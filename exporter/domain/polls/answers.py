@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.polls.readings import Answer, Reason
 
@@ -86,11 +86,6 @@ class Answers(ColumnSet):
         columns.epoch[:] = [-1 if answer.leader_epoch is None else answer.leader_epoch for answer in given]
         return columns
 
-    def put(self, rows: Rows, answers: Answers) -> None:
-        """Write the answers about ``rows`` into these columns."""
-        self.reason[rows], self.found[rows], self.offset[rows] = answers.reason, answers.found, answers.offset
-        self.timestamp[rows], self.epoch[rows] = answers.timestamp, answers.epoch
-
     def answer(self, row: int) -> Answer | None:
         """Return one row as an object, None where there is no answer."""
         code = int(self.reason[row])
@@ -110,12 +105,6 @@ def rows_with(reasons: Codes, wanted: Sequence[Reason]) -> Flags:
     """Return which rows failed for one of these reasons."""
     found: Flags = np.isin(reasons, [reason_code(reason) for reason in wanted])
     return found
-
-
-def failure_of_all(reasons: Codes) -> Reason | None:
-    """Return the reason, where no row could be read for the same one."""
-    first = int(reasons[0]) if len(reasons) else ANSWERED
-    return reason_of_code(first) if (reasons == first).all() else None
 
 
 def count_failures(reasons: Codes) -> Counter[Reason]:
