@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 
@@ -10,19 +9,17 @@ import click
 
 from exporter.clock import SystemClock
 from exporter.delivery import send as sending
-from exporter.delivery.record import DeliveryError
-from exporter.delivery.send import REPORT, Recipient
+from exporter.delivery.send import DeliveryError, Recipient
 from exporter.domain.exit_codes import ExitCode
+from exporter.history.published import dated_reports
 from exporter.settings.schema import Settings
-from exporter.storage.files import Location, Stored, files_below, located
+from exporter.storage.files import Location, Stored, located
 from exporter.waiting import waiting
 
 NO_RECIPIENTS = (
     "delivery.recipients names nobody: write who gets the report, such as `delivery: {recipients: [{url: {file: "
     "/run/secrets/mail-url}}]}`"
 )
-_REPORT = re.compile(re.escape(REPORT))
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def reports_of(settings: Settings) -> Location:
@@ -40,23 +37,22 @@ def report_folder(text: str, option: str) -> Location:
 
 def last_written(reports: Location) -> Location:
     """Return the folder of the report that was written last, of whatever week. Raises ClickException."""
-    return max(_dated(reports), key=lambda report: report.written).path.parent
+    return max(_pages(reports), key=lambda page: page.written).path.parent
 
 
 def last_dated(reports: Location) -> Location:
     """Return the folder of the report of the newest day, whenever it was written. Raises ClickException."""
-    return max(_dated(reports), key=lambda report: report.path.parent.name).path.parent
+    return _pages(reports)[-1].path.parent
 
 
-def _dated(reports: Location) -> list[Stored]:
+def _pages(reports: Location) -> list[Stored]:
     try:
-        found = files_below(reports, _REPORT)
+        found = dated_reports(reports)
     except OSError as error:
         raise click.ClickException(f"{reports} cannot be read: {error.strerror}") from None
-    dated = [one for one in found if one.path.parent.parent == reports and _DAY.fullmatch(one.path.parent.name)]
-    if not dated:
+    if not found:
         raise click.ClickException(f"there is no report in {reports}: run `topic-liveness report` first")
-    return dated
+    return found
 
 
 def finish(folder: Location, settings: Settings, *, send: bool, exit_code: bool) -> int:

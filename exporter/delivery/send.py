@@ -1,4 +1,4 @@
-"""Sends a report: the short form as the message, the page attached; to each recipient once."""
+"""Sends a report: the short form as the message, the page attached; to each recipient once, by a record beside it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import json
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from exporter.delivery.record import DeliveryError, open_record
 from exporter.delivery.services import post
 from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock
-from exporter.storage.files import Location, file_info, opened
+from exporter.storage.files import Location, file_info, opened, put
+from exporter.storage.lock import alone
 
-REPORT, PAGE, SHORT = "liveness.json", "liveness.html", "liveness.md"
+REPORT, RECORD = "liveness.json", "deliveries.json"
 
 MAX_ATTACHED_BYTES = 7 * 2**20
 """A larger page is not attached: with it a mail would be larger than what servers take by default."""
@@ -24,6 +25,10 @@ MAX_ATTACHED_BYTES = 7 * 2**20
 NOT_TRIED = "not tried yet"
 ENDING = (signal.SIGTERM, signal.SIGINT)
 """Signals that wait until a message is recorded."""
+
+
+class DeliveryError(Exception):
+    """A report cannot be delivered; the text names the file, the cause and the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +43,29 @@ class Recipient:
     owner: str | None = None
 
 
+@dataclass(slots=True)
+class Record:
+    """Who got the report as of a moment (ISO 8601), and when; and who did not, and why."""
+
+    as_of: str
+    delivered: dict[str, str] = field(default_factory=dict)
+    undelivered: dict[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """``short`` and ``page`` are files of the report."""
+    """``files`` are those of the report, without their suffixes."""
 
     url: Path
     to: str | None
-    short: str
-    page: str
+    files: str
+    owner: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Who gets it, as people and the record know it."""
+        service = str(self.url) if self.to is None else f"{self.to} by {self.url}"
+        return service if self.owner is None else f"{service} ({self.owner})"
 
 
 def read_report(folder: Location) -> dict[str, Any]:
@@ -57,6 +77,50 @@ def read_report(folder: Location) -> dict[str, Any]:
         raise DeliveryError(f"{path} is no report. Run `topic-liveness report` again") from None
 
 
+def reached_all(folder: Location) -> bool:
+    """Return whether everybody got the report in a folder, by its record. Raises OSError where it cannot be read."""
+    try:
+        return not _read_record(folder).undelivered
+    except (FileNotFoundError, ValueError, TypeError):
+        return False
+
+
+def _read_record(folder: Location) -> Record:
+    """Raises OSError, and ValueError or TypeError where it is damaged."""
+    with opened(folder / RECORD) as file:
+        return Record(**json.loads(file.read()))
+
+
+@contextmanager
+def open_record(folder: Location, as_of: str) -> Iterator[tuple[Record, Callable[[], None]]]:
+    """Yield the record of the report in a folder, empty where it is of an earlier one, and what writes it.
+
+    Only one process at a time has it. Raises DeliveryError.
+    """
+    path, record = folder / RECORD, Record(as_of)
+    with alone(folder / "deliveries.lock", DeliveryError, f"the report in {folder} is being delivered") as require:
+        try:
+            with suppress(FileNotFoundError):
+                before = _read_record(folder)
+                record = before if before.as_of == as_of else record
+        except OSError as error:
+            raise DeliveryError(f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, TypeError):
+            raise DeliveryError(f"{path} is damaged. Remove it, and the report is sent to all again") from None
+
+        def write() -> None:
+            require()
+            try:
+                put(path, lambda file: file.write(json.dumps(asdict(record), indent=1).encode()))
+            except OSError as error:
+                raise DeliveryError(
+                    f"{path} cannot be written: {error.strerror}. Without it a report would be sent twice: make room "
+                    "or give write access, and run it again"
+                ) from None
+
+        yield record, write
+
+
 def send(
     folder: Location, recipients: Sequence[Recipient], *, clock: Clock, say: Callable[[str], object]
 ) -> tuple[int, int]:
@@ -66,17 +130,16 @@ def send(
     recorded, so that nobody gets it twice. Raises DeliveryError.
     """
     report = read_report(folder)
-    messages = dict(_messages(report, recipients))
+    messages = {message.name: message for message in _messages(report, recipients)}
     with open_record(folder, str(report["as_of"])) as (record, write):
         record.delivered = {name: at for name, at in record.delivered.items() if name in messages}
         left = [name for name in messages if name not in record.delivered]
         record.undelivered = {name: record.undelivered.get(name, NOT_TRIED) for name in left}
         write()
         for name in left:
-            one = messages[name]
             signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
             try:
-                post(one.url, one.to, *_text(folder, one))
+                post(messages[name].url, messages[name].to, *_text(folder, messages[name].files))
             except ValueError as error:
                 record.undelivered[name] = str(error)
                 say(f"not delivered to {name}: {error}")
@@ -89,38 +152,29 @@ def send(
         return len(messages) - len(left), len(record.undelivered)
 
 
-def _messages(report: dict[str, Any], recipients: Sequence[Recipient]) -> Iterator[tuple[str, _Message]]:
-    """Yield each message by who gets it, as people and the record know it."""
-    owners = [part for part in report["owners"] if part["owner"] is not None]
+def _messages(report: dict[str, Any], recipients: Sequence[Recipient]) -> Iterator[_Message]:
+    """Yield each message. Raises DeliveryError where nobody is named."""
+    pages = {part["owner"]: part["page"] for part in report["owners"] if part["owner"] is not None}
     matched = False
     for one in recipients:
         if one.owner is None:
             matched = True
-            yield _name(one.url, one.to), _Message(one.url, one.to, SHORT, PAGE)
+            yield _Message(one.url, one.to, REPORT.removesuffix(".json"))
             continue
-        for part in owners:
-            match = re.fullmatch(one.owner, part["owner"])
-            matched |= match is not None
-            if match is None or part["page"] is None:
-                continue
-            to = None if one.to is None else match.expand(one.to)
-            yield (
-                f"{_name(one.url, to)} ({part['owner']})",
-                _Message(one.url, to, f"{part['page']}.md", f"{part['page']}.html"),
-            )
+        for owner, page in pages.items():
+            if match := re.fullmatch(one.owner, owner):
+                matched = True
+                if page is not None:
+                    yield _Message(one.url, one.to and match.expand(one.to), page, owner)
     if not matched:
         raise DeliveryError("delivery.recipients: nobody gets the report, as no owner of a topic matches")
 
 
-def _name(url: Path, to: str | None) -> str:
-    return str(url) if to is None else f"{to} by {url}"
-
-
-def _text(folder: Location, message: _Message) -> tuple[str, str, tuple[str, bytes] | None]:
+def _text(folder: Location, files: str) -> tuple[str, str, tuple[str, bytes] | None]:
     """Return title, body and page of a message. Raises DeliveryError."""
-    heading, _, body = _content(folder / message.short).decode(errors="replace").partition("\n")
+    heading, _, body = _content(folder / f"{files}.md").decode(errors="replace").partition("\n")
     title = re.sub(r"\\([^A-Za-z0-9\s])", r"\1", heading.removeprefix("# "))
-    path = folder / message.page
+    path = folder / f"{files}.html"
     seen = file_info(path)
     if seen is None or seen.size > MAX_ATTACHED_BYTES:
         return title, f"{body}\nThe page of the report is too large to be attached.\n", None

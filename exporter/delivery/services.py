@@ -6,10 +6,12 @@ import logging
 import re
 from base64 import b64encode
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from exporter.background_call import call_in_thread
 from exporter.secret_files import text_in
 
 if TYPE_CHECKING:
@@ -38,9 +40,7 @@ def service_in(file: Path, to: str | None) -> NotifyBase:
     log = logging.getLogger("apprise")
     log.propagate = False
     log.setLevel(logging.DEBUG)
-    asset = AppriseAsset(
-        app_id="Topic liveness", app_desc="Topic liveness", http_redirects=False, service_timeout=TRY_SECONDS
-    )
+    asset = AppriseAsset(app_id="Topic liveness", app_desc="Topic liveness", http_redirects=False, service_timeout=0)
     found = Apprise.instantiate(_url(file, to), asset=asset)
     if found is None:
         raise ValueError(
@@ -60,13 +60,17 @@ def post(file: Path, to: str | None, title: str, body: str, page: tuple[str, byt
 
     attachment: Any = memory.AttachMemory
     attached = None if page is None else attachment(page[1], name=page[0], mimetype="text/html")
-    result = Apprise([service]).notify(
-        body, title, body_format="markdown", attach=attached, log_level=logging.DEBUG, interpret_escapes=False
-    )
+    send = partial(Apprise([service]).notify, body, title, attach=attached, body_format="markdown")
+    options: dict[str, Any] = {"log_level": logging.DEBUG, "interpret_escapes": False}
+    try:
+        # In a thread that Python does not wait for at its end: a server may send a byte now and then, and no answer.
+        result = call_in_thread(lambda: send(**options), "delivery").result(TRY_SECONDS)
+    except TimeoutError:
+        raise ValueError(f"timed out: no answer within {TRY_SECONDS:.0f} s") from None
     if result:
         return
     lines = [line.message for line in result.logs() if line.level in ("WARNING", "ERROR") or "xception" in line.message]
-    reason = "; ".join(dict.fromkeys(lines)) or f"no answer ({result.status.name.lower()})"
+    reason = "; ".join(dict.fromkeys(lines)) or "the service did not take it"
     raise ValueError(_shown(reason, set(_secrets_of(_url(file, to)))))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from dataclasses import dataclass
 from enum import StrEnum
-from threading import Thread
 from typing import TypeVar
+
+from exporter.background_call import call_in_thread
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
@@ -56,21 +57,11 @@ def all_within(
     outcomes: dict[_K, _T | Exception] = {}
     keys = list(calls)
     for at in range(0, len(keys), at_once):
-        running = {key: _started(calls[key]) for key in keys[at : at + at_once]}
+        running = {key: call_in_thread(calls[key], "doctor") for key in keys[at : at + at_once]}
         wait(running.values(), timeout=seconds)
         for key, future in running.items():
-            outcomes[key] = future.result() if future.done() else TimeoutError(f"no end within {seconds:g} s")
+            try:
+                outcomes[key] = future.result(timeout=0)
+            except Exception as error:  # noqa: BLE001 - the caller gets every error
+                outcomes[key] = error if future.done() else TimeoutError(f"no end within {seconds:g} s")
     return outcomes
-
-
-def _started(call: Callable[[], _T]) -> Future[_T | Exception]:
-    outcome: Future[_T | Exception] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(call())
-        except Exception as error:  # noqa: BLE001 - the caller gets every error
-            outcome.set_result(error)
-
-    Thread(target=run, name="doctor", daemon=True).start()
-    return outcome

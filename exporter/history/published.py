@@ -37,7 +37,6 @@ MAX_POINTER_BYTES = 2**20
 
 _REPORT = re.compile(r"liveness\.html")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-"""The folder of a report: the day of its verdicts."""
 _OF_REPORT = re.compile(r"(liveness\.(html|json|md)|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
 
 
@@ -110,7 +109,7 @@ class Expectations:
 
         Only those of the last ten whose folder ``counts`` are considered (None: all). Raises OSError.
         """
-        reports = self._reports()[-10:]
+        reports = dated_reports(self.folder / "reports")[-10:]
         return next((one.written for one in reversed(reports) if counts is None or counts(one.path.parent)), None)
 
     def report(self, name: str) -> bytes | None:
@@ -118,7 +117,7 @@ class Expectations:
 
         Returns None where there is none and for any other name. Raises OSError where it cannot be read.
         """
-        reports = self._reports()
+        reports = dated_reports(self.folder / "reports")
         if not reports or not _OF_REPORT.fullmatch(name):
             return None
         path = reports[-1].path.parent
@@ -130,16 +129,20 @@ class Expectations:
         with opened(path) as file:
             return file.read()
 
-    def _reports(self) -> list[Stored]:
-        """Return the pages of reports by their day, however late the report of an earlier day was written."""
-        found = files_below(self.folder / "reports", _REPORT)
-        dated = (one for one in found if _DATE.fullmatch(one.path.parent.name))
-        return sorted(dated, key=lambda one: one.path.parent.name)
-
     def _complain(self, problem: str) -> None:
         if problem != self.problem:
             log.error("%s; the earlier expectations stay in force. The next `rollup` writes it anew.", problem)
         self.problem = problem
+
+
+def dated_reports(reports: Location) -> list[Stored]:
+    """Return the pages of reports by their day, however late the report of an earlier day was written. Raises OSError.
+
+    Each is in a folder named by the day of its verdicts.
+    """
+    found = files_below(reports, _REPORT)
+    dated = [one for one in found if one.path.parent.parent == reports and _DATE.fullmatch(one.path.parent.name)]
+    return sorted(dated, key=lambda one: one.path.parent.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,14 @@ from apprise.plugins.slack import NotifySlack
 
 from exporter.clock import SystemClock
 from exporter.commands.delivery import finish, last_dated, last_written
-from exporter.delivery.record import DeliveryError, open_record, reached_all
-from exporter.delivery.send import Recipient, send
+from exporter.delivery.send import DeliveryError, Recipient, open_record, reached_all, send
 from exporter.domain.exit_codes import ExitCode
 from exporter.settings.load import load_settings
 from tests.integration.receiving import (
     SECRET,
     Hook,
     MailBox,
+    dripping_server,
     http_server,
     mail_server,
     silent_server,
@@ -215,6 +215,21 @@ def test_servers_that_are_not_there_or_say_nothing_cost_themselves_alone(
     assert len(hook.bodies) == 1
 
 
+def test_a_server_that_sends_a_byte_now_and_then_holds_up_nothing(folder: Path, tmp_path: Path) -> None:
+    """No wait for a part of an answer ends, but that for the whole one does, and the process too."""
+    program = (
+        "import sys; from pathlib import Path; from exporter.clock import SystemClock;"
+        "from exporter.delivery import send, services; services.TRY_SECONDS = 1.0;"
+        "one = send.Recipient(Path(sys.argv[2]));"
+        "print(send.send(Path(sys.argv[1]), [one], clock=SystemClock(), say=print))"
+    )
+    with dripping_server() as address:
+        slow = written(tmp_path / "slow", f"mailto://{address}?from=a@example.org&to=b@example.org")
+        command = [sys.executable, "-c", program, str(folder), str(slow)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == f"not delivered to {slow}: timed out: no answer within 1 s\n(0, 1)\n"
+
+
 class Echoing(MailBox):
     """A mail server that refuses a password by quoting the commands that had it."""
 
@@ -392,7 +407,7 @@ def test_a_past_week_is_not_the_last_report(tmp_path: Path) -> None:
     """What `deliver` sends is of the newest day; the folder that was written last is of the run that has just ended."""
     newest, earlier = (write_report(tmp_path / "reports" / day) for day in ("2026-03-03", "2026-02-23"))
     for folder, at in ((newest, 2000.0), (earlier, 3000.0)):
-        os.utime(folder / "liveness.json", (at, at))
+        os.utime(folder / "liveness.html", (at, at))
     assert last_dated(tmp_path / "reports") == newest
     assert last_written(tmp_path / "reports") == earlier
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from exporter.commands.delivery import finish, last_dated, reports_of
-from exporter.delivery.record import DeliveryError, open_record, reached_all
-from exporter.delivery.send import read_report
+from exporter.delivery.send import DeliveryError, open_record, reached_all, read_report
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
 from exporter.settings.load import load_settings
