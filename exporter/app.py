@@ -91,7 +91,7 @@ def once(settings: Settings, out: TextIO) -> int:
                 monitor.take_inspection(inspection)
             if sweep.at is not None or (inspection is not None and inspection.at is not None):
                 outcome = collectors.poller.poll()
-            if collectors.groups is not None and not collectors.groups.waiting:
+            if collectors.groups is not None and isinstance(outcome, Snapshot):
                 monitor.take_sweep(collectors.groups.sweep())
             if isinstance(outcome, Snapshot):
                 good.append(cluster.name)

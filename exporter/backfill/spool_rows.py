@@ -10,11 +10,9 @@ from exporter.domain.arrays import Codes, Rows
 from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.answers import ANSWERED, REASONS
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.table import STATES
 from exporter.history.columns import Column, Columns, Masked, Named, columns_of
-
-_NO_CONFIG = TopicConfig(None, None, None, remote_storage=False)
+from exporter.history.inventory import config_columns
 
 
 def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns:
@@ -46,9 +44,6 @@ def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns
 def inventory_rows(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
     """Return partitions as rows of the spool."""
     batch, topic = cutoffs.batch, cutoffs.batch.layout.topic[rows]
-    configs = [info.config or _NO_CONFIG for info in batch.infos]
-    unread = np.array([info.config is None for info in batch.infos], dtype=np.bool_)
-    tiered = np.array([config.remote_storage for config in configs], dtype=np.bool_)[topic]
     columns: dict[str, Column] = {
         **_named(request, batch, rows),
         "observed_at": cutoffs.at[rows],
@@ -57,12 +52,9 @@ def inventory_rows(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
         "max_timestamp": np.where(cutoffs.planned, cutoffs.newest, np.nan)[rows],
         "state": Named(STATES, cutoffs.state[rows]),
         "reason": _reasons(cutoffs.reason[rows]),
-        "timestamp_type": Named([config.timestamp_type for config in configs], topic),
-        "cleanup_policy": Named([config.cleanup_policy for config in configs], topic),
-        "retention_seconds": np.array([config.retention_seconds for config in configs], dtype=np.float64)[topic],
         "owner": Named([info.owner for info in batch.infos], topic),
         "deleted": False,
-        "remote_storage": Masked(tiered, unread[topic]),
+        **config_columns([info.config for info in batch.infos], topic),
     }
     return Columns(Inventory, len(rows), columns)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.answers import ANSWERED, REASONS
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -16,7 +18,6 @@ from exporter.domain.polls.metadata import Metadata, TopicConfig
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.history.columns import Column, Columns, Masked, Named
-from exporter.history.numbering import Numbering
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
@@ -37,8 +38,8 @@ class _Facts(NamedTuple):
     owner: str | None
 
 
-@dataclass(slots=True, eq=False)
-class _LastRows:
+@dataclass(frozen=True, slots=True, eq=False)
+class _LastRows(ColumnSet):
     """The last row written of each of n partitions."""
 
     at: Floats
@@ -69,13 +70,29 @@ class _LastRows:
             reason=np.full(count, ANSWERED, dtype=np.int8),
         )
 
-    def laid_out(self, before: Layout, layout: Layout) -> _LastRows:
-        """Return the same by another layout; new partitions have no row."""
-        here, there = layout.moves_from(before)
-        moved = _LastRows.nothing(len(layout))
-        for column in fields(_LastRows):
-            getattr(moved, column.name)[here] = getattr(self, column.name)[there]
-        return moved
+
+class _Numbering:
+    """Gives equal facts the same number, for as long as it is in use."""
+
+    def __init__(self) -> None:
+        self._values: dict[int, _Facts] = {}
+        self._given = 0
+
+    def __getitem__(self, number: int) -> _Facts:
+        return self._values[number]
+
+    def of(self, values: Sequence[_Facts | None], in_use: Iterable[int]) -> NDArray[np.int64]:
+        """Return the number of each of n values [n], -1 for None. Numbers other than these and ``in_use`` end."""
+        used = set(in_use)
+        self._values = {number: value for number, value in self._values.items() if number in used}
+        numbers: dict[_Facts | None, int] = {value: number for number, value in self._values.items()}
+        numbers[None] = -1
+        for value in values:
+            if value not in numbers and value is not None:
+                numbers[value] = self._given
+                self._values[self._given] = value
+                self._given += 1
+        return np.array([numbers[value] for value in values], dtype=np.int64)
 
 
 class InventoryRows:
@@ -90,7 +107,7 @@ class InventoryRows:
         self._last_rows = _LastRows.nothing(0)
         self._row: Rows = np.zeros(0, dtype=np.intp)
         """The row in ``_last_rows`` of each row of the snapshot."""
-        self._facts: Numbering[_Facts] = Numbering()
+        self._facts = _Numbering()
         self._facts_now: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The number of the present facts of each row of the snapshot."""
 
@@ -143,8 +160,9 @@ class InventoryRows:
         wanted = layout
         if undescribed.any():
             wanted, _ = layout.joined(np.arange(len(layout)), self._layout, np.flatnonzero(undescribed))
-        self._last_rows = self._last_rows.laid_out(self._layout, wanted)
-        self._layout = wanted
+        here, there = wanted.moves_from(self._layout)
+        before, self._last_rows, self._layout = self._last_rows, _LastRows.nothing(len(wanted)), wanted
+        self._last_rows.put(here, before[there])
         self._row = wanted.moves_from(layout)[0]
         infos = (topics[name] for name in layout.topics)
         facts = [_Facts(info.topic_id, info.config, info.owner) for info in infos]
@@ -156,8 +174,6 @@ class InventoryRows:
         last, unread = self._last_rows, ~self._last_rows.read[rows]
         used, which = np.unique(last.facts[rows], return_inverse=True)
         facts = [self._facts[number] for number in used.tolist()]
-        configs = [one.config or _NO_CONFIG for one in facts]
-        tiered = np.array([one.remote_storage for one in configs], dtype=np.bool_)[which]
         columns: dict[str, Column] = {
             "cluster": self._cluster,
             "topic": Named(self._layout.topics, self._layout.topic[rows]),
@@ -172,11 +188,20 @@ class InventoryRows:
             "max_timestamp": last.newest[rows],
             "state": Named(STATES, last.state[rows]),
             "reason": Named(REASONS, last.reason[rows].astype(np.intp) - 1),
-            "timestamp_type": Named([one.timestamp_type for one in configs], which),
-            "cleanup_policy": Named([one.cleanup_policy for one in configs], which),
-            "retention_seconds": np.array([one.retention_seconds for one in configs], dtype=np.float64)[which],
             "owner": Named([one.owner for one in facts], which),
             "deleted": deleted,
-            "remote_storage": Masked(tiered, np.array([one.config is None for one in facts], dtype=np.bool_)[which]),
+            **config_columns([one.config for one in facts], which),
         }
         return Columns(Inventory, len(rows), columns)
+
+
+def config_columns(configs: Sequence[TopicConfig | None], topic: Rows) -> dict[str, Column]:
+    """Return the settings of topics, None where unknown, for rows [n] of which ``topic`` has the number."""
+    known = [config or _NO_CONFIG for config in configs]
+    tiered, unknown = np.array([[one.remote_storage, one is _NO_CONFIG] for one in known], np.bool_).reshape(-1, 2).T
+    return {
+        "timestamp_type": Named([one.timestamp_type for one in known], topic),
+        "cleanup_policy": Named([one.cleanup_policy for one in known], topic),
+        "retention_seconds": np.array([one.retention_seconds for one in known], dtype=np.float64)[topic],
+        "remote_storage": Masked(tiered[topic], unknown[topic]),
+    }

@@ -24,7 +24,7 @@ from exporter.history.columns import Column, Columns, Named, columns_of
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
 from exporter.history.spool import HistoryError, Loss, Spool
-from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFile, UnwrittenState
+from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFiles
 from exporter.history.windows import OpenWindow
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class History:
         """``last`` is the state that was left before the start."""
         self._cluster = cluster
         self._spool = spool
-        self._unwritten = Unwritten(cluster, spool, 2 * max_pending)
+        self._unwritten = Unwritten(cluster, spool, max_pending)
         self._exporter = exporter
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
@@ -152,7 +152,7 @@ class History:
         self._topics, self._relations.inspected = snapshot.metadata.topics, snapshot.inspected
         rows = [] if current.behind else self._inventory.due(snapshot)
         if rows:
-            self._unwritten.add(UnwrittenFile(snapshot.taken_at, rows))
+            self._unwritten.add(UnwrittenFiles(snapshot.taken_at, [rows]))
             self._unwritten.write_soon(snapshot.taken_at)
 
     def _window_for(self, at: float) -> OpenWindow:
@@ -219,7 +219,7 @@ class History:
             lost = 0
             # As of the last poll: an aligned end comes again where the clock is set back.
             if not window.behind and (relations := self._relations.due(self._topics, window.last_poll)):
-                self._unwritten.add(UnwrittenFile(window.last_poll, [relations]))
+                self._unwritten.add(UnwrittenFiles(window.last_poll, [[relations]]))
         except Exception:
             log.exception(
                 "history of cluster %s: internal error at the end of an interval; %d windows of it are lost",
@@ -229,15 +229,11 @@ class History:
             self._unwritten.count_lost(lost)
 
     def _keep_state(self, written: float) -> None:
-        """Have the state as of the last good poll written.
-
-        Before the windows: after a kill in between records of them are not counted twice.
-        """
+        """Have the state as of the last good poll written."""
         if self._last is not None:
             self._state = ClusterState.of(self._last)
         if self._state is not None:
-            progress = Progress(self._latest_start, written)
-            self._unwritten.add(UnwrittenState(self._state, progress))
+            self._unwritten.replace_state(self._state, Progress(self._latest_start, written))
 
     def _write_window(self, window: OpenWindow, end: float) -> None:
         rows = window.rows(self._cluster, self._exporter, end)
@@ -254,8 +250,5 @@ class History:
             last_good_poll=None if window.behind else window.last_good_poll,
             interval_seconds=self._interval,
         )
-        coverage_file = UnwrittenFile(window.start, [columns_of([coverage])])
         # Coverage last: after a crash in between it must not prove a silence whose advances were not written.
-        if rows:
-            self._unwritten.add(UnwrittenFile(window.start, rows))
-        self._unwritten.add(coverage_file)
+        self._unwritten.add(UnwrittenFiles(window.start, [*([rows] if rows else []), [columns_of([coverage])]]))

@@ -11,6 +11,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate
@@ -22,7 +23,7 @@ from exporter.domain.history.rows import Coverage, Inventory, Relation, Source, 
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import Progress, state_file, state_files, write_state
 from exporter.history.columns import Columns, Row, columns_of, table_of
-from exporter.history.tables import ForeignFileError, opened, safe, windows_in
+from exporter.history.tables import ForeignFileError, opened, read_columns, safe
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
 from exporter.storage.storage_thread import StorageThread
@@ -78,7 +79,6 @@ class Spool:
         self._ledger = history / "published" / "ingested.txt"
         self._exporter = exporter
         self._source = source
-        self._strays: set[Path] = set()
         folder = self.folder
         try:
             for table in TABLES.values():
@@ -147,20 +147,6 @@ class Spool:
                 removed[table] += 1
         return removed
 
-    def warn_of_strays(self) -> None:
-        """Log once for each pipe, socket, device or folder named like a spool file that it is ignored."""
-        if not isinstance(self.folder, Path):
-            return
-        found = {
-            path
-            for table in TABLES.values()
-            for path in (self.folder / table).glob("[!.]*.parquet")
-            if storage.file_info(path) is None and os.path.lexists(path)
-        }
-        for path in sorted(found - self._strays):
-            log.warning("%s is not a regular file and is ignored; the next rollup moves it to quarantine", path)
-        self._strays = found
-
     def expire(self, *, older_than: float) -> int:
         """Delete files from before ``older_than`` (Unix seconds) that Spark has ingested; return how many.
 
@@ -189,8 +175,11 @@ class Spool:
         surplus = [file for file in files if file.path in oldest or _describes(file.path) in described]
         ingested = self.ingested() if surplus else None
         not_ingested = [file.path for file in surplus if ingested is not None and file.name not in ingested]
-        windows = [path for path in not_ingested if path.parent.name == TABLES[Window]]
-        lost = windows_in(windows) if windows else Counter[str]()
+        lost: Counter[str] = Counter()
+        for path in not_ingested:
+            if path.parent.name == TABLES[Window]:
+                with suppress(OSError, ForeignFileError):
+                    lost.update(map(str, read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()))
         # Coverage first: whenever this ends, none is left without its windows.
         for file in sorted(surplus, key=lambda file: _describes(file.path) is None):
             storage.delete(file.path)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 from zlib import crc32
@@ -16,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Coverage, Window
-from exporter.history.columns import Row, columns_of, spool_schema
+from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS
+from exporter.history.columns import Row, spool_schema
 from exporter.storage import files as storage
 from exporter.storage.files import Location
 
@@ -37,11 +35,6 @@ def opened(path: Location) -> IO[bytes]:
     if isinstance(path, Path) and storage.file_info(path) is None and os.path.lexists(path):
         raise ForeignFileError("it is not a regular file")
     return storage.opened(path)
-
-
-def to_table(rows: Sequence[Row]) -> pa.Table:
-    """Return rows of one class as an Arrow table. Raises ValueError when there are none."""
-    return columns_of(rows).table()
 
 
 def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
@@ -92,20 +85,3 @@ def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Tab
 def _text_bytes(column: pa.ChunkedArray) -> int:
     lengths = (pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() for chunk in column.chunks)
     return sum(filter(None, lengths))
-
-
-def windows_in(paths: Sequence[Location]) -> Counter[str]:
-    """Return how many windows of each cluster are in these files. An unreadable file counts as empty."""
-    found: Counter[str] = Counter()
-    for path in paths:
-        with suppress(OSError, ForeignFileError):
-            found.update(map(str, read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()))
-    return found
-
-
-def last_end(path: Location) -> float:
-    """Return when the last interval ended whose coverage is in a file. Raises as ``read_columns`` does."""
-    ends = read_columns(path, Coverage, ["window_end"]).column("window_end").drop_null().to_pylist()
-    if not ends:
-        raise ForeignFileError("it has no rows")
-    return float(max(ends).timestamp())

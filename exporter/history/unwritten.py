@@ -1,4 +1,4 @@
-"""Spool files that are not written yet: kept in memory up to a limit, retried, counted where they are lost."""
+"""What is not written yet of the history: kept in memory up to a limit, retried, counted where they are lost."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from exporter.domain.history.rows import Coverage, Window
+from exporter.domain.history.rows import Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import Progress
-from exporter.history.columns import Columns, Row
+from exporter.history.columns import Columns
 from exporter.history.spool import TABLES, Loss, Spool
 from exporter.storage.storage_thread import no_answer
 
@@ -31,39 +31,34 @@ class HistoryCounts:
     failed_writes: Counter[str] = field(default_factory=Counter)
 
 
-class UnwrittenFile(NamedTuple):
-    """A file to write: rows of one class, and the time in its name."""
+class UnwrittenFiles(NamedTuple):
+    """Files that are written in this order, and lost together: the rows of each are of one class.
+
+    Without its windows the coverage of an interval would prove silences.
+    """
 
     at: float
-    batches: Sequence[Columns]
+    """The time in their names."""
+    files: Sequence[Sequence[Columns]]
 
-    @property
-    def row(self) -> type[Row]:
-        """The class of its rows."""
-        return self.batches[0].row
-
-    @property
-    def rows(self) -> int:
-        """How many it holds."""
-        return sum(batch.count for batch in self.batches)
-
-
-class UnwrittenState(NamedTuple):
-    """A state file to write."""
-
-    state: ClusterState
-    progress: Progress
+    def rows(self) -> Counter[str]:
+        """Return how many rows they hold, by table."""
+        counts: Counter[str] = Counter()
+        for batches in self.files:
+            counts[TABLES[batches[0].row]] += sum(batch.count for batch in batches)
+        return counts
 
 
 class Unwritten:
-    """The unwritten files of one cluster, oldest first; past ``most`` the oldest are lost."""
+    """What is not written yet of one cluster: its state, and files, of which past ``most`` the oldest are lost."""
 
     def __init__(self, cluster: str, spool: Spool, most: int) -> None:
         self._cluster, self._spool, self._most = cluster, spool, most
         self._counts = HistoryCounts()
-        self._files: list[UnwrittenFile | UnwrittenState] = []
+        self._state: tuple[ClusterState, Progress] | None = None
+        self._files: list[UnwrittenFiles] = []
         self._lock = threading.Lock()
-        """Held for access to files and counts, never during a write to storage."""
+        """Held for access to state, files and counts, never during a write to storage."""
         self._writing: Future[None] | None = None
 
     @property
@@ -76,17 +71,20 @@ class Unwritten:
     def rows(self) -> int:
         """Rows that are not written yet."""
         with self._lock:
-            return sum(file.rows for file in self._files if isinstance(file, UnwrittenFile))
+            return sum(files.rows().total() for files in self._files)
 
-    def add(self, file: UnwrittenFile | UnwrittenState) -> None:
-        """Add a file to write. A later state replaces an earlier one."""
+    def replace_state(self, state: ClusterState, progress: Progress) -> None:
+        """Have a state written before all files: after a kill in between no record is counted twice."""
         with self._lock:
-            if isinstance(file, UnwrittenState):
-                self._files = [one for one in self._files if isinstance(one, UnwrittenFile)]
-            self._files.append(file)
+            self._state = state, progress
+
+    def add(self, files: UnwrittenFiles) -> None:
+        """Have files written after those before."""
+        with self._lock:
+            self._files.append(files)
 
     def write_soon(self, at: float) -> None:
-        """Have the files written as of ``at``. A poll never waits for storage: meanwhile they stay in memory."""
+        """Have all written as of ``at``. A poll never waits for storage: meanwhile it stays in memory."""
         try:
             if self._writing is None or self._writing.done():
                 self._writing = self._spool.thread.begin(partial(self._write, at))
@@ -97,7 +95,7 @@ class Unwritten:
         self._keep_bound()
 
     def write(self, at: float) -> None:
-        """Write the files up to the first failure, and wait for that."""
+        """Write all up to the first failure, and wait for that."""
         try:
             self._spool.thread.call(partial(self._write, at))
         except OSError as error:
@@ -105,44 +103,41 @@ class Unwritten:
         self._keep_bound()
 
     def _write(self, at: float) -> None:
-        while (file := self._oldest()) is not None:
+        while True:
+            with self._lock:
+                state, files = self._state, self._files[0] if self._files else None
             try:
-                if isinstance(file, UnwrittenState):
-                    self._spool.write_state(self._cluster, file.state, file.progress)
+                if state is not None:
+                    self._spool.write_state(self._cluster, *state)
+                elif files is not None:
+                    for batches in files.files:
+                        self._spool.write_files(self._cluster, [(files.at, batches)])
                 else:
-                    self._spool.write_files(self._cluster, [(file.at, file.batches)])
+                    return
             except OSError as error:
                 self._failed(error)
                 return
             except Exception:
-                what = "the state" if isinstance(file, UnwrittenState) else f"{file.rows} rows of {TABLES[file.row]}"
-                log.exception("history of cluster %s: internal error; lost: %s", self._cluster, what)
-                self._drop([file], Loss.ERROR)
-            else:
-                self._written(file, at)
+                lost = _worded(files.rows()) if state is None and files is not None else "the state"
+                log.exception("history of cluster %s: internal error; lost: %s", self._cluster, lost)
+                self._drop([] if state is not None or files is None else [files], Loss.ERROR)
+            with self._lock:
+                if state is not None:
+                    self._state = None if self._state is state else self._state
+                elif files in self._files:
+                    self._files.remove(files)
+                    self._counts.last_write = at
 
     def count_lost(self, windows: int) -> None:
         """Count windows that an internal error lost before they were a file."""
         with self._lock:
             self._counts.dropped[Loss.ERROR] += windows
 
-    def _oldest(self) -> UnwrittenFile | UnwrittenState | None:
-        with self._lock:
-            return self._files[0] if self._files else None
-
-    def _written(self, file: UnwrittenFile | UnwrittenState, at: float) -> None:
-        with self._lock:
-            # By what it is: past the bound it may have been lost while it was written.
-            self._files = [other for other in self._files if other is not file]
-            if isinstance(file, UnwrittenState):
-                return
-            self._counts.last_write = at
-
     def _failed(self, error: OSError, advice: str = "Free space or give write access there.") -> None:
         reason = error.strerror or type(error).__name__
         with self._lock:
             self._counts.failed_writes[reason] += 1
-            waiting = len(self._files)
+            waiting = sum(len(files.files) for files in self._files)
         log.error(
             "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and retried. %s",
             self._cluster,
@@ -154,29 +149,23 @@ class Unwritten:
 
     def _keep_bound(self) -> None:
         with self._lock:
-            lost = [file for file in self._files if isinstance(file, UnwrittenFile)][: -self._most]
-        if not lost:
-            return
-        self._drop(lost, Loss.UNWRITABLE)
-        rows: Counter[str] = Counter()
-        for file in lost:
-            rows[TABLES[file.row]] += file.rows
-        log.error(
-            "history of cluster %s: the buffer in memory is full, the oldest rows are lost: %s",
-            self._cluster,
-            ", ".join(f"{count} of {kind}" for kind, count in sorted(rows.items())),
-        )
+            lost = self._files[: -self._most]
+        if lost:
+            rows = self._drop(lost, Loss.UNWRITABLE)
+            log.error(
+                "history of cluster %s: the buffer in memory is full, the oldest rows are lost: %s",
+                self._cluster,
+                _worded(rows),
+            )
 
-    def _drop(self, files: Sequence[UnwrittenFile | UnwrittenState], reason: Loss) -> None:
-        """Drop files. Without its windows the coverage of an interval would prove silences, so it is dropped too."""
-        gone = {id(file) for file in files}
-        windows = [file for file in files if isinstance(file, UnwrittenFile) and file.row is Window]
-        intervals = {file.at for file in windows}
+    def _drop(self, lost: Sequence[UnwrittenFiles], reason: Loss) -> Counter[str]:
+        """Drop files; return the rows that were in them."""
+        rows = sum((files.rows() for files in lost), Counter[str]())
         with self._lock:
-            self._files = [
-                file
-                for file in self._files
-                if id(file) not in gone
-                and not (isinstance(file, UnwrittenFile) and file.row is Coverage and file.at in intervals)
-            ]
-            self._counts.dropped[reason] += sum(file.rows for file in windows)
+            self._files = [files for files in self._files if files not in lost]
+            self._counts.dropped[reason] += rows[TABLES[Window]]
+        return rows
+
+
+def _worded(rows: Counter[str]) -> str:
+    return ", ".join(f"{count} of {table}" for table, count in sorted(rows.items()))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.column_set import ColumnSet
 from exporter.domain.history.rows import Source, Window
 from exporter.domain.polls.answers import ANSWERED, REASONS
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -21,8 +22,8 @@ _FUTURE = STATE_CODES[State.FUTURE]
 _PARTITION_BITS = 32
 
 
-@dataclass(slots=True, eq=False)
-class _Folded:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Folded(ColumnSet):
     """The polls of one interval for n streams. Unknown is NaN, or marked by ``read``."""
 
     read: Flags
@@ -66,11 +67,6 @@ class _Folded:
             future_timestamps=np.zeros(count, dtype=np.int32),
             offset_regressions=np.zeros(count, dtype=np.int32),
         )
-
-    def with_more(self, count: int) -> _Folded:
-        """Return the same with more streams."""
-        more = _Folded.nothing(count)
-        return _Folded(*(np.concatenate([getattr(self, one.name), getattr(more, one.name)]) for one in fields(_Folded)))
 
     def changed(self) -> Rows:
         """Return the streams with an advance, a fall or a failure."""
@@ -197,7 +193,7 @@ class OpenWindow:
     def _number(self, snapshot: Snapshot) -> None:
         layout, topics = snapshot.table.layout, snapshot.metadata.topics
         self._stream = self._streams.of(layout, [topics[name].topic_id for name in layout.topics])
-        self._folded = self._folded.with_more(len(self._streams) - len(self._folded.read))
+        self._folded = _Folded.joined([self._folded, _Folded.nothing(len(self._streams) - len(self._folded))])
         self._metadata, self._layout = snapshot.metadata, layout
 
     def rows(self, cluster: str, exporter: str, end: float) -> list[Columns]:

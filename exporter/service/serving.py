@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from exporter.clock import SystemClock
 from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SnapshotSink
 from exporter.domain.replicas.comparison import Comparison
-from exporter.factory.clusters import build_cluster, make_replica_watches
+from exporter.factory.clusters import ClusterCollectors, build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
 from exporter.history.cluster_states import LastState
 from exporter.history.exporter_lock import take_name
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
 from exporter.history.spool import HistoryError, Spool
+from exporter.history.unwritten import HistoryCounts
 from exporter.kafka.process import ClientProcesses, RemoteClient
-from exporter.service.running_cluster import CollectorJob, RunningCluster
 from exporter.service.scheduling import Scheduler
 from exporter.service.upkeep import HistoryUpkeep
 from exporter.settings.schema import ClusterSettings, Settings
@@ -29,8 +31,37 @@ from exporter.web.server import WebServer
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 UPKEEP_SECONDS = 30.0
 """How often to read published expectations and to keep the spool within its limits, and as often as polls at least."""
+
+
+@dataclass(slots=True)
+class RunningCluster:
+    """The collectors of one cluster, its history, and whether a poll is running."""
+
+    collectors: ClusterCollectors
+    history: History | None
+    interval: float
+    ends_within: float
+    """Seconds that a running poll gets to end when the service stops."""
+    counted: HistoryCounts = field(default_factory=HistoryCounts)
+    polling: bool = False
+    polled: bool = False
+    """Whether there was a good poll: collectors have nothing to do before it."""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name in the configuration."""
+        return self.collectors.settings.name
+
+    def end(self, at: float) -> None:
+        """Write the open window and, unless a poll is under way, end the collectors. Raises HistoryError."""
+        if self.history is not None:
+            self.history.flush(at)
+        if not self.polling:
+            self.collectors.close()
 
 
 class Service:
@@ -157,24 +188,36 @@ class Service:
     def _schedule(self, cluster: RunningCluster) -> None:
         """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
         self._scheduler.every(cluster.interval, f"poll of {cluster.name}", partial(self._poll, cluster))
-        for job in self._collector_jobs(cluster):
-            self._scheduler.every(job.interval, f"{job.name} of {cluster.name}", partial(self._collect, job))
-
-    def _collector_jobs(self, cluster: RunningCluster) -> Iterator[CollectorJob[Any]]:
         collectors, monitor = cluster.collectors, self.monitor
-        tier, inspector, groups = collectors.tier, collectors.inspector, collectors.groups
-        yield CollectorJob("tiers", self._settings.tiered.interval, tier, tier.sweep, monitor.take_tier_sweep)
+        inspector, groups = collectors.inspector, collectors.groups
+        self._collect("tiers", self._settings.tiered.interval, cluster, collectors.tier.sweep, monitor.take_tier_sweep)
         if inspector is not None:
             interval = self._settings.inspection.interval
-            yield CollectorJob("inspection", interval, inspector, inspector.inspect, monitor.take_inspection)
+            self._collect("inspection", interval, cluster, inspector.inspect, monitor.take_inspection)
         if groups is not None:
-            take = partial(self._record_sweep, cluster)
-            yield CollectorJob("groups", groups.interval, groups, groups.sweep, take)
+            self._collect("groups", groups.interval, cluster, groups.sweep, partial(self._record_sweep, cluster))
+
+    def _collect(
+        self,
+        name: str,
+        interval: float,
+        cluster: RunningCluster,
+        collect: Callable[[Callable[[], bool]], T],
+        take: Callable[[T], object],
+    ) -> None:
+        """Have a collector run every ``interval`` seconds, and its result taken."""
+
+        def run() -> bool:
+            if cluster.polled:
+                take(collect(lambda: self._stopping))
+            return cluster.polled
+
+        self._scheduler.every(interval, f"{name} of {cluster.name}", run)
 
     def _poll(self, cluster: RunningCluster) -> None:
         cluster.polling = True
         try:
-            cluster.collectors.poller.poll()
+            cluster.polled |= isinstance(cluster.collectors.poller.poll(), Snapshot)
         finally:
             cluster.polling = False
         self._record_poll(cluster)
@@ -187,13 +230,6 @@ class Service:
             cluster.counted = counts
             if not self.monitor.swept_lately(cluster.name):
                 cluster.history.forget_readers()
-
-    def _collect(self, job: CollectorJob[Any]) -> bool:
-        """Run a collector once; return False where it has nothing to do yet."""
-        if job.collector.waiting:
-            return False
-        job.take(job.collect(lambda: self._stopping))
-        return True
 
     def _record_sweep(self, cluster: RunningCluster, sweep: GroupSweep) -> None:
         self.monitor.take_sweep(sweep)

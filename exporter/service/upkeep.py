@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 
-from exporter.delivery.record import reached_all
+from exporter.delivery.send import reached_all
 from exporter.domain.ports import Clock
 from exporter.history.published import Expectations
 from exporter.history.spool import Spool
@@ -59,6 +59,5 @@ class HistoryUpkeep:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
             return
         self._spool.remove_unfinished()
-        self._spool.warn_of_strays()
         self._spool.expire(older_than=self._clock.now() - SPOOL_SECONDS)
         self._monitor.take_spool_loss(self._spool.shrink(self._settings.history.max_bytes))

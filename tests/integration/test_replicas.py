@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.app import once
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaReading, ReplicaState
-from exporter.history.relations import BEST_FIRST, copies_of
+from exporter.history.relations import copies_of
 from exporter.settings.schema import Settings
 from tests.demo.broker import Broker, resolve_kafka
 from tests.demo.jars import MIRROR
@@ -88,10 +88,7 @@ class PrintedMetrics:
 def assert_in_history_and_explained(stopped: Comparison, bootstraps: Mapping[str, str], folder: Path) -> None:
     """History keeps the worst state of a topic's partitions, and ``explain`` says how far it is behind now."""
     assert replica_readings(stopped.table)[copy(RISING)].lag_records == 5
-    copies = copies_of(stopped)
-    at = copies.targets.index(f"east.{RISING}")
-    assert (copies.cluster, copies.topics[at]) == ("east", RISING)
-    assert BEST_FIRST[copies.state[at]] is ReplicaState.STOPPED
+    assert copies_of(stopped)[f"east.{RISING}"] == (RISING, ReplicaState.STOPPED)
     both = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in bootstraps.items()]
     environment = {
         "TOPIC_LIVENESS_CLUSTERS": json.dumps(both),

@@ -14,9 +14,8 @@ from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.history.columns import table_of
+from exporter.history.columns import columns_of, table_of
 from exporter.history.inventory import InventoryRows
-from exporter.history.tables import to_table
 from tests.snapshots import snapshot_of
 from tests.views import Activity, Reading, readings_of
 
@@ -111,7 +110,7 @@ def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(
             if key.topic not in topics or topics[key.topic].reason is None:
                 rows.append(replace(known.pop(key), observed_at=at, deleted=True))
         found = inventory.due(snapshot)
-        assert (table_of(found).to_pylist() if found else []) == (to_table(rows).to_pylist() if rows else [])
+        assert (table_of(found).to_pylist() if found else []) == (columns_of(rows).table().to_pylist() if rows else [])
 
 
 @pytest.mark.parametrize("state", State)

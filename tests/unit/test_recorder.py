@@ -13,12 +13,13 @@ from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 
 from exporter.backfill.spool_streams import SpoolStreams
+from exporter.collectors.log_sizes import Inspector
 from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import GroupState
@@ -342,7 +343,7 @@ def test_rows_given_up_for_memory_are_named(tmp_path: Path, caplog: pytest.LogCa
     bench.poll()
     for _ in range(3):
         bench.poll(after=300.0, gained=1)
-    assert "the buffer in memory is full, the oldest rows are lost: 1 of coverage, 2 of inventory" in caplog.text
+    assert "the buffer in memory is full, the oldest rows are lost: 2 of inventory" in caplog.text
     assert "the oldest rows are lost: 1 of coverage, 1 of windows" in caplog.text
     assert bench.history.counts.dropped["unwritable"] == 1
 
@@ -507,7 +508,7 @@ def test_what_inspections_found_of_a_topic_is_kept_with_what_stands_around_it(tm
     assert bench.rows("relations") == []
     again = Bench(tmp_path, start=bench.clock.time)
     again.source.offsets[more] = (0, 1, 1.0)
-    Poller("c", again.source, [again.history], again.clock, inspections=Known()).poll()
+    Poller("c", again.source, [again.history], again.clock, inspections=cast("Inspector", Known())).poll()
     again.flush()
     relations = {row["topic"]: row["disk_bytes"] for row in bench.rows("relations")}
     assert relations == {"orders": 60, "idle": 5}

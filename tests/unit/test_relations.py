@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import pytest
 
 from exporter.domain.polls.layout import Layout
@@ -16,7 +15,7 @@ from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
 from exporter.history.columns import table_of
-from exporter.history.relations import BEST_FIRST, Copies, Relations, copies_of
+from exporter.history.relations import Copies, Relations, copies_of
 from tests.groups import topic_readers
 from tests.snapshots import inspections_of
 from tests.unit.readings import Replica, replica_table
@@ -38,9 +37,9 @@ def due(known: Relations, ago: float, **topics: str | None) -> list[tuple[str, i
     return [(row["topic"], row["consumer_groups"], row["replica_state"]) for row in rows]
 
 
-def copies(source: str, state: ReplicaState, *topics: str) -> Copies:
+def copies(state: ReplicaState, *topics: str) -> Copies:
     """Topics that are replicas of those of the same name, all in one state."""
-    return Copies(source, topics, topics, np.full(len(topics), BEST_FIRST.index(state), dtype=np.int8))
+    return {topic: (topic, state) for topic in topics}
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Seen:
         known.copies.clear()
         if self.copy is not None:
             source, topic, state = self.copy
-            known.copies[source] = copies(source, state, "orders")._replace(topics=[topic])
+            known.copies[source] = {"orders": (topic, state)}
         inspected = Inspected(None, self.disk_bytes)
         known.inspected = inspections_of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
 
@@ -104,7 +103,7 @@ def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *
         assert len(rows_due(known, 0, topics)) == 1
     now.into(known)
     assert len(rows_due(known, -after, topics)) == expected
-    assert rows_due(known, -after, dict(topics)) == [], "written once, also where topics are numbered again"
+    assert rows_due(known, -after, dict(topics)) == [], "written once"
     again = rows_due(known, -after, {"orders": TopicInfo("made again", {})})
     assert [row["topic_id"] for row in again] == ["made again"] * (now != NONE)
 
@@ -113,7 +112,7 @@ def test_a_row_has_all_that_is_known() -> None:
     """Each fact in its column, as it is when the row is written; of two sources the first one counts."""
     known = Relations("prod", "exporter-a")
     ALL.into(known)
-    known.copies["west"] = copies("west", ReplicaState.STOPPED, "orders")
+    known.copies["west"] = copies(ReplicaState.STOPPED, "orders")
     topics = {"audit": TopicInfo(None, {}), "orders": TopicInfo("1", {})}
     [row] = rows_due(known, 300, topics)
     replace(ALL, disk_bytes=20, readers=("audit", "billing")).into(known)
