@@ -324,20 +324,21 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     Exit codes: 0 at most notes, 1 a warning or an error, 2 the configuration cannot be
     used, 130 interrupted.
     """
-    from exporter import doctor as checks
+    from exporter.doctor import examination as checks
+    from exporter.doctor.rendering import write
     from exporter.settings.exposure import exposed_in
     from exporter.settings.load import load_settings
 
     try:
         settings = load_settings(config, bootstrap_server, os.environ)
     except SettingsError as error:
-        checks.write(sys.stdout, checks.unusable(error), style)
+        write(sys.stdout, checks.unusable(error), style)
         return ExitCode.NOT_STARTED
     # The findings report everything; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
     with waiting("checking"):
         findings = checks.examine(settings, clusters_named(settings, cluster), inline=exposed_in(config))
-    checks.write(sys.stdout, findings, style)
+    write(sys.stdout, findings, style)
     return checks.exit_code(findings)
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from types import MappingProxyType
 
 from exporter.clock import SystemClock
-from exporter.doctor import brokers, host, topics
+from exporter.doctor import cluster as of_cluster
+from exporter.doctor import host
 from exporter.doctor.findings import Finding, Severity, all_within, from_error
-from exporter.doctor.groups import groups
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural
 from exporter.domain.polls.metadata import Metadata
@@ -116,19 +116,12 @@ def _cluster(
     metadata = outcome.metadata
     found.append(connection(cluster, metadata))
     addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
-    seen = brokers.PolledCluster(outcome, _reached(settings, cluster, addresses))
-    checks = (
-        brokers.listeners,
-        brokers.versions,
-        brokers.readings,
-        topics.rights,
-        topics.future_records,
-    )
-    for check in checks:
+    seen = of_cluster.PolledCluster(outcome, _reached(settings, cluster, addresses))
+    for check in of_cluster.CHECKS:
         found += check(seen)
     collectors.source.close()
     # A sweep ends within its interval, except for calls that begin at its end.
-    sweeping = {"groups": partial(groups, collectors.groups)}
+    sweeping = {"groups": partial(of_cluster.groups, collectors.groups)}
     for name, result in all_within(limit + settings.groups_of(cluster).interval, sweeping).items():
         found += _or_failure(name, result)
     return found

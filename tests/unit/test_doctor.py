@@ -20,9 +20,10 @@ import trustme
 
 from exporter.cli import run
 from exporter.clock import SystemClock
-from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, write
-from exporter.doctor.examination import connection
-from exporter.doctor.findings import all_within
+from exporter.doctor import cluster, host
+from exporter.doctor.examination import connection, examine, exit_code
+from exporter.doctor.findings import Finding, Severity, all_within
+from exporter.doctor.rendering import write
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.factory.monitor import make_monitor
@@ -332,14 +333,14 @@ def test_partitions_of_brokers_are_counted_as_the_last_poll_saw_them() -> None:
     of_a = {0: PartitionInfo(2, (2, 3), (2,)), 1: away, 2: PartitionInfo(2, (2,), (2,))}
     topics = {"a": TopicInfo("1", of_a), "b": TopicInfo("2", {0: shared, 1: shared})}
     refused = ConnectResult(Reason.CLUSTER_UNREACHABLE, "refused")
-    seen = brokers.PolledCluster(
+    seen = cluster.PolledCluster(
         snapshot_of(readings, metadata=Metadata({1: "one:9092", 2: "two:9092"}, topics)),
         {"one:9092": ConnectResult(), "two:9092": refused},
     )
-    assert [found.what for found in brokers.readings(seen)] == [
+    assert [found.what for found in cluster.readings(seen)] == [
         "2 of 5 partitions gave no answer in 0.5 s: timed-out 1, no-leader 1"
     ]
-    two, one, gone = brokers.listeners(seen)
+    two, one, gone = cluster.listeners(seen)
     assert two.costs == "2 watched partitions led by it: unreadable, their silence is not proved"
     assert one.what == "1 of 2 brokers reached at the address advertised: one:9092"
     assert gone.what == "brokers 3, 4 should hold replicas, but the cluster does not list it as up"
@@ -353,16 +354,16 @@ def test_a_partition_without_a_newest_timestamp_has_a_line_of_its_own() -> None:
         TopicPartition("a", 1): Reading(State.UNREADABLE, Activity(), 1, reason=Reason.TIMED_OUT),
         TopicPartition("a", 2): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW),
     }
-    seen = brokers.PolledCluster(
+    seen = cluster.PolledCluster(
         snapshot_of(readings, taken_at=NOW, duration_seconds=0.1, max_timestamp_supported={}), {}
     )
-    assert [found.what for found in brokers.readings(seen)] == [
+    assert [found.what for found in cluster.readings(seen)] == [
         "1 of 3 partitions gave no answer in 0.1 s: timed-out 1",
         "1 of 3 partitions returned offsets but no newest record: storage-error 1",
     ]
     del readings[TopicPartition("a", 1)]
-    seen = brokers.PolledCluster(snapshot_of(readings, taken_at=NOW, max_timestamp_supported={}), {})
-    assert [found.severity for found in brokers.readings(seen)] == [Severity.OK, Severity.WARNING]
+    seen = cluster.PolledCluster(snapshot_of(readings, taken_at=NOW, max_timestamp_supported={}), {})
+    assert [found.severity for found in cluster.readings(seen)] == [Severity.OK, Severity.WARNING]
 
 
 def test_findings_are_printed_by_cluster() -> None:

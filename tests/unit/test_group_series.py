@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.doctor.groups import judge
+from exporter.doctor.cluster import judge_sweep
 from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag, OtherGroup
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, TopicPartition
@@ -196,7 +196,7 @@ def test_sweeps_that_never_end_well_are_counted_as_none() -> None:
 
 def test_partitions_without_a_leader_are_not_called_brokers() -> None:
     """The doctor names the topic whose partitions these are, and how many."""
-    messages = [finding.what for finding in judge(replace(SWEEP, unlisted=UNLISTED))]
+    messages = [finding.what for finding in judge_sweep(replace(SWEEP, unlisted=UNLISTED))]
     assert "17 partitions of __consumer_offsets without a leader: no broker lists their groups" in messages
     assert "1 broker did not list the groups that they coordinate: timed-out" in messages
 

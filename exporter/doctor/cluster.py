@@ -1,26 +1,42 @@
-"""Checks a cluster's brokers by one poll and one connection to each address."""
+"""Checks a cluster: its brokers and topics by one poll and one connection to each address, its groups by a sweep."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 
+from exporter.collectors.consumer_groups import GroupWatch
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain.arrays import Codes
 from exporter.domain.formatting import named, plural, some
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.answers import reason_of_code
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.readings import Reason
-from exporter.domain.polls.table import UNREADABLE, Snapshot
+from exporter.domain.polls.readings import Reason, State
+from exporter.domain.polls.table import STATE_CODES, UNREADABLE, Snapshot
 from exporter.kafka.connect_result import ConnectResult
 
 MAX_TIMESTAMP_SINCE = 7
 """The version of ListOffsets that introduced MAX_TIMESTAMP (KIP-734)."""
 
 _KAFKA = {7: "Kafka 3.0 to 3.4", 8: "Kafka 3.5 to 3.8", 9: "Kafka 3.9", 10: "Kafka 4.0 or 4.1"}
+
+_GRANT_TOPICS = (
+    "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL --operation Describe "
+    "--operation DescribeConfigs --topic '*' (docs/security.md)"
+)
+_GRANT_GROUPS = (
+    "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL --operation Describe --group '*' "
+    "(docs/security.md), or groups.enabled: false"
+)
+_FIXES = {
+    Reason.UNAUTHORIZED: _GRANT_GROUPS,
+    Reason.TIMED_OUT: "check that their brokers are up, or raise groups.interval",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +164,109 @@ def _counted(codes: Codes) -> Counter[Reason | None]:
 
 def _reasons(counts: Counter[Reason | None]) -> str:
     return ", ".join(f"{reason} {number:,}" for reason, number in counts.most_common())
+
+
+def rights(seen: PolledCluster) -> Iterator[Finding]:
+    """Check what may be described. Topics without the right are not listed, so their number is unknown."""
+    check, metadata = "rights", seen.snapshot.metadata
+    counts = [found.visible_topics for found in seen.reached.values() if found.visible_topics is not None]
+    visible = max(counts, default=None)
+    forbidden = [name for name, topic in metadata.topics.items() if topic.reason is Reason.UNAUTHORIZED]
+    selected = len(metadata.topics) - len(forbidden)
+    if visible is None:
+        how_many = f"{plural(selected, 'topic')} selected"
+    else:
+        how_many = f"{plural(visible, 'topic')} visible, {selected:,} selected by topics.include and topics.exclude"
+    if selected:
+        yield Finding(check, Severity.OK, f"Describe on topics: {how_many}; topics without the right are not listed")
+    else:
+        fix = _GRANT_TOPICS if not visible else "compare topics.include and topics.exclude with the names of the topics"
+        what = f"no topic to watch: {how_many}"
+        yield Finding(check, Severity.ERROR, what, "nothing of this cluster is watched", fix)
+    if forbidden:
+        what = f"Describe is missing on {plural(len(forbidden), 'topic')} that topics.include names: {some(forbidden)}"
+        yield Finding(
+            check, Severity.ERROR, what, "they are unreadable (reason unauthorized): not watched", _GRANT_TOPICS
+        )
+    for pattern in metadata.unmatched if visible else ():
+        internal = pattern in metadata.only_internal
+        kind = "internal topics only" if internal else "no visible topic"
+        fix = (
+            "set topics.internal: true"
+            if internal
+            else f"correct or remove it; where the topic exists: {_GRANT_TOPICS}"
+        )
+        what = f"topics.include {pattern!r} matches {kind}"
+        yield Finding(check, Severity.WARNING, what, "topics that it should select are not watched", fix)
+    yield from _unconfigured(check, metadata.unconfigured)
+
+
+def _unconfigured(check: str, unread: Mapping[str, Reason]) -> Iterator[Finding]:
+    for reason, number in Counter(unread.values()).most_common():
+        names = some(name for name, why in unread.items() if why is reason)
+        denied = reason is Reason.UNAUTHORIZED
+        what = f"DescribeConfigs is missing on {plural(number, 'topic')}: {names}"
+        if not denied:
+            what = f"settings of {plural(number, 'topic')} could not be read ({reason}): {names}"
+        yield Finding(
+            check,
+            Severity.WARNING,
+            what,
+            "their timestamp type, retention and remote storage are unknown: back-dated and tiered topics are not "
+            "recognised",
+            _GRANT_TOPICS if denied else "nothing, if the brokers are busy: the exporter retries every minute",
+        )
+
+
+def future_records(seen: PolledCluster) -> Iterator[Finding]:
+    """Check that no record is dated in the future."""
+    table = seen.snapshot.table
+    future = np.unique(table.layout.topic[table.state_now == STATE_CODES[State.FUTURE]])
+    ahead = [table.layout.topics[number] for number in future.tolist()]
+    if ahead:
+        yield Finding(
+            "timestamps",
+            Severity.WARNING,
+            f"records from the future in {plural(len(ahead), 'topic')}: {some(ahead)}",
+            "their staleness is 0 until that time, and backfill sees nothing that was written after such a record",
+            "correct the producer's clock or unit (microseconds instead of milliseconds), then "
+            "message.timestamp.after.max.ms=3600000 on the topic",
+        )
+
+
+CHECKS = (listeners, versions, readings, rights, future_records)
+
+
+def groups(watch: GroupWatch | None) -> list[Finding]:
+    """Sweep once over the groups of the polled topics, and report which could not be read. Closes ``watch``."""
+    if watch is None:
+        return [Finding("groups", Severity.OK, "consumer groups are not watched: groups.enabled is false")]
+    with closing(watch):
+        return list(judge_sweep(watch.sweep()))
+
+
+def judge_sweep(sweep: GroupSweep) -> Iterator[Finding]:
+    """Yield findings about the groups that a sweep could not read."""
+    check = "groups"
+    if sweep.problem:
+        yield from_error(check, Severity.WARNING, sweep.problem, "no consumer group is watched")
+        return
+    offsets = plural(sweep.partitions.get("ok", 0), "committed offset")
+    read = f"{plural(sweep.read, 'consumer group')} read in {sweep.duration_seconds:.1f} s, with {offsets}"
+    yield Finding(check, Severity.OK, read)
+    for reason, number in sorted(sweep.failures.items()):
+        what = f"{plural(number, 'consumer group')} cannot be read: {reason}"
+        fix = _FIXES.get(reason, "check that their coordinators are up, then run `doctor` again")
+        yield Finding(
+            check, Severity.WARNING, what, "their lag and the number of groups that read a topic are unknown", fix
+        )
+    for reason, number in sorted(sweep.unlisted.items()):
+        what = f"{plural(number, 'broker')} did not list the groups that they coordinate: {reason}"
+        fix = "check that they are up, then run `doctor` again"
+        if reason is Reason.NO_COORDINATOR:
+            what = f"{plural(number, 'partition')} of __consumer_offsets without a leader: no broker lists their groups"
+            fix = "check that the brokers that hold __consumer_offsets are up, then run `doctor` again"
+        yield Finding(check, Severity.WARNING, what, "these groups are not watched", fix)
+    if sweep.all_visible is False:
+        costs = "hidden groups are not watched, and the number of groups that read a topic is unknown"
+        yield Finding(check, Severity.NOTE, "without Describe on all groups some may be hidden", costs, _GRANT_GROUPS)
