@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from exporter.collectors.offsets import TierSource
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -35,7 +35,7 @@ def end_of(source: OffsetSource, key: TopicPartition, leader: int = 1) -> Answer
     return objects(source.ends(led({key: leader})))[0]
 
 
-def tier_of(tiers: TierSource, spec: str, key: TopicPartition, leader: int = 1) -> Answer:
+def tier_of(tiers: Any, spec: str, key: TopicPartition, leader: int = 1) -> Answer:
     """EARLIEST_LOCAL or LATEST_TIERED of a partition, as its leader answers."""
     return objects(tiers.tier(spec, led({key: leader})))[0]
 

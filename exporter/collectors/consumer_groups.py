@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
-from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, NoTimeLag
+from exporter.domain.groups.consumer_groups import Committed, GroupList, NoTimeLag
 from exporter.domain.groups.positions import NO_POSITIONS, GroupRows, Positions, outcome_code, outcomes
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
@@ -31,39 +31,6 @@ GROUPS_AT_A_TIME = 100
 """How many groups are read before the ends of their partitions."""
 
 _NO_ANSWER = GONE | {Reason.NO_COORDINATOR}
-
-
-class Groups(Protocol):
-    """A cluster that returns its consumer groups."""
-
-    def list_groups(self) -> GroupList:
-        """List the groups of every coordinator. Raises SourceError when no broker answers."""
-
-    def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
-        """Return state and members of each group, or the reason of a failure; deleted groups are left out."""
-
-    def committed(self, names: Iterable[str]) -> Committed:
-        """Return the committed offsets of groups; deleted groups are left out."""
-
-
-class Ends(Protocol):
-    """The same cluster, for the ends of logs."""
-
-    @property
-    def groups(self) -> Groups:
-        """The interface for groups."""
-
-    def starts(self, membership: Membership) -> Answers:
-        """EARLIEST (KIP-79) of partitions, which have leaders."""
-
-    def ends(self, membership: Membership) -> Answers:
-        """LATEST (KIP-79) of partitions, which have leaders."""
-
-    def lookups(self) -> Mapping[str, int]:
-        """Look-ups since the source was created, by spec."""
-
-    def close(self) -> None:
-        """Close connections."""
 
 
 NEAR_SHARE = 0.1
@@ -95,7 +62,7 @@ class GroupWatch:
         self,
         cluster: str,
         clock: Clock,
-        source: Ends,
+        source: Any,
         *,
         interval: float,
         include: Sequence[str] = (".*",),
@@ -103,7 +70,9 @@ class GroupWatch:
         missed_sweeps: int = 3,
         time_lags: TimeLags | None = None,
     ) -> None:
-        """``interval`` is in seconds, and also the time limit of a sweep. Patterns match whole names.
+        """``source`` is a ``KafkaSource``, in a process of its own. Patterns match whole names.
+
+        ``interval`` is in seconds, and also the time limit of a sweep.
 
         With ``time_lags`` a sweep may take half as long again.
         """
@@ -122,11 +91,6 @@ class GroupWatch:
         """Leaders that gave no answer in this sweep. They get one request, not one for each hundred groups."""
         self._snapshot: Snapshot | None = None
         self._near_start: tuple[Layout, Rows] = _NO_LAYOUT, np.zeros(0, dtype=np.intp)
-
-    @property
-    def waiting(self) -> bool:
-        """True until the first poll."""
-        return self._snapshot is None
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take the watched topics and the leaders of their partitions."""

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.polls.inspections import Inspections, Replicas, SizesOfPartitions
-from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import GONE, PollFailure, Reason
 from exporter.domain.polls.table import Snapshot
@@ -91,8 +90,8 @@ class _Found:
 class Inspector:
     """Keeps the log sizes of one cluster.
 
-    A sink of polls, which know the partitions, and an ``InspectionKnowledge``. One thread polls and one inspects:
-    shared objects are replaced, never changed.
+    A sink of polls, which know the partitions. One thread polls and one inspects: shared objects are replaced, never
+    changed.
     """
 
     def __init__(self, cluster: str, clock: Clock, *, interval: float, client: Callable[[], RemoteClient]) -> None:
@@ -105,7 +104,6 @@ class Inspector:
         self._interval = interval
         self._lasts = (MAX_FAILED_INSPECTIONS + 1) * interval
         self._client = client
-        self._ignored_logged = False
         self._silent: set[int] = set()
         """Brokers that gave no answer when asked last: each costs a whole time limit, so they come after all others."""
         self._lock = threading.Lock()
@@ -114,11 +112,6 @@ class Inspector:
         self._found = _Found.nothing(Metadata({}, {}))
         self._shown: tuple[Metadata, float, Inspections] | None = None
         """What ``results`` returned last, for which metadata, until when; None once an inspection has ended since."""
-
-    @property
-    def waiting(self) -> bool:
-        """True until the first poll."""
-        return self._metadata is None
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take the partitions and their brokers."""
@@ -156,20 +149,15 @@ class Inspector:
             return stop() or self._clock.monotonic() >= ends
 
         sizes = SizesRead(metadata.membership, self._clock)
-        silent = frozenset(self._silent)
         try:
             with self._client() as client:
-                if not self._ignored_logged:
-                    log_ignored_properties(self._cluster, "log sizes", client.left_out())
-                    self._ignored_logged = True
-                sizes.ask(client, found.read_at, lambda broker: broker not in silent, enough)
-                if silent:
-                    sizes.ask(client, found.read_at, silent.__contains__, enough)
+                log_ignored_properties(self._cluster, "log sizes", client.left_out())
+                sizes.ask(client, found.read_at, self._silent, enough)
                 return replace(inspection, lookups=sizes.lookups, failures=sizes.failures())
         except (KafkaPythonError, SourceError) as error:
             return replace(inspection, problem=error.detail)
         finally:
-            for broker, failure in sizes.failure_by_broker().items():
+            for broker, failure in sizes.answers.items():
                 (self._silent.add if failure in GONE else self._silent.discard)(broker)
             # What brokers answered before the client ended counts as well.
             found = found.with_sizes(sizes.found(), sizes.at)
@@ -178,78 +166,57 @@ class Inspector:
 
 
 class SizesRead:
-    """The sizes of all replicas, as far as brokers have answered."""
+    """The sizes of all replicas, as far as brokers have answered.
+
+    A replica that moved since the metadata was read has no size: it is asked for where it is in the next one.
+    """
 
     def __init__(self, membership: Membership, clock: Clock) -> None:
         self.at = -math.inf
         """When the last broker answered, in monotonic time."""
         self.lookups = 0
         """Replicas that brokers were asked for."""
+        self.answers: dict[int, Reason | None] = {}
+        """Broker id -> why it gave no answer, None where it did."""
         self._clock = clock
-        self._layout, self._leader = membership.layout, membership.leader
-        self._replicas = Replicas.of(membership, np.arange(len(self._layout)))
+        self._membership = membership
+        self._replicas = Replicas(membership)
         self._why: dict[int, Reason] = {}
         """Broker id -> why a replica on it has no size."""
-        self._failed: set[int] = set()
 
     def ask(
         self,
         client: RemoteClient,
         before: Floats,
-        chosen: Callable[[int], bool],
-        enough: Callable[[], bool],
+        last: Collection[int] = (),
+        enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Ask each ``chosen`` broker for all its replicas at once, and once more for those that moved to it meanwhile.
+        """Ask each broker for all its replicas at once, those with the oldest results first, which are ``before`` [n].
 
-        Brokers with the oldest results, which are as of ``before`` [n], come first.
+        The brokers in ``last`` come after all others.
         """
         replicas = self._replicas
-        answered_places: list[Rows] = []
-        for broker, places in sorted(replicas.by_broker(), key=lambda one: before[replicas.row[one[1]]].min()):
+
+        def turn(one: tuple[int, Rows]) -> tuple[bool, float]:
+            return one[0] in last, float(before[replicas.row[one[1]]].min())
+
+        for broker, places in sorted(replicas.by_broker(), key=turn):
             if enough():
-                break
-            if chosen(broker) and self._ask(client, broker, places):
-                answered_places.append(places)
-        missing = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *map(replicas.lacking, answered_places)]))
-        if not len(missing) or enough():
-            return
-        now = client.partitions(self._layout.part(missing))
-        present = Replicas.of(now, rows := _rows(now, self._layout))
-        moved = replicas.elsewhere(present)
-        self._replicas, self._leader = replicas.replaced(moved, present), self._leader.copy()
-        self._leader[rows] = np.where(np.isin(rows, moved), now.leader, self._leader[rows])
-        for broker, places in self._replicas.by_broker(moved):
-            if broker not in self._failed and chosen(broker):
-                self._ask(client, broker, places)
-
-    def _ask(self, client: RemoteClient, broker: int, places: Rows) -> bool:
-        """Ask a broker for some replicas; return whether it answered."""
-        self.lookups += len(places)
-        sizes = client.log_sizes(self._layout.part(self._replicas.row[places]), broker)
-        self.at = self._clock.monotonic()
-        if isinstance(sizes, Reason):
-            self._why.setdefault(broker, sizes)
-            self._failed.add(broker)
-            return False
-        self._why.setdefault(broker, sizes.missing)
-        self._replicas.put(places, sizes)
-        return True
-
-    def failure_by_broker(self) -> Mapping[int, Reason | None]:
-        """Return the brokers that were asked, and why they gave no answer, None where one did."""
-        return {broker: why if broker in self._failed else None for broker, why in self._why.items()}
+                return
+            self.lookups += len(places)
+            sizes = client.log_sizes(self._membership.layout.part(replicas.row[places]), broker)
+            self.at = self._clock.monotonic()
+            if isinstance(sizes, Reason):
+                self.answers[broker] = self._why[broker] = sizes
+            else:
+                self.answers[broker], self._why[broker] = None, sizes.missing
+                replicas.put(places, sizes)
 
     def found(self) -> SizesOfPartitions:
         """Return the sizes of partitions."""
-        return self._replicas.of_partitions(self._leader, self._why)
+        return self._replicas.of_partitions(self._membership.leader, self._why)
 
     def failures(self) -> Mapping[tuple[Reason, int], int]:
         """Return how many replicas have no size, by reason and broker."""
-        counts = {broker: len(self._replicas.lacking(places)) for broker, places in self._replicas.by_broker()}
-        return {(reason, broker): count for broker, reason in self._why.items() if (count := counts.get(broker))}
-
-
-def _rows(membership: Membership, layout: Layout) -> Rows:
-    """Return the rows of some partitions in the layout of all."""
-    some = membership.layout
-    return layout.find(some.topics, some.topic, some.partition)
+        lacking = {broker: self._replicas.count_unknown(places) for broker, places in self._replicas.by_broker()}
+        return {(reason, broker): count for broker, reason in self._why.items() if (count := lacking[broker])}

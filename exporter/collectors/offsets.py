@@ -5,19 +5,22 @@ An ``Answer`` without an offset has several meanings; they are distinguished her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from exporter.domain.polls.activity import state_of
-from exporter.domain.polls.answers import Answers
-from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, are_uncompacted
-from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, State, TopicPartition
+from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.history.streams import Strings as Objects
+from exporter.domain.history.streams import objects
+from exporter.domain.polls.activity import Circumstances, states_of
+from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, REASONS, Answers, reason_code
+from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.metadata import Metadata, are_uncompacted
+from exporter.domain.polls.readings import END_OF_TIME, Reason, State
+from exporter.domain.polls.table import STATE_CODES, STATES, UNREADABLE
 from exporter.domain.ports import Extents
 from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
 
@@ -71,206 +74,171 @@ class OffsetRow:
     reason: State | Reason | Gap | None = None
 
 
-class TierSource(Protocol):
-    """A cluster that returns the bounds of its local and its remote tier (KIP-405, KIP-1005)."""
-
-    def tier(self, spec: str, membership: Membership) -> Answers:
-        """EARLIEST_LOCAL or LATEST_TIERED of partitions, which have leaders."""
-
-
 def list_offsets(
     source: OffsetsAndTimes,
     metadata: Metadata,
     times: Sequence[Time],
     *,
     future_after: float,
-    tier: TierSource | None = None,
+    tier: Any = None,
 ) -> list[OffsetRow]:
     """Return a row for each partition of ``metadata`` and each of ``times``, by topic, partition and time.
 
     Timestamps past ``future_after`` (Unix seconds) are marked. ``times`` must not repeat; those in ``TIERED`` are
-    looked up only with ``tier``. A failure of one partition is in its rows.
+    looked up only with ``tier``, a ``TierClient``. A failure of one partition is in its rows.
     """
-    leaders = {
-        TopicPartition(name, number): info.leader
-        for name, topic in sorted(metadata.topics.items())
-        for number, info in topic.partitions.items()
-        if info.leader is not None
-    }
-    asking = _Lookups(source, tier, metadata, leaders, future_after)
+    layout, leader = metadata.membership.layout, metadata.membership.leader
+    led = np.flatnonzero(leader != NO_LEADER)
+    asking = _Lookups(source, tier, metadata, led, future_after)
     columns = {time: asking.column(time) for time in times}
+    places = dict(zip(led.tolist(), range(len(led)), strict=True))
     rows = []
-    for name, topic in sorted(metadata.topics.items()):
-        if topic.reason is not None and not topic.partitions:
-            rows += [OffsetRow(name, None, time, reason=topic.reason) for time in times]
-        for number in sorted(topic.partitions):
-            key = TopicPartition(name, number)
-            rows += [columns[time].get(key, _unasked(key, time, topic)) for time in times]
+    for name in layout.topics:
+        reason, part = metadata.topics[name].reason, layout.rows_of(name)
+        if reason is not None and part.start == part.stop:
+            rows += [OffsetRow(name, None, time, reason=reason) for time in times]
+        for row in range(part.start, part.stop):
+            place, number = places.get(row), int(layout.partition[row])
+            for time, (offset, timestamp, why) in columns.items():
+                found = (None, None, reason or Reason.NO_LEADER)
+                if place is not None:
+                    found = offset[place], timestamp[place], why[place]
+                rows.append(OffsetRow(name, number, time, *found))
     return rows
 
 
-def _unasked(key: TopicPartition, time: Time, topic: TopicInfo) -> OffsetRow:
-    return OffsetRow(*key, time, reason=topic.reason or Reason.NO_LEADER)
+class _Column(NamedTuple):
+    """Offset, timestamp and reason of n partitions at one time, each a column [n] of objects; None where unknown."""
+
+    offset: Objects
+    timestamp: Objects
+    reason: Objects
+
+    @classmethod
+    def of(cls, answers: Answers) -> _Column:
+        """Return answers without what is special to a time."""
+        offset, timestamp = answers.offset.astype(object), answers.timestamp.astype(object)
+        offset[~answers.found], timestamp[np.isnan(answers.timestamp)] = None, None
+        return cls(offset, timestamp, _REASONS[answers.reason])
 
 
 class _Lookups:
-    """The look-ups of one run. The ends of logs are looked up once, and only where needed."""
+    """The look-ups of one run, of partitions with leaders. The ends of logs are looked up once, where needed."""
 
-    def __init__(
-        self,
-        source: OffsetsAndTimes,
-        tier: TierSource | None,
-        metadata: Metadata,
-        leaders: Mapping[TopicPartition, int],
-        future_after: float,
-    ) -> None:
-        self._source = source
-        self._tier = tier
-        self._metadata = metadata
-        self._leaders = leaders
-        partitions: dict[str, list[int]] = {}
-        for key in leaders:
-            partitions.setdefault(key.topic, []).append(key.partition)
-        layout = Layout.of(partitions)
-        self._membership = Membership.led(layout, np.array([leaders[key] for key in layout], dtype=np.int32))
-        self._future_after = future_after
-        self._earliest: dict[TopicPartition, Answer] = {}
-        self._latest: dict[TopicPartition, Answer] = {}
-        self._newest: dict[TopicPartition, Answer] = {}
+    def __init__(self, source: OffsetsAndTimes, tier: Any, metadata: Metadata, rows: Rows, future_after: float) -> None:
+        layout = metadata.membership.layout
+        self._source, self._tier, self._future_after = source, tier, future_after
+        self._membership = metadata.membership.part(rows)
+        self._every: Rows = np.arange(len(rows))
+        self._tiered = metadata.tiered[layout.topic][rows]
+        uncompacted = are_uncompacted(metadata.topics[name] for name in layout.topics)
+        self._uncompacted = uncompacted[layout.topic][rows]
+        self._earliest, self._latest, self._newest = (Answers.none(len(rows)) for _ in range(3))
 
-    def column(self, time: Time) -> dict[TopicPartition, OffsetRow]:
-        """Return the row of every partition with a leader."""
+    def column(self, time: Time) -> _Column:
+        """Return what was found of every partition."""
         if time is Spec.MAX_TIMESTAMP:
             return self._newest_records()
-        if time in TIERED and self._tier is None:
-            return {key: OffsetRow(*key, time, reason=Gap.NOT_ASKED) for key in self._leaders}
         if isinstance(time, Spec):
-            return {key: self._place(key, time, answer) for key, answer in self._places(time).items()}
-        answers = self._by_time(dict.fromkeys(self._leaders, time))
-        unfound = {key for key, answer in answers.items() if answer.offset is None and answer.reason is None}
+            return self._positions(time)
+        answers = self._by_time(self._every, np.full(len(self._every), time))
+        column = self._records(answers)
+        unfound = np.flatnonzero(~answers.found & (answers.reason == ANSWERED))
         self._look_up_newest(unfound)
-        return {key: self._since(key, time, answer) for key, answer in answers.items()}
+        state, reason = self._states(unfound, np.zeros(len(unfound), dtype=np.bool_))
+        why = np.where(reason > ANSWERED, _REASONS[reason], _STATES[state])
+        dated, later = np.isin(state, _DATED), np.nan_to_num(self._newest.timestamp[unfound]) >= time
+        why[dated] = Gap.NO_RECORD_SINCE
+        # Where a later record exists, the broker looked into a segment that hides it.
+        why[(dated & later) | (state == STATE_CODES[State.PENDING])] = Reason.HIDDEN
+        column.reason[unfound] = why
+        return column
 
-    def _places(self, spec: Spec) -> Mapping[TopicPartition, Answer]:
-        if self._tier is not None and spec in TIERED:
-            return _by_key(self._membership.layout, self._tier.tier(spec, self._membership))
-        if spec is Spec.LATEST:
-            self._complete(self._latest, self._source.ends, self._leaders)
-            return self._latest
-        self._complete(self._earliest, self._source.starts, self._leaders)
-        return self._earliest
+    def _positions(self, spec: Spec) -> _Column:
+        if spec in TIERED and self._tier is None:
+            column = _Column.of(Answers.none(len(self._every)))
+            column.reason[:] = Gap.NOT_ASKED
+            return column
+        if spec in TIERED:
+            answers = self._tier.tier(spec, self._membership)
+        else:
+            self._look_up_ends(self._every, latest=spec is Spec.LATEST)
+            answers = self._latest if spec is Spec.LATEST else self._earliest
+        column = _Column.of(answers)
+        column.timestamp[:] = None
+        nothing = Gap.NOTHING_TIERED if spec is Spec.LATEST_TIERED else Reason.MISSING_ANSWER
+        column.reason[(answers.reason == ANSWERED) & ~answers.found] = nothing
+        return column
 
-    def _place(self, key: TopicPartition, spec: Spec, answer: Answer) -> OffsetRow:
-        reason: Reason | Gap | None = answer.reason
-        if reason is None and answer.offset is None:
-            reason = Gap.NOTHING_TIERED if spec is Spec.LATEST_TIERED else Reason.MISSING_ANSWER
-        return OffsetRow(*key, spec, answer.offset, reason=reason)
+    def _records(self, answers: Answers) -> _Column:
+        """Return records, with the reason where they have no timestamp or one in the future."""
+        column = _Column.of(answers)
+        column.reason[answers.found & np.isnan(answers.timestamp)] = State.NO_TIMESTAMP
+        column.reason[answers.found & (answers.timestamp > self._future_after)] = State.FUTURE
+        return column
 
-    def _since(self, key: TopicPartition, time: float, answer: Answer) -> OffsetRow:
-        row = OffsetRow(*key, time, answer.offset, answer.timestamp, answer.reason)
-        if answer.reason is not None:
-            return row
-        if answer.offset is not None:
-            return self._dated(row)
-        state, reason = self._state(key, unsupported=False)
-        if state in (State.OBSERVED, State.FUTURE):
-            # Where a later record exists, the broker looked into a segment that hides it.
-            hidden = (self._newest[key].timestamp or 0.0) >= time
-            return replace(row, reason=Reason.HIDDEN if hidden else Gap.NO_RECORD_SINCE)
-        return replace(row, reason=reason or (Reason.HIDDEN if state is State.PENDING else state))
-
-    def _dated(self, row: OffsetRow) -> OffsetRow:
-        if row.timestamp is None:
-            return replace(row, reason=State.NO_TIMESTAMP)
-        return replace(row, reason=State.FUTURE) if row.timestamp > self._future_after else row
-
-    def _newest_records(self) -> dict[TopicPartition, OffsetRow]:
-        self._look_up_newest(self._leaders.keys())
+    def _newest_records(self) -> _Column:
+        self._look_up_newest(self._every)
         supported = self._source.max_timestamp_supported()
-        rows = {}
-        wanted = {}
-        for key, leader in self._leaders.items():
-            state, reason = self._state(key, unsupported=supported.get(leader) is False)
-            rows[key] = OffsetRow(*key, Spec.MAX_TIMESTAMP, reason=reason or state)
-            newest = self._newest.get(key, Answer())
-            if state in (State.OBSERVED, State.FUTURE) and newest.timestamp is not None:
-                rows[key] = self._dated(
-                    replace(rows[key], reason=None, offset=newest.offset, timestamp=newest.timestamp)
-                )
-                # Later timestamps became this one, so that a look-up of it may find another record.
-                if newest.timestamp < END_OF_TIME:
-                    wanted[key] = newest.timestamp
+        unable = [broker for broker, known in supported.items() if not known]
+        state, reason = self._states(self._every, np.isin(self._membership.leader, unable))
+        newest = self._newest[self._every]
+        newest.found[:] &= np.isin(state, _DATED) & ~np.isnan(newest.timestamp)
+        newest.timestamp[~newest.found] = np.nan
+        column = self._records(newest)
+        column.reason[~newest.found] = np.where(reason > ANSWERED, _REASONS[reason], _STATES[state])[~newest.found]
         # Brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310): without a look-up that confirms it, it is unknown.
-        for key, found in self._by_time(wanted).items():
-            if found.offset is not None:
-                rows[key] = self._dated(OffsetRow(*key, Spec.MAX_TIMESTAMP, found.offset, found.timestamp))
-            else:
-                rows[key] = replace(rows[key], offset=None, reason=found.reason or Reason.HIDDEN)
-        return rows
+        # Later timestamps became END_OF_TIME, so that a look-up of it may find another record.
+        rows = np.flatnonzero(newest.found & (newest.timestamp < END_OF_TIME))
+        confirmed = self._by_time(rows, newest.timestamp[rows])
+        for whole, part in zip(column, self._records(confirmed), strict=True):
+            whole[rows[confirmed.found]] = part[confirmed.found]
+        lost, failed = ~confirmed.found, confirmed.reason > ANSWERED
+        column.offset[rows[lost]], column.reason[rows[lost]] = None, Reason.HIDDEN
+        column.reason[rows[failed]] = _REASONS[confirmed.reason[failed]]
+        return column
 
-    def _look_up_newest(self, keys: AbstractSet[TopicPartition]) -> None:
+    def _look_up_newest(self, rows: Rows) -> None:
         """Look up the ends and the newest records of these partitions, except known ones."""
-        self._span(keys)
-        held = [
-            key
-            for key in self._membership.layout
-            if key in keys
-            and key not in self._newest
-            and (first := self._earliest[key]).offset is not None
-            and (last := self._latest[key]).offset is not None
-            and last.offset > first.offset
-        ]
-        earliest, latest = (
-            np.array([known[key].offset for key in held], dtype=np.int64) for known in (self._earliest, self._latest)
+        # EARLIEST first, because retention may happen in between.
+        self._look_up_ends(rows, latest=False)
+        self._look_up_ends(rows, latest=True)
+        first, last = self._earliest[rows], self._latest[rows]
+        held = first.found & last.found & (last.offset > first.offset) & (self._newest.reason[rows] == NO_ANSWER)
+        some, unknown = rows[held], np.full(int(held.sum()), -1)
+        extents = Extents(first.offset[held], last.offset[held], unknown.astype(np.int32), unknown)
+        found = look_up_newest(
+            self._source,
+            self._membership.part(some),
+            extents,
+            tiered=self._tiered[some],
+            uncompacted=self._uncompacted[some],
+            now=self._future_after,
         )
-        extents = Extents(earliest, latest, np.full(len(held), -1, dtype=np.int32), np.full(len(held), -1))
-        part = self._membership.part(self._membership.layout.rows(held))
-        tiered = np.array([self._tiered(key.topic) for key in held], dtype=np.bool_)
-        uncompacted = are_uncompacted(self._metadata.topics[key.topic] for key in held)
-        answers = look_up_newest(
-            self._source, part, extents, tiered=tiered, uncompacted=uncompacted, now=self._future_after
-        )
-        self._newest.update(_by_key(held, answers))
+        self._newest.put(some, found)
 
-    def _state(self, key: TopicPartition, *, unsupported: bool) -> tuple[State, Reason | None]:
-        first, last = self._earliest[key], self._latest[key]
-        if first.offset is None or last.offset is None:
-            return State.UNREADABLE, first.reason or last.reason or Reason.MISSING_ANSWER
-        return state_of(
-            first.offset,
-            last.offset,
-            self._newest.get(key),
-            tiered=self._tiered(key.topic),
-            unsupported=unsupported,
-            latest_allowed=self._future_after,
-        )
+    def _look_up_ends(self, rows: Rows, *, latest: bool) -> None:
+        known, look_up = (self._latest, self._source.ends) if latest else (self._earliest, self._source.starts)
+        left = rows[known.reason[rows] == NO_ANSWER]
+        known.put(left, look_up(self._membership.part(left)))
 
-    def _tiered(self, topic: str) -> bool:
-        config = self._metadata.topics[topic].config
-        return config is not None and config.remote_storage
+    def _states(self, rows: Rows, unsupported: Flags) -> tuple[Codes, Codes]:
+        """Return the state of these partitions, and why they are unreadable."""
+        first, last = self._earliest[rows], self._latest[rows]
+        given = Circumstances(self._tiered[rows], unsupported, self._future_after)
+        states, reasons = states_of(first.offset, last.offset, self._newest[rows], given)
+        unread = ~first.found | ~last.found
+        why = np.maximum(np.where(first.reason > ANSWERED, first.reason, last.reason), ANSWERED)
+        missing = reason_code(Reason.MISSING_ANSWER)
+        why = np.where(unread, np.where(why > ANSWERED, why, missing), reasons)
+        return np.where(unread, UNREADABLE, states).astype(np.int8), why.astype(np.int8)
 
-    def _by_time(self, wanted: Mapping[TopicPartition, float]) -> dict[TopicPartition, Answer]:
+    def _by_time(self, rows: Rows, times: Floats) -> Answers:
         """Return the first record at or after the time of each partition (Unix seconds)."""
-        milliseconds = np.array([round(time * 1000) for time in wanted.values()], dtype=np.int64)
-        rows = self._membership.layout.rows(wanted)
-        return _by_key(wanted, self._source.by_time(self._membership, rows, milliseconds))
-
-    def _span(self, keys: Iterable[TopicPartition]) -> None:
-        """Look up the ends of these logs; EARLIEST first, because retention may happen in between."""
-        keys = list(keys)
-        self._complete(self._earliest, self._source.starts, keys)
-        self._complete(self._latest, self._source.ends, keys)
-
-    def _complete(
-        self,
-        known: dict[TopicPartition, Answer],
-        look_up: Callable[[Membership], Answers],
-        keys: Iterable[TopicPartition],
-    ) -> None:
-        """Look up these partitions, except ``known`` ones."""
-        part = self._membership.part(np.sort(self._membership.layout.rows(key for key in keys if key not in known)))
-        known.update(_by_key(part.layout, look_up(part)))
+        return self._source.by_time(self._membership, rows, np.round(times * 1000).astype(np.int64))
 
 
-def _by_key(keys: Iterable[TopicPartition], answers: Answers) -> dict[TopicPartition, Answer]:
-    return {key: answer for at, key in enumerate(keys) if (answer := answers.answer(at)) is not None}
+_STATES = objects(STATES)
+_REASONS = objects([None, *REASONS, Reason.MISSING_ANSWER])
+"""By reason code: the last one is that of NO_ANSWER."""
+_DATED = [STATE_CODES[State.OBSERVED], STATE_CODES[State.FUTURE]]

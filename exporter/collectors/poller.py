@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.log_sizes import Inspector
+from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.topic_ids import TopicIds
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.formatting import duration
@@ -29,15 +32,7 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, PollFailure, Reason
 from exporter.domain.polls.table import ClusterChange, Snapshot, Table
-from exporter.domain.ports import (
-    Clock,
-    InspectionKnowledge,
-    PollSource,
-    ReaderKnowledge,
-    SnapshotSink,
-    SourceError,
-    TierKnowledge,
-)
+from exporter.domain.ports import Clock, PollSource, SnapshotSink, SourceError
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +62,9 @@ class Poller:
         clock: Clock,
         *,
         earliest_interval: float = 0.0,
-        tier: TierKnowledge | None = None,
-        inspections: InspectionKnowledge | None = None,
-        readers: ReaderKnowledge | None = None,
+        tier: TierWatch | None = None,
+        inspections: Inspector | None = None,
+        readers: GroupWatch | None = None,
         state: ClusterState | None = None,
     ) -> None:
         """``earliest_interval`` is the largest age of the EARLIEST of a partition in seconds.
@@ -237,7 +232,7 @@ class Poller:
         rows = np.flatnonzero(tiered & table.read)
         if self._tier is None or not len(rows):
             return table
-        return apply_tiers(table, rows, self._tier.facts(metadata, rows, table.latest[rows]), given)
+        return apply_tiers(table, rows, self._tier.facts(table, rows), given)
 
     def _undecided(self, table: Table) -> Rows:
         """Return a row of each broker whose support of MAX_TIMESTAMP is not proved yet, another one at each poll."""

@@ -69,7 +69,7 @@ def read_sizes(client: RemoteClient, membership: Membership, clock: Clock) -> tu
     """
     count = len(membership.layout)
     sizes = SizesRead(membership, clock)
-    sizes.ask(client, np.zeros(count), lambda _: True, lambda: False)
+    sizes.ask(client, np.zeros(count))
     disk = sizes.found().disk
     topics = len(membership.layout.topics)
     unknown = np.bincount(membership.layout.topic, ~disk.known, topics)

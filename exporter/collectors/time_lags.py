@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class _Logs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Proofs:
+class _Proofs(ColumnSet):
     """Results of searches, valid until the committed offset or the log before it changes; each a column [n]."""
 
     known: Flags
@@ -59,16 +59,9 @@ class _Proofs:
     @classmethod
     def none(cls, count: int) -> _Proofs:
         """Return that nothing is known of n positions."""
-        numbers, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
-        return cls(no, no, numbers, numbers, numbers, numbers, numbers, no)
-
-    def moved(self, count: int, here: Rows, there: Rows) -> _Proofs:
-        """Return the same by ``count`` other rows: ``here`` are the new places of ``there``."""
-        moved = _Proofs.none(count)
-        columns = {column.name: getattr(moved, column.name).copy() for column in fields(moved)}
-        for name, column in columns.items():
-            column[here] = getattr(self, name)[there]
-        return _Proofs(**columns)
+        no, start, low, high, earliest, topic_id = (np.zeros(count, dtype=np.int64) for _ in range(6))
+        known, lasting, compacted = (no > 0 for _ in range(3))
+        return cls(known, lasting, start, low, high, earliest, topic_id, compacted)
 
     def hold(self, positions: Positions, logs: _Logs) -> Flags:
         """Return where neither the committed offset nor the log before it changed."""
@@ -135,7 +128,8 @@ class TimeLags:
         self._disproved = np.zeros(len(self._layout), dtype=np.bool_)
         logs = self._logs(positions, snapshot)
         here, there = positions.rows.moves_from(self._before.rows)
-        proofs = self._proofs.moved(len(positions), here, there)
+        proofs = _Proofs.none(len(positions))
+        proofs.put(here, self._proofs[there])
         now = round(self._clock.now() * 1000)
         wanted = positions.fresh & positions.unread & (logs.leader != NO_LEADER)
         fallen = np.isin(logs.row, self._fallen(logs, wanted, snapshot.table))

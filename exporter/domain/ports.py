@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.column_set import ColumnSet
-from exporter.domain.polls.activity import TierFacts
 from exporter.domain.polls.answers import Answers
-from exporter.domain.polls.inspections import Inspections
-from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.polls.table import Snapshot
@@ -128,27 +125,6 @@ class PollSource(Protocol):
 
     def close(self) -> None:
         """Close connections. Further calls are errors."""
-
-
-class TierKnowledge(Protocol):
-    """Results of slow look-ups of partitions with remote storage."""
-
-    def facts(self, metadata: Metadata, rows: Rows, latest: Offsets) -> TierFacts:
-        """Return what is known of rows that end at ``latest`` now, in their order. Sends no request."""
-
-
-class InspectionKnowledge(Protocol):
-    """Results of inspections of partitions."""
-
-    def results(self, metadata: Metadata) -> Inspections:
-        """Return all results for partitions of ``metadata``. Sends no request."""
-
-
-class ReaderKnowledge(Protocol):
-    """Results of sweeps over consumer groups."""
-
-    def near_log_start(self, layout: Layout) -> Rows:
-        """Return the rows of ``layout`` in which a group is near the log start. Sends no request."""
 
 
 class SnapshotSink(Protocol):

@@ -20,10 +20,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata
 
+from exporter.background_call import call_in_thread
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka import tls
-from exporter.kafka.background_call import call_in_thread
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.msk_iam import AwsIam
 
@@ -240,7 +240,7 @@ class Client:
         except (KafkaException, ValueError) as error:
             raise SourceError(Reason.AUTHENTICATION_FAILED, self._redact(f"{self.bootstrap}: {_text(error)}")) from None
         named = {} if only is None else {"topic": only}
-        awaited = call_in_thread(lambda: admin.list_topics(**named, timeout=timeout))
+        awaited = call_in_thread(lambda: admin.list_topics(**named, timeout=timeout), "kafka metadata")
         while not awaited.done():
             self.serve(0.02)
             now = time.monotonic()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
@@ -14,18 +14,11 @@ from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
 from exporter.domain.polls.readings import END_OF_TIME, Reason
 from exporter.kafka.error_codes import reason_of_code
 
+OffsetResult: TypeAlias = Any
+"""The result of one partition: a ``KafkaError``, or a ``ListOffsetsResultInfo``, whose attributes type stubs lack.
 
-class ListedOffset(Protocol):
-    """librdkafka's result for one partition of a ListOffsets call."""
-
-    offset: int
-    timestamp: int
-    """Milliseconds."""
-    leader_epoch: int | None
-
-
-OffsetResult: TypeAlias = ListedOffset | KafkaError
-"""The result of one partition of a call."""
+Its timestamp is in milliseconds.
+"""
 
 _LOCAL: Mapping[int, Reason] = {
     # A call of which no partition has a usable leader fails as a whole with this code (2.16.1).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from functools import cache
 
 log = logging.getLogger(__name__)
 
@@ -15,8 +15,6 @@ LATEST_TIERED = "latest-tiered"
 LOG_DIRS = "log-dirs"
 """DescribeLogDirs (brokers from 1.0): needs DESCRIBE on the cluster."""
 
-PARTITIONS_PER_CALL = 100
-
 
 class KafkaPythonError(Exception):
     """kafka-python is not installed, or cannot connect. Names the cause and the next step; no secrets."""
@@ -27,8 +25,9 @@ class KafkaPythonError(Exception):
         return str(self)
 
 
-def log_ignored_properties(cluster: str, wants: str, properties: Sequence[str]) -> None:
-    """Log the properties that kafka-python ignores, if any."""
+@cache
+def log_ignored_properties(cluster: str, wants: str, properties: tuple[str, ...]) -> None:
+    """Log once the properties that kafka-python ignores, if any."""
     if properties:
         log.info(
             "cluster %s: kafka-python, which reads %s, ignores %s: they only tune librdkafka",

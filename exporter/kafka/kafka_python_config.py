@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.kafka.credentials import Property
-from exporter.kafka.sslcontext import CARRIED, ContextError, ssl_context
+from exporter.kafka.tls import CARRIED, ContextError, ssl_context
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 

@@ -6,41 +6,28 @@ import math
 import queue
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+import confluent_kafka
+
+from exporter.domain.arrays import Rows
+from exporter.domain.polls.answers import Answers, reason_code
 from exporter.domain.polls.readings import GONE, Reason
 
-C = TypeVar("C")
-S = TypeVar("S")
+T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Started(Generic[S]):
-    """A running call. ``over`` is done when its answers have arrived; ``answers`` is their source."""
-
-    over: Future[Any]
-    answers: S
-
-
-@dataclass(frozen=True, slots=True)
-class Handlers(Generic[C, S]):
-    """What a kind of call does with its chunks."""
-
-    start: Callable[[int, C], Started[S]]
-    """Send the call for a chunk to a leader."""
-    take: Callable[[int, C, S], Collection[Reason | None]]
-    """Take the answers for a chunk, or that there are none, and return their reasons."""
-    give_up: Callable[[C], None]
-    """Take that no call was sent for a chunk, because its leader did not answer another one."""
+Chunk = tuple[Rows, Sequence[confluent_kafka.TopicPartition]]
+"""Places in the columns of answers, and their partitions."""
 
 
 def run_calls(
-    chunks: Mapping[int, Iterable[C]],
-    handlers: Handlers[C, S],
+    chunks: Mapping[int, Iterable[Chunk]],
+    answers: Answers,
+    start: Callable[[int, Chunk], Future[T]],
+    take: Callable[[int, Chunk, Future[T]], Collection[Reason | None]],
     *,
     calls_in_flight: int,
     patience: Callable[[], float],
@@ -48,13 +35,14 @@ def run_calls(
 ) -> set[int]:
     """Send each leader the calls for its chunks, and return the leaders that did not answer for a partition.
 
-    After a chunk without any answer the leader gets no more calls. A call that has not ended after ``patience`` seconds
-    counts with the answers so far. ``pause`` returns the seconds for which a leader must wait.
+    ``start`` sends the call for a chunk to a leader; ``take`` writes what it returned into ``answers``, and returns the
+    reasons among it. After a chunk without any answer the leader gets no more calls. A call that has not ended after
+    ``patience`` seconds counts with the answers so far. ``pause`` returns the seconds for which a leader must wait.
     """
     waiting = {leader: deque(queued) for leader, queued in chunks.items()}
     at_once = math.ceil(calls_in_flight / max(1, len(waiting)))
     silent: set[int] = set()
-    running: dict[int, tuple[int, C, S]] = {}
+    running: dict[int, tuple[int, Chunk, Future[T]]] = {}
     busy: Counter[int] = Counter()
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
     number = 0
@@ -63,10 +51,10 @@ def run_calls(
             queued = waiting.pop(leader)
             while queued and busy[leader] < at_once and len(running) < calls_in_flight and not pause(leader):
                 chunk = queued.popleft()
-                call = handlers.start(leader, chunk)
-                running[number] = leader, chunk, call.answers
+                call = start(leader, chunk)
+                running[number] = leader, chunk, call
                 busy[leader] += 1
-                call.over.add_done_callback(partial(_note_done, done, number))
+                call.add_done_callback(partial(_note_done, done, number))
                 number += 1
             if queued:
                 waiting[leader] = queued  # at the end of the row: leaders take turns
@@ -75,14 +63,14 @@ def run_calls(
             time.sleep(min(paced, default=0.0))
             continue
         for finished in _finished(done, running, patience(), min(paced, default=None)):
-            leader, chunk, answers = running.pop(finished)
+            leader, chunk, call = running.pop(finished)
             busy[leader] -= 1
-            reasons = set(handlers.take(leader, chunk, answers))
+            reasons = set(take(leader, chunk, call))
             if reasons & GONE:
                 silent.add(leader)
             if reasons <= GONE:
                 for unasked in waiting.pop(leader, ()):
-                    handlers.give_up(unasked)
+                    answers.reason[unasked[0]] = reason_code(Reason.LEADER_UNREACHABLE)
     return silent
 
 

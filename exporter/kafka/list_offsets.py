@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TypeVar
 
 import confluent_kafka
 import numpy as np
@@ -17,16 +16,9 @@ from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.client import Client
 from exporter.kafka.errors import OffsetResult, answers_of, reason_of
-from exporter.kafka.leader_calls import Handlers, Started, run_calls
+from exporter.kafka.leader_calls import Chunk, run_calls
 from exporter.kafka.list_offsets_call import OffsetResults, list_offsets, spec_name
 from exporter.kafka.rate_limiter import RateLimiter
-
-C = TypeVar("C")
-
-
-Chunk = tuple[Rows, Sequence[confluent_kafka.TopicPartition]]
-"""Places in the columns of answers, and their partitions."""
-
 
 CHUNK_SIZE, CALLS_IN_FLIGHT = 250, 4
 """Partitions of one call to a broker, and calls under way at once at a cluster, unless told otherwise. Most of a
@@ -34,12 +26,10 @@ broker's request handlers stay free (``num.io.threads``, 8 by default)."""
 
 
 class Lookups:
-    """Looks up offsets.
+    """Looks up offsets, in chunks: the cost of a look-up in librdkafka grows with the size of its call.
 
-    The cost of a look-up in librdkafka grows with the size of its call. With 8,000 partitions on one broker 4.3.1: 20
-    us of client CPU a partition in chunks of 250, 75 us in one call. A chunk never spans two leaders, so that a dead
-    leader costs only its own partitions. librdkafka answers these after the whole timeout, and other chunks for that
-    leader then get the same answer without a request.
+    A chunk never spans two leaders, so that a dead leader costs only its own partitions. librdkafka answers these after
+    the whole timeout, and other chunks for that leader then get the same answer without a request.
     """
 
     def __init__(
@@ -62,41 +52,29 @@ class Lookups:
         """
         answers = Answers.none(len(rows))
 
-        def start(leader: int, chunk: Chunk) -> Started[Future[OffsetResults]]:
-            self.counts[spec_name(chunk[1][0].offset)] += len(chunk[1])
-            return self._begun(leader, chunk[1])
+        def start(leader: int, chunk: Chunk) -> Future[OffsetResults]:
+            partitions = chunk[1]
+            self.counts[spec_name(partitions[0].offset)] += len(partitions)
+            if self._limiter is not None:
+                self._limiter.spend(leader, len(partitions))
+            return list_offsets(self._client.admin, partitions, self._client.request_timeout)
 
         def take(leader: int, chunk: Chunk, call: Future[OffsetResults]) -> set[Reason | None]:
             got = self._answers(leader, chunk[1], call)
             answers.put(chunk[0], got)
-            return _reasons(got)
+            return {reason_of_code(code) for code in np.unique(got.reason).tolist()}
 
-        def give_up(chunk: Chunk) -> None:
-            answers.reason[chunk[0]] = reason_code(Reason.LEADER_UNREACHABLE)
-
-        self._run(by_leader(membership, rows, self._chunk_size, targets), Handlers(start, take, give_up))
-        return answers
-
-    def _run(self, chunks: Mapping[int, Iterable[C]], handlers: Handlers[C, Future[OffsetResults]]) -> None:
         self.unreachable |= run_calls(
-            chunks,
-            handlers,
+            by_leader(membership, rows, self._chunk_size, targets),
+            answers,
+            start,
+            take,
             calls_in_flight=self._calls_in_flight,
             patience=lambda: self._client.patience,
-            pause=self._pause,
+            pause=lambda leader: 0.0 if self._limiter is None else self._limiter.wait(leader),
         )
         self._client.serve()
-
-    def _begun(
-        self, leader: int, partitions: Sequence[confluent_kafka.TopicPartition]
-    ) -> Started[Future[OffsetResults]]:
-        if self._limiter is not None:
-            self._limiter.spend(leader, len(partitions))
-        call = list_offsets(self._client.admin, partitions, self._client.request_timeout)
-        return Started(call, call)
-
-    def _pause(self, leader: int) -> float:
-        return 0.0 if self._limiter is None else self._limiter.wait(leader)
+        return answers
 
     def _answers(
         self, leader: int, partitions: Sequence[confluent_kafka.TopicPartition], call: Future[OffsetResults]
@@ -120,10 +98,6 @@ def _unknown_answer(result: OffsetResult | None) -> BaseException | str:
     if isinstance(result, KafkaError):
         return KafkaException(result)
     return "nothing" if result is None else f"offset {result.offset}"
-
-
-def _reasons(answers: Answers) -> set[Reason | None]:
-    return {reason_of_code(code) for code in np.unique(answers.reason).tolist()}
 
 
 def by_leader(

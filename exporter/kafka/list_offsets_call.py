@@ -33,9 +33,9 @@ _COMMITTED_OR_NOT = IsolationLevel.READ_UNCOMMITTED
 def list_offsets(admin: AdminClient, partitions: Sequence[TopicPartition], timeout: float) -> Future[OffsetResults]:
     """Start a call; the ``offset`` of each partition is its target: a spec (negative) or a time in milliseconds.
 
-    ``AdminClient.list_offsets`` makes a future for each partition, which is half the CPU of a look-up (7 of 15 us,
-    2.16.1). It does so around a method of its base class that needs one. Where another release has no such method,
-    the documented one is used. ``timeout`` is in seconds. The future may raise KafkaException.
+    ``AdminClient.list_offsets`` (2.16.1) makes a future for each partition, which is half the CPU of a look-up, around
+    a method of its base class that needs one. Where another release has no such method, the documented one is used.
+    ``timeout`` is in seconds. The future may raise KafkaException.
     """
     found: Future[OffsetResults] = Future()
     found.set_running_or_notify_cancel()

@@ -13,8 +13,7 @@ import numpy as np
 
 from exporter.domain.arrays import Counts, Rows
 from exporter.domain.polls.inspections import LogSizes
-from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, ragged
+from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python import KafkaPythonClient
@@ -25,30 +24,6 @@ class LogDirsClient(KafkaPythonClient):
 
     wants = "log sizes"
 
-    def partitions(self, wanted: Layout) -> Membership:
-        """Return the partitions that a broker knows now, with their leaders and replicas.
-
-        Raises nothing.
-        """
-        try:
-            topics = self._admin.describe_topics(list(wanted.topics))
-        except self._kafka.errors.KafkaError:
-            return Membership.of({})
-        found = _AnsweredPartitions(wanted)
-        infos: list[Any] = []
-        for topic in topics:
-            found.add(topic["name"], [one["partition_index"] for one in topic["partitions"]])
-            infos.extend(topic["partitions"])
-        at = found.rows()
-        rows, first = np.unique(at, return_index=True)
-        known = [infos[place] for place in first[rows >= 0].tolist()]
-        return Membership(
-            wanted.part(rows[rows >= 0]),
-            np.array([max(one["leader_id"], NO_LEADER) for one in known], dtype=np.int32),
-            ragged([one["replica_nodes"] for one in known]),
-            ragged([one["isr_nodes"] for one in known]),
-        )
-
     def log_sizes(self, wanted: Layout, broker: int) -> LogSizes | Reason:
         """Return the log sizes of partitions on one broker, by row of ``wanted``, or the reason of a failure.
 
@@ -56,7 +31,8 @@ class LogDirsClient(KafkaPythonClient):
         """
         request = self._kafka.protocol.admin.DescribeLogDirsRequest
         topics = [
-            request.DescribableLogDirTopic(topic=name, partitions=partitions) for name, partitions in _by_topic(wanted)
+            request.DescribableLogDirTopic(topic=name, partitions=partitions)
+            for name, partitions in partitions_by_topic(wanted)
         ]
         try:
             answer: Any = self._send(request(topics=topics), broker)
@@ -67,7 +43,7 @@ class LogDirsClient(KafkaPythonClient):
         if not answer.results:
             # Every broker has a log directory. One without a right for us shows none, and before 3.2 says no more.
             return Reason.UNAUTHORIZED
-        found = _AnsweredPartitions(wanted)
+        found = AnsweredPartitions(wanted)
         logs: list[Any] = []
         for topic in (topic for folder in answer.results for topic in folder.topics):
             found.add(topic.name, [one.partition_index for one in topic.partitions])
@@ -85,7 +61,7 @@ class LogDirsClient(KafkaPythonClient):
         return LogSizes(Counts(log, there), moving, Reason.STORAGE_ERROR if offline else Reason.MISSING_ANSWER)
 
 
-class _AnsweredPartitions:
+class AnsweredPartitions:
     """Partitions in the order of an answer, and their rows in the request."""
 
     def __init__(self, wanted: Layout) -> None:
@@ -106,6 +82,7 @@ class _AnsweredPartitions:
         return self._wanted.find(self._topics, topic, np.array(self._partitions, dtype=np.int32))
 
 
-def _by_topic(partitions: Layout) -> Iterator[tuple[str, list[int]]]:
+def partitions_by_topic(partitions: Layout) -> Iterator[tuple[str, list[int]]]:
+    """Yield the name and the partition numbers of each topic, as requests have them."""
     for name, start, end in zip(partitions.topics, partitions.first, partitions.first[1:], strict=False):
         yield name, partitions.partition[start:end].tolist()

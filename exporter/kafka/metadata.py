@@ -1,9 +1,7 @@
 """Reads topics in scope: leaders, replicas, topic ids and settings.
 
-Client CPU for each partition: 5 us for leaders, 30 us for topic ids, because librdkafka (2.16.1) describes a topic with
-all its partitions. Ids of many topics are therefore read in turns. A topic that is created again is mostly noticed
-before its turn, because its offsets and leader epochs start over. Settings are read independently of polls
-(``topic_configs``).
+librdkafka (2.16.1) describes a topic with all its partitions, so ids of many topics are read in turns. A topic that is
+created again is mostly noticed before, because its offsets and leader epochs start over.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ IDS_SECONDS = 300.0
 """The largest age of a topic id, by a reading or two, unless the broker does not answer."""
 
 _PARTITIONS_AT_ONCE = 1_000
-"""Topics with this many partitions together are described at each reading: 30 ms of CPU."""
+"""Topics with this many partitions together are described at each reading."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The all-zero id of a broker without topic ids (before 2.8, KIP-516)."""

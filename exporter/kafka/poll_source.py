@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -19,7 +18,6 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, restore_partitions, unchanged
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import METADATA_SECONDS, Extents, SourceError
-from exporter.kafka.list_offsets import CALLS_IN_FLIGHT, CHUNK_SIZE
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
 from exporter.kafka.offsets_for_times import OffsetsForTimes
 from exporter.kafka.rate_limiter import MonotonicClock
@@ -28,13 +26,10 @@ from exporter.kafka.source import KafkaSource
 log = logging.getLogger(__name__)
 
 WORTH_BATCHING = 1_000
-"""Smaller clusters use the documented call alone: it costs them at most 20 ms of CPU a poll, and no consumer."""
+"""Smaller clusters use the documented call alone, and no consumer."""
 
 COMPARED = 100
 """Partitions of a broker that are looked up by both calls, once."""
-
-DENIED_WITHIN = 3.0
-"""Seconds: librdkafka looks up the coordinator of its group within one, and again twice a second where it may not."""
 
 _JITTER = 0.1
 """By what share of the interval a poll may begin late."""
@@ -47,10 +42,10 @@ class PollSource:
     """``exporter.domain.ports.PollSource`` over librdkafka. Not for several threads at once.
 
     LATEST and EARLIEST of at least ``WORTH_BATCHING`` partitions are looked up by a consumer's ``offsets_for_times``. A
-    consumer looks up the coordinator of its group. Where ``__consumer_offsets`` is missing, the broker then creates it.
-    Where the right is missing, its authorizer writes a log line each time, twice a second. A consumer is therefore
-    made only where that topic is listed, and closed when a broker denies the right. The first answers of each broker
-    are compared with the documented call, which is used for good where they differ.
+    consumer looks up the coordinator of its group, for which a broker creates ``__consumer_offsets`` where it is
+    missing, and writes a line to its log twice a second where the right is missing. So a consumer is made only where
+    that topic is listed, and closed with the next poll where a broker denies the right. The first answers of each
+    broker are compared with the documented call, which is used for good where they differ.
     """
 
     def __init__(
@@ -58,8 +53,6 @@ class PollSource:
         source: KafkaSource,
         clock: MonotonicClock,
         *,
-        chunk_size: int = CHUNK_SIZE,
-        calls_in_flight: int = CALLS_IN_FLIGHT,
         worth_batching: int = WORTH_BATCHING,
         metadata_seconds: float = METADATA_SECONDS,
         poll_interval: float = 0.0,
@@ -70,14 +63,11 @@ class PollSource:
         """
         self._source = source
         self._clock = clock
-        self._chunk_size = chunk_size
-        self._calls_in_flight = calls_in_flight
         self._worth_batching = worth_batching
         self._metadata_seconds = metadata_seconds
         self._until_next_poll = poll_interval * (1 - _JITTER)
         self._metadata: Metadata | None = None
         self._read_at = 0.0
-        self._using_consumer = threading.RLock()
         self._batched: OffsetsForTimes | None = None
         self._refused = False
         """Whether the documented call alone is used: the other one differs, or its consumer may not see groups."""
@@ -100,20 +90,11 @@ class PollSource:
         *,
         metadata_seconds: float,
         poll_interval: float,
-        chunk_size: int = CHUNK_SIZE,
-        calls_in_flight: int = CALLS_IN_FLIGHT,
         **settings: Any,
     ) -> PollSource:
         """Connect; ``settings`` are those of ``KafkaSource``. Raises ValueError as that does."""
-        source = KafkaSource(chunk_size=chunk_size, calls_in_flight=calls_in_flight, **settings)
-        return cls(
-            source,
-            time,
-            chunk_size=chunk_size,
-            calls_in_flight=calls_in_flight,
-            metadata_seconds=metadata_seconds,
-            poll_interval=poll_interval,
-        )
+        source = KafkaSource(**settings)
+        return cls(source, time, metadata_seconds=metadata_seconds, poll_interval=poll_interval)
 
     def resume_from(self, metadata: Metadata) -> None:
         """Take the metadata of another source as the previous one; the next call reads it again."""
@@ -212,20 +193,19 @@ class PollSource:
         # librdkafka (2.16.1) would give both of two equal ones the answer of the last, without a word.
         if not np.all(np.diff(rows) > 0):
             raise ValueError("rows must be in order and without repetition")
-        with self._using_consumer:
-            self._close_if_denied()
-            if self._batched is None or len(rows) == 0:
-                return self._documented(spec, rows)
-            answers, refused = self._batched.ask(spec, self._membership, rows)
-            if rows_with(answers.reason, [*GONE, Reason.NOT_LEADER]).any() or len(refused):
-                self._batched_knows = None
-            refused = np.union1d(refused, np.flatnonzero(rows_with(answers.reason, [Reason.MISSING_ANSWER])))
-            if len(refused):
-                answers.put(refused, self._documented(spec, rows[refused]))
-            if not self._agrees(spec, rows, answers):
-                self._stop_batching()
-                return self._documented(spec, rows)
-            return answers
+        self._close_if_denied()
+        if self._batched is None or len(rows) == 0:
+            return self._documented(spec, rows)
+        answers, refused = self._batched.ask(spec, self._membership, rows)
+        if rows_with(answers.reason, [*GONE, Reason.NOT_LEADER]).any() or len(refused):
+            self._batched_knows = None
+        refused = np.union1d(refused, np.flatnonzero(rows_with(answers.reason, [Reason.MISSING_ANSWER])))
+        if len(refused):
+            answers.put(refused, self._documented(spec, rows[refused]))
+        if not self._agrees(spec, rows, answers):
+            self._stop_batching()
+            return self._documented(spec, rows)
+        return answers
 
     def _documented(self, spec: int, rows: Rows) -> Answers:
         return self._source.by_row(spec, self._membership, rows)
@@ -272,32 +252,22 @@ class PollSource:
             self._stop_batching()
         elif self._batched is None:
             try:
-                self._batched = self._source.batched(self._chunk_size, self._calls_in_flight)
+                self._batched = self._source.batched()
             except (KafkaException, ValueError) as error:
                 log.debug("%s: no consumer: %s", self._source.client.bootstrap, type(error).__name__)
                 return
             self._connection = self._source.client.connections
             self._batched_knows = membership  # it reads leaders with its first call
-            threading.Thread(target=self._await_denial, args=(self._batched,), name="denied?", daemon=True).start()
         elif self._batched_knows is None or not np.array_equal(self._batched_knows.leader, membership.leader):
             self._batched.refresh()
             self._batched_knows = membership
 
     def _stop_batching(self) -> None:
-        with self._using_consumer:
-            if self._batched is not None:
-                self._counts += self._batched.counts
-                self._batched.close()
-                self._batched = None
-                self._compared.clear()
-
-    def _await_denial(self, consumer: OffsetsForTimes) -> None:
-        """Close a new consumer soon where a broker denies it, and not with the next poll."""
-        ends = time.monotonic() + DENIED_WITHIN
-        while time.monotonic() < ends and self._batched is consumer:
-            with self._using_consumer:
-                self._close_if_denied()
-            time.sleep(0.2)
+        if self._batched is not None:
+            self._counts += self._batched.counts
+            self._batched.close()
+            self._batched = None
+            self._compared.clear()
 
     def _close_if_denied(self) -> None:
         if self._batched is not None and self._batched.denied():

@@ -330,17 +330,12 @@ class ClientProcesses:
                 self._processes[cluster] = ClientProcess(cluster, lambda why: self.on_restart(cluster, why))
             return self._processes[cluster]
 
-    def end(self, cluster: str) -> None:
-        """End the process of one cluster."""
-        with self._lock:
-            process = self._processes.pop(cluster, None)
-        if process is not None:
-            process.close()
-
     def close(self) -> None:
         """End all processes."""
-        for cluster in list(self._processes):
-            self.end(cluster)
+        with self._lock:
+            processes, self._processes = self._processes, {}
+        for process in processes.values():
+            process.close()
 
 
 def _growth_bytes() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import logging
 import logging.handlers
 import multiprocessing
@@ -11,21 +10,21 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.managers import BaseManager, BaseProxy
 from multiprocessing.process import BaseProcess
+from operator import attrgetter
+from pkgutil import resolve_name
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
+from exporter.domain.polls.readings import Reason
+from exporter.domain.ports import SourceError
+from exporter.kafka.kafka_python_answers import KafkaPythonError
 
-class Served(Hashable, Protocol):
-    """What a client in the process is made of."""
-
-    kind: str
-    settings: Mapping[str, Any]
-    before: Any
+log = logging.getLogger(__name__)
 
 
 class _Manager(BaseManager):
@@ -46,7 +45,8 @@ class RunningProcess:
         """Whether it was ended because the exporter is at its end."""
         self.overdue: str | None = None
         """How long a call was waited for, if it was too long."""
-        self.proxies: dict[Served, BaseProxy] = {}
+        self.proxies: dict[Any, BaseProxy] = {}
+        """By ``RemoteClient``."""
         self._lock, self._reaping = threading.Lock(), threading.Lock()
         self._listening = threading.Event()
         self._manager: _Manager | None = None
@@ -74,7 +74,7 @@ class RunningProcess:
         with self._reaping:
             return self.process.is_alive()
 
-    def proxy_of(self, client: Served) -> BaseProxy:
+    def proxy_of(self, client: Any) -> BaseProxy:
         """Return the client in the process, which is made with the first call."""
         with self._lock:
             if self._manager is None:
@@ -125,6 +125,46 @@ class RunningProcess:
         self._listening.set()  # nobody waits any longer
 
 
+class _ServedClient:
+    """A client in this process, made when it is called first. Not for several threads, unless the client is."""
+
+    def __init__(self, kind: str, settings: Mapping[str, Any], before: Any) -> None:
+        """``kind`` is ``module:class``; the client goes on from the metadata that the exporter had ``before``."""
+        self._kind, self._settings = kind, settings
+        self._before = before
+        self._client: Any = None
+
+    def call(self, path: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        """Return what a method or attribute of the client gives; None for metadata that the exporter has already.
+
+        Raises SourceError, ValueError or KafkaPythonError.
+        """
+        try:
+            if self._client is None:
+                self._client = resolve_name(self._kind)(**self._settings)
+                if self._before is not None:
+                    self._client.resume_from(self._before)
+            found = attrgetter(path)(self._client)
+            result = found(*arguments, **keywords) if callable(found) else found
+        except (SourceError, ValueError, KafkaPythonError) as error:
+            raise error.with_traceback(None) from None
+        except Exception as error:
+            log.exception("a call of a Kafka client failed with an internal error")
+            # Its text may quote anything, also a secret.
+            detail = f"an internal error ({type(error).__name__}); the log has its traceback; next step: report it"
+            raise SourceError(Reason.OTHER, detail) from None
+        if path == "metadata":
+            if result is self._before:
+                return None
+            self._before = result
+        return result
+
+    def close(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            self._client.close()
+
+
 def _serve(address: str, key: bytes, lines: Connection, level: int) -> None:
     """Serve the exporter, in the process: clients are made and called through a manager until the exporter ends."""
     parent = multiprocessing.parent_process()
@@ -135,7 +175,7 @@ def _serve(address: str, key: bytes, lines: Connection, level: int) -> None:
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
     logging.getLogger("exporter").setLevel(level)
     logging.captureWarnings(capture=True)
-    _Manager.register("client", callable=importlib.import_module("exporter.kafka.child").ServedClient)
+    _Manager.register("client", callable=_ServedClient)
     server = _Manager(address, key).get_server()
     lines.send(None)
     server.serve_forever()

@@ -61,15 +61,11 @@ class KafkaSource:
     ) -> None:
         """Create the source. It connects ``at_once``, or with the first call.
 
-        ``properties`` are librdkafka's, passed through; a ``Path`` stands for the text in that file. ``aws_iam``
-        makes tokens for Amazon MSK. ``include`` and ``exclude`` are regular
-        expressions on whole topic names; ``internal`` lets topics such as ``__consumer_offsets`` in.
-        Topic settings are read every ``config_refresh`` seconds. Each broker gets at most
-        ``lookups_per_second`` look-ups a second, and ``times_per_second`` look-ups of times, for which it may
-        read a batch of records; None does not limit them. ``budget`` is how many seconds a
-        poll (``metadata`` and the look-ups after it) may wait for brokers; once it is used up each further
-        call has a second, which is enough for those that are well. ``owner_of`` names who
-        answers for a topic. Raises ValueError when librdkafka refuses a property or a file cannot be used.
+        ``properties`` are librdkafka's; a ``Path`` stands for the text in that file. ``include`` and ``exclude`` match
+        whole names of topics. Each broker gets at most ``lookups_per_second`` look-ups, and ``times_per_second`` of
+        times, for which it may read a batch of records; None: no limit. ``budget`` is how many seconds ``metadata`` and
+        the look-ups after it may wait for brokers; then each further call has a second, which is enough for those that
+        are well. Raises ValueError when librdkafka refuses a property or a file cannot be used.
         """
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
         self.client = client
@@ -77,11 +73,10 @@ class KafkaSource:
         self.groups = GroupReader(client, calls_in_flight=calls_in_flight, list_types=types)
         """Reads the consumer groups of the same cluster."""
         limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, clock)
-        self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, limiter=limiter)
-        self._timed = self._lookups
+        self._sizes = {"chunk_size": chunk_size, "calls_in_flight": calls_in_flight}
+        self._lookups = self._timed = Lookups(client, **self._sizes, limiter=limiter)
         if times_per_second is not None:
-            limiter = RateLimiter(times_per_second, clock)
-            self._timed = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, limiter=limiter)
+            self._timed = Lookups(client, **self._sizes, limiter=RateLimiter(times_per_second, clock))
         self.probe = MaxTimestampProbe(self._lookups)
         self.reader = MetadataReader(
             client,
@@ -127,9 +122,9 @@ class KafkaSource:
     def unreachable(self, brokers: set[int]) -> None:
         self._lookups.unreachable = brokers
 
-    def batched(self, chunk_size: int, calls_in_flight: int) -> OffsetsForTimes:
+    def batched(self) -> OffsetsForTimes:
         """Return look-ups by a consumer in the same cluster. Raises KafkaException or ValueError as connecting does."""
-        return OffsetsForTimes(self.client, chunk_size=chunk_size, calls_in_flight=calls_in_flight)
+        return OffsetsForTimes(self.client, **self._sizes)
 
     def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
         """Answer a spec for rows that have leaders."""

@@ -1,4 +1,4 @@
-"""Diagnoses failed TLS handshakes.
+"""TLS by librdkafka's properties: contexts for kafka-python, and what a failed handshake means.
 
 librdkafka (2.16.1) reports "certificate verify failed" for every fault of a broker's certificate. A Java broker
 distinguishes an expired client certificate from an unknown one only in its own log.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
-
-from exporter.kafka.sslcontext import ssl_context
 
 _TLS = re.compile(r"SSL routines|SSL handshake|SSL connection|certificate")
 _ADDRESS = re.compile(r"\w+://\[?(?P<host>[^/]+?)\]?:(?P<port>\d+)/")
@@ -22,6 +22,24 @@ _NOT_YET = (9,)
 _UNKNOWN_ISSUER = (2, 18, 19, 20, 21)
 _WRONG_NAME = (62, 64)
 """OpenSSL's numbers for faults of certificates (X509_V_ERR_*)."""
+
+
+CARRIED = frozenset(
+    {
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.crl.location",
+        "ssl.cipher.suites",
+        "ssl.endpoint.identification.algorithm",
+        "enable.ssl.certificate.verification",
+    }
+)
+"""The properties of librdkafka that a context uses."""
+
+_FALSE = ("false", "f", "0")
 
 
 class Fault(NamedTuple):
@@ -107,13 +125,10 @@ def _fault_of_client(properties: Mapping[str, object]) -> Fault:
             "set ssl.certificate.location and ssl.key.location",
         )
     named = f"the client certificate{'' if given is None else f' {given}'}"
-    if given is not None and "ssl.key.location" in properties:
-        code = _verify_own_certificate(
-            str(given), str(properties["ssl.key.location"]), properties.get("ssl.key.password")
-        )
-        if code in _EXPIRED:
+    if given is not None and (valid := _validity(str(given))) is not None:
+        if time.time() > valid[1]:
             return Fault(f"{named} has expired", "renew it; a changed file is read automatically")
-        if code in _NOT_YET:
+        if time.time() < valid[0]:
             return Fault(f"{named} is not valid yet", "check the clock of this host")
     return Fault(
         f"the broker refused {named}",
@@ -121,32 +136,55 @@ def _fault_of_client(properties: Mapping[str, object]) -> Fault:
     )
 
 
-def _verify_own_certificate(certificate: str, key: str, password: object) -> int:
-    """Return what OpenSSL finds wrong with our own certificate, 0 where there is nothing.
-
-    The standard library verifies a certificate only in a handshake, so this does one with itself.
-    """
+def _validity(certificate: str) -> tuple[float, float] | None:
+    """Return from and until when the first certificate in a file is valid, Unix seconds; None where it has none."""
     try:
-        server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        for context in (server, client):
-            context.load_cert_chain(certificate, key, password="" if password is None else str(password))
-        client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-        server.verify_mode = ssl.CERT_REQUIRED
-        server.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        server.load_verify_locations(certificate)
-        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-        ends = (
-            client.wrap_bio(to_client, to_server, server_side=False),
-            server.wrap_bio(to_server, to_client, server_side=True),
-        )
-        for _ in range(4):
-            for end in ends:
-                try:
-                    end.do_handshake()
-                except ssl.SSLWantReadError:
-                    continue
-    except ssl.SSLCertVerificationError as error:
-        return error.verify_code
-    except (OSError, ValueError):
-        pass
-    return 0
+        # Without a handshake the standard library decodes a certificate by this function of its tests alone.
+        found = ssl._ssl._test_decode_cert(certificate)  # type: ignore[attr-defined] # noqa: SLF001
+        begin, end = (ssl.cert_time_to_seconds(found[name]) for name in ("notBefore", "notAfter"))
+    except (OSError, ValueError, KeyError):
+        return None
+    return begin, end
+
+
+class ContextError(ValueError):
+    """A file or value cannot be loaded. Names the property and what is wrong, never the value."""
+
+
+def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the context for librdkafka's properties. Raises ContextError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https").lower() != "none"
+    if given.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    loading = "ssl.cipher.suites"
+    try:
+        if "ssl.cipher.suites" in given:
+            context.set_ciphers(given["ssl.cipher.suites"])
+        loading = "ssl.ca.location"
+        authorities = given.get("ssl.ca.location", "probe")
+        if authorities != "probe":
+            folder = Path(authorities).is_dir()
+            context.load_verify_locations(
+                cafile=None if folder else authorities, capath=authorities if folder else None
+            )
+        elif "ssl.ca.pem" not in given:
+            context.load_default_certs()
+        if "ssl.ca.pem" in given:
+            loading = "ssl.ca.pem"
+            # Comments beside the blocks may be in any language, and ssl takes ASCII alone.
+            context.load_verify_locations(cadata=given["ssl.ca.pem"].encode("ascii", "replace").decode())
+        if "ssl.crl.location" in given:
+            loading = "ssl.crl.location"
+            context.load_verify_locations(cafile=given["ssl.crl.location"])
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        if "ssl.certificate.location" in given:
+            loading = "ssl.certificate.location"
+            # Without a password OpenSSL would ask for one on the terminal.
+            password = given.get("ssl.key.password", "")
+            context.load_cert_chain(given["ssl.certificate.location"], given.get("ssl.key.location"), lambda: password)
+    except (OSError, ValueError) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        raise ContextError(f"{loading} could not be loaded: {what}") from None
+    return context

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Any, cast
 
 import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import OffsetSpec
 
 from exporter.domain.polls.readings import State, TopicPartition
-from exporter.kafka.errors import ListedOffset
 from tests.demo.broker import KAFKA_VERSION
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
@@ -64,7 +63,7 @@ class Kafka(Workbench):
         future = self.admin.list_offsets(
             {partition: OffsetSpec.max_timestamp()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
         )[partition]
-        answer = cast("ListedOffset", future.result(30))
+        answer = cast("Any", future.result(30))
         return answer.offset, answer.timestamp / 1000
 
     def observed(

@@ -77,7 +77,7 @@ def compare_both_calls(properties: Properties, *, latest: list[int], earliest: l
     source = KafkaSource(properties, clock=SystemClock(), include=[TOPIC])
     membership = source.metadata().membership
     rows = np.arange(len(membership.layout))
-    batched = source.batched(250, 4)
+    batched = source.batched()
     for spec, offsets in ((LATEST, latest), (EARLIEST, earliest)):
         answers, refused = batched.ask(spec, membership, rows)
         assert not len(refused)
@@ -141,7 +141,7 @@ def test_polls_and_sweeps_make_no_topic(kafka_jars: Path, tmp_path: Path) -> Non
         time.sleep(2)
         assert OFFSETS not in bench.admin.list_topics(timeout=10).topics
         assert not polled.batching
-        consumer = groups.batched(250, 4)
+        consumer = groups.batched()
         bench.until(lambda: OFFSETS in bench.admin.list_topics(timeout=10).topics)
         polled.metadata(fresh=True)
         polled.latest(np.array([0]))
@@ -177,8 +177,11 @@ def test_without_the_right_to_groups_the_authorizer_is_not_flooded(secured: Secu
     secured.bench.until(seen)
     assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
 
-    secured.bench.until(lambda: not polled.batching)
-    assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
+    def stopped() -> bool:
+        assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
+        return not polled.batching
+
+    secured.bench.until(stopped)
     before = denials(secured, user)
     time.sleep(3)
     assert not polled.batching

@@ -394,7 +394,7 @@ def test_an_address_is_tried_alone(cluster: FakeCluster) -> None:
         ("exporter.doctor.examination", {"confluent_kafka"}),
         ("exporter.commands.explain", {"confluent_kafka", "exporter.kafka"}),
         ("exporter.kafka.poll_source", {"pyarrow", "pydantic", "uvicorn", "starlette", "apscheduler", "kafka"}),
-        ("exporter.kafka.child", {"kafka", "confluent_kafka", "exporter.cli", "prometheus_client"}),
+        ("exporter.kafka.running_process", {"kafka", "confluent_kafka", "exporter.cli", "prometheus_client"}),
     ],
 )
 def test_each_process_loads_what_it_needs(module: str, without: set[str]) -> None:

@@ -38,7 +38,7 @@ class Polled:
         connection = KafkaSource(
             {"bootstrap.servers": cluster.bootstrap}, clock=clock, request_timeout=2.0, chunk_size=chunk_size
         )
-        self.source = PollSource(connection, clock, chunk_size=chunk_size, worth_batching=worth_batching)
+        self.source = PollSource(connection, clock, worth_batching=worth_batching)
 
     def ask(self, *, fresh: bool = False, again: bool = False) -> tuple[Answers, Answers]:
         """EARLIEST and LATEST of all partitions, as a poll asks for them; it may read metadata ``again`` meanwhile."""

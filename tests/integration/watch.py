@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from exporter.clock import SystemClock
+from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.ports import ReaderKnowledge, SnapshotSink
+from exporter.domain.ports import SnapshotSink
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.times import end_of
@@ -43,7 +44,7 @@ class Watch:
         timeout: float = 10.0,
         budget: float | None = None,
         sinks: Sequence[SnapshotSink] = (),
-        readers: ReaderKnowledge | None = None,
+        readers: GroupWatch | None = None,
         earliest_interval: float = 0.0,
         metadata_seconds: float = 0.0,
         **properties: Any,

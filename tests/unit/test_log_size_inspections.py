@@ -14,7 +14,7 @@ from exporter.collectors.log_sizes import MAX_FAILED_INSPECTIONS, Inspector
 from exporter.domain.arrays import Counts
 from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicInfo
+from exporter.domain.polls.metadata import PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import KafkaPythonError
@@ -35,8 +35,6 @@ class Brokers:
     clock: ManualClock
     sizes: dict[int, Mapping[TopicPartition, int] | Reason] = field(default_factory=dict)
     moving: dict[TopicPartition, int] = field(default_factory=dict)
-    replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    """Where partitions are now, the first broker leads."""
     requests: list[tuple[int, int]] = field(default_factory=list)
     """The broker, and how many partitions."""
     seconds: float = 0.0
@@ -52,13 +50,6 @@ class Brokers:
 
     def left_out(self) -> tuple[str, ...]:
         return ()
-
-    def partitions(self, wanted: Layout) -> Membership:
-        topics: dict[str, dict[int, PartitionInfo]] = {}
-        for key in wanted:
-            if now := self.replicas.get(key):
-                topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(now[0], now, now)
-        return Membership.of(topics)
 
     def log_sizes(self, wanted: Layout, broker: int) -> LogSizes | Reason:
         if broker == self.fails:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code, reason_of_code
-from exporter.domain.polls.readings import Answer, Reason, State
-from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, STATE_CODES, STATES, UNREADABLE, Table
+from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code
+from exporter.domain.polls.readings import Reason, State
+from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, STATE_CODES, UNREADABLE, Table
 
 PRESERVED_PAST_SECONDS = 300.0
 """A newest record dated this much before it can have been written has a timestamp from elsewhere.
@@ -202,15 +202,6 @@ def classify(
         [rule for rule, _ in rules], [STATE_CODES[state] for _, state in rules], STATE_CODES[State.OBSERVED]
     ).astype(np.int8)
     return states
-
-
-def state_of(
-    earliest: int, latest: int, newest: Answer | None, *, tiered: bool, unsupported: bool, latest_allowed: float
-) -> tuple[State, Reason | None]:
-    """Return the state that follows from offsets and one MAX_TIMESTAMP answer (None: no valid one) of one partition."""
-    given = Circumstances(np.array([tiered]), np.array([unsupported]), latest_allowed)
-    states, reasons = states_of(np.array([earliest]), np.array([latest]), Answers.of([newest]), given)
-    return STATES[states[0]], reason_of_code(int(reasons[0]))
 
 
 def states_of(earliest: Offsets, latest: Offsets, newest: Answers, given: Circumstances) -> tuple[Codes, Codes]:

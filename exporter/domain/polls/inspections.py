@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Counts, Flags, Rows, ranges
+from exporter.domain.arrays import Counts, Flags, Rows
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Reason
@@ -45,29 +45,22 @@ class Replicas:
     The partition is given as its row.
     """
 
-    __slots__ = ("broker", "code", "log", "moving", "row")
+    __slots__ = ("broker", "log", "moving", "row")
 
-    def __init__(self, row: Rows, broker: NDArray[np.int32]) -> None:
-        """Replicas of unknown size, given in any order."""
-        order = np.lexsort((broker, row))
-        self.row = row[order]
-        self.broker = broker[order]
-        self.code: NDArray[np.int64] = (self.row.astype(np.int64) << 32) | self.broker
-        """A number for each, in order."""
+    def __init__(self, membership: Membership) -> None:
+        """Replicas of unknown size."""
+        row = np.repeat(np.arange(len(membership.layout)), np.diff(membership.first_replica))
+        order = np.lexsort((membership.replicas, row))
+        self.row: Rows = row[order]
+        self.broker = membership.replicas[order]
         self.log = Counts.unknown(len(row))
         """Bytes, known where the broker answered that it has the replica."""
         self.moving = np.zeros(len(row), dtype=np.int64)
         """Bytes of a copy that is being moved to another disk of the broker."""
 
-    @classmethod
-    def of(cls, membership: Membership, rows: Rows) -> Replicas:
-        """Return the replicas of all partitions of a membership, which are ``rows`` here."""
-        return cls(np.repeat(rows, np.diff(membership.first_replica)), membership.replicas)
-
-    def by_broker(self, among: Rows | None = None) -> Iterator[tuple[int, Rows]]:
-        """Return for each broker the indices of its replicas, by partition: of all partitions, or of these."""
-        places = np.arange(len(self.row)) if among is None else np.flatnonzero(np.isin(self.row, among))
-        order = places[np.argsort(self.broker[places], kind="stable")]
+    def by_broker(self) -> Iterator[tuple[int, Rows]]:
+        """Return for each broker the indices of its replicas, by partition."""
+        order = np.argsort(self.broker, kind="stable")
         brokers, first = np.unique(self.broker[order], return_index=True)
         return zip(brokers.tolist(), np.split(order, first[1:]), strict=False)
 
@@ -77,28 +70,9 @@ class Replicas:
         self.log.value[places[there]], self.log.known[places[there]] = sizes.log.value[there], True
         self.moving[places[there]] = sizes.moving[there]
 
-    def lacking(self, places: Rows) -> Rows:
-        """Return the rows of the replicas at these places that have no size."""
-        return self.row[places[~self.log.known[places]]]
-
-    def elsewhere(self, now: Replicas) -> Rows:
-        """Return the rows of partitions of ``now`` that are on other brokers here, in order and each once."""
-        start, end = (np.searchsorted(self.row, np.unique(now.row), side) for side in ("left", "right"))
-        before = self.code[ranges(start, end - start)]
-        rows: Rows = np.unique(np.setxor1d(before, now.code) >> 32).astype(np.intp)
-        return rows
-
-    def replaced(self, rows: Rows, now: Replicas) -> Replicas:
-        """Return the same, with the replicas of some partitions taken from ``now``. Known sizes are kept."""
-        unmoved, moved = ~np.isin(self.row, rows), np.isin(now.row, rows)
-        after = Replicas(
-            np.concatenate([self.row[unmoved], now.row[moved]]),
-            np.concatenate([self.broker[unmoved], now.broker[moved]]),
-        )
-        _, here, there = np.intersect1d(after.code, self.code, assume_unique=True, return_indices=True)
-        after.log.value[here], after.log.known[here] = self.log.value[there], self.log.known[there]
-        after.moving[here] = self.moving[there]
-        return after
+    def count_unknown(self, places: Rows) -> int:
+        """Return how many of the replicas at these indices have no size."""
+        return int(np.count_nonzero(~self.log.known[places]))
 
     def of_partitions(self, leader: NDArray[np.int32], brokers: Collection[int]) -> SizesOfPartitions:
         """Return the sizes of n partitions with these leaders [n], after these brokers were asked for theirs."""
