@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from exporter.backfill.cutoff import Cutoffs, Request
-from exporter.backfill.run import BackfillResult, backfill
+from exporter.backfill.run import Backfill, BackfillResult
 from exporter.backfill.spool_rows import coverage_rows, inventory_rows, window_rows
 from exporter.backfill.to_windows import Windows
 from exporter.domain.arrays import Rows
@@ -63,7 +63,9 @@ class Run(NamedTuple):
     coverage: list[Coverage]
 
 
-def run_backfill(source: OffsetsAndTimes, request: Request, clock: Clock, **given: Any) -> Run:
+def run_backfill(
+    source: OffsetsAndTimes, request: Request, clock: Clock, backfilled: StreamRows | None = None, **given: Any
+) -> Run:
     """Backfill, and return what was written."""
     windows: list[Window] = []
     inventory: list[Inventory] = []
@@ -74,7 +76,8 @@ def run_backfill(source: OffsetsAndTimes, request: Request, clock: Clock, **give
         inventory.extend(_objects(Inventory, [inventory_rows(request, cutoffs, rows)]))
         coverage.extend(_objects(Coverage, [coverage_rows(request, cutoffs, found, rows)]))
 
-    return Run(windows, inventory, backfill(source, request, clock=clock, emit=emit, **given), coverage)
+    result = Backfill(source, request, clock=clock, emit=emit, **given).run(backfilled)
+    return Run(windows, inventory, result, coverage)
 
 
 def _objects(kind: type[T], columns: Sequence[Columns]) -> list[T]:

@@ -59,49 +59,31 @@ class BackfillResult:
     failed: Mapping[TopicPartition, Reason]
     """Partitions that could not be read. Each has one window with the reason. The next run tries them again."""
     lookups: Mapping[str, int]
-    partition_weeks: float
-    """The time searched, summed over all partitions that hold records."""
 
 
-def backfill(
-    source: OffsetsAndTimes,
-    request: Request,
-    *,
-    clock: Clock,
-    emit: Emit,
-    backfilled: StreamRows | None = None,
-    first_polls: Callable[[], FirstPolls] = FirstPolls.none,
-    progress: Callable[[Step], None] | None = None,
-) -> BackfillResult:
-    """Write the history of every partition in scope that is not ``backfilled`` yet.
+class Backfill:
+    """Writes the history of one cluster.
 
     Partitions are processed in batches, by topic and number. A batch shares one cutoff. Its windows are in order of
     topic, partition and time, one for each slot in which records were written (the first and the last may be shorter).
-    ``first_advance`` is exact. ``last_advance`` equals it, except where the newest record is known.
-
-    ``first_polls`` returns the first poll of partitions that an exporter polls already. Their backfill ends there,
-    without overlap or gap. A record dated more than the slack after the cutoff hides every slot that follows the record
-    before it. These slots become one window with ``future_timestamps`` 1 and no times.
-
-    ``progress`` is called after every few thousand look-ups. Raises SourceError when the cluster cannot be queried. A
-    partition or broker that fails costs only itself, and is tried once more at the end.
+    ``first_advance`` is exact. ``last_advance`` equals it, except where the newest record is known. A record dated more
+    than the slack after the cutoff hides every slot that follows the record before it. These slots become one window
+    with ``future_timestamps`` 1 and no times.
     """
-    run = _Run(source, request, clock, emit, first_polls, progress)
-    return run.whole(StreamRows.of([], []) if backfilled is None else backfilled)
-
-
-class _Run:
-    """One backfill of one cluster, from its first look-up to its result."""
 
     def __init__(
         self,
         source: OffsetsAndTimes,
         request: Request,
+        *,
         clock: Clock,
         emit: Emit,
-        first_polls: Callable[[], FirstPolls],
-        progress: Callable[[Step], None] | None,
+        first_polls: Callable[[], FirstPolls] = FirstPolls.none,
+        progress: Callable[[Step], None] | None = None,
     ) -> None:
+        """``first_polls`` returns the first poll of partitions that an exporter polls already: their backfill ends
+        there, without overlap or gap. ``progress`` is called after every few thousand look-ups.
+        """
         self._source = source
         self._request = request
         self._clock = clock
@@ -118,16 +100,20 @@ class _Run:
         self._failed: list[tuple[Cutoffs, Rows, Codes]] = []
         """Rows of batches that failed, and why."""
         self._windows = 0
-        self._weeks = 0.0
         self._done = 0
         self._of = 0
 
-    def whole(self, backfilled: StreamRows) -> BackfillResult:
-        """Write the missing history of every partition, and try failed ones once more."""
+    def run(self, backfilled: StreamRows | None = None) -> BackfillResult:
+        """Write the history of every partition in scope that is not ``backfilled`` yet.
+
+        A partition or broker that fails costs only itself, and is tried once more at the end. Raises SourceError when
+        the cluster cannot be queried.
+        """
         self._read_metadata()
         self._every = self._metadata.membership.layout
         everything = Batch.of(self._metadata, np.arange(len(self._every)))
-        left = np.flatnonzero(backfilled.find(everything.streams) < 0)
+        written = StreamRows.of([], []) if backfilled is None else backfilled
+        left = np.flatnonzero(written.find(everything.streams) < 0)
         self._of = len(left)
         self._write(left)
         if self._failed:
@@ -146,7 +132,6 @@ class _Run:
             windows=self._windows,
             failed=self._reasons(),
             lookups=dict(Counter(self._source.lookups()) - Counter(self._before)),
-            partition_weeks=self._weeks,
         )
 
     def _write(self, left: Rows) -> None:
@@ -175,8 +160,6 @@ class _Run:
         failed = np.where(cutoffs.planned, ANSWERED, cutoffs.reason).astype(np.int8)
         windows = self._builder.build(cutoffs, failed)
         good = failed == ANSWERED
-        searched = good & cutoffs.searched
-        self._weeks += float(np.sum((cutoffs.end - cutoffs.start)[searched])) / 604_800
         self._windows += len(windows)
         if good.any():
             self._emit(cutoffs, windows, np.flatnonzero(good))

@@ -6,8 +6,7 @@ from collections import defaultdict
 from typing import TextIO
 
 from exporter.backfill.cutoff import Cutoffs, Request
-from exporter.backfill.run import BackfillResult, Step
-from exporter.backfill.run import backfill as fill_back
+from exporter.backfill.run import Backfill, BackfillResult, Step
 from exporter.backfill.spool_rows import coverage_rows, inventory_rows, window_rows
 from exporter.backfill.spool_streams import SpoolStreams
 from exporter.backfill.to_windows import Windows
@@ -86,15 +85,15 @@ class _Cluster:
         try:
             self._delete_unfinished()
             streams = SpoolStreams(self._spool, self._name)
-            result = fill_back(
+            run = Backfill(
                 source,
                 self._request,
                 clock=self._clock,
                 emit=self._write,
-                backfilled=None if again else streams.backfilled(),
                 first_polls=streams.first_polls,
                 progress=self._show,
             )
+            result = run.run(None if again else streams.backfilled())
             whole = not self._delete_lost()
         except SourceError as error:
             self._say_resumable(f"Error: cluster {self._name}: {error}")
@@ -183,18 +182,11 @@ class _Cluster:
             return
         seconds, lookups = self._clock.monotonic() - self._started, sum(result.lookups.values())
         before = f" ({result.already_written:,} others were complete)" if result.already_written else ""
-        cost = "no time to search"
-        if result.partition_weeks:
-            per = 1000 / result.partition_weeks
-            cost = (
-                f"per 1,000 partition-weeks {lookups * per:,.0f} look-ups and {seconds * per:,.1f} s, "
-                f"over {result.partition_weeks:,.1f}"
-            )
         self._screen.say(
             f"{self._name}: {'finished' if whole and not result.failed else 'unfinished'}: "
             f"{plural(result.windows, 'active slot')} of "
             f"{plural(result.partitions - result.already_written, 'partition')}{before} written; "
-            f"{lookups:,} look-ups, {seconds:.1f} s; {cost}"
+            f"{lookups:,} look-ups, {seconds:.1f} s"
         )
 
 

@@ -117,7 +117,7 @@ class Monitor(Upkeep):
             ("brokers", problems.too_old(snapshot)),
             ("slow", problems.slow(snapshot, cluster.rhythm.interval_seconds, before=cluster.has_problem("slow"))),
             ("twin", problems.watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),
-            ("incident", problems.fell_silent(assessment.incidents)),
+            ("incident", "; ".join(f"held as one incident: {each}" for each in assessment.incidents)),
         ):
             cluster.log_problem(subject, problem)
         self._log_idle_owners()
@@ -196,7 +196,7 @@ class Monitor(Upkeep):
         comparison = mark_dead_sources(comparison, source.assessment)
         self._replicas.take(comparison)
         self._self_metrics.compared(comparison)
-        target.log_problem(f"replicas of {comparison.source}", problems.unmatched_replicas(comparison))
+        target.log_problem(f"replicas of {comparison.source}", "; ".join(comparison.faults))
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
 

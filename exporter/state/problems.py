@@ -14,12 +14,10 @@ from exporter.collectors.log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
 from exporter.domain.formatting import duration, moment, named, some
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.replicas.comparison import Comparison
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 
 _NEWS_SECONDS = 86_400.0
@@ -119,11 +117,6 @@ def unswept(sweep: GroupSweep) -> str:
     return text
 
 
-def fell_silent(incidents: tuple[Incident, ...]) -> str:
-    """Return which topics fell silent together."""
-    return "; ".join(f"held as one incident: {incident}" for incident in incidents)
-
-
 def unmatched(snapshot: Snapshot) -> str:
     """Return which include patterns match no watched topic."""
     metadata, faults = snapshot.metadata, []
@@ -180,8 +173,3 @@ def too_old(snapshot: Snapshot) -> str:
     if not brokers:
         return ""
     return f"brokers {brokers} do not support MAX_TIMESTAMP (before 3.0, KIP-734): silence is judged by offsets alone"
-
-
-def unmatched_replicas(comparison: Comparison) -> str:
-    """Return why replicas cannot be compared with their source."""
-    return "; ".join(comparison.faults)

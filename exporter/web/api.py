@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 from starlette.datastructures import QueryParams
@@ -21,7 +21,7 @@ from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, explain_subject, partitions, topics
 from exporter.domain.polls.readings import Reason, State
 from exporter.domain.verdicts import Verdict
-from exporter.web.status import ClusterStatus, Status
+from exporter.web.status import ClusterStatus, Pages, Status
 
 MAX_LIMIT = 1000
 """Items of one page."""
@@ -33,16 +33,6 @@ RunInWorker = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function in a worker thread."""
 
 
-class Source(Protocol):
-    """Where the answers come from. Called from worker threads, several at a time."""
-
-    def status(self) -> Status:
-        """All clusters, those that are not read now too."""
-
-    def cluster_facts(self) -> Sequence[ClusterFacts]:
-        """The clusters that are read now."""
-
-
 @cache
 def document() -> Mapping[str, Any]:
     """Return the OpenAPI document."""
@@ -50,7 +40,7 @@ def document() -> Mapping[str, Any]:
     return loaded
 
 
-def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
+def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
     """Return the routes of the API; ``run_in_worker`` makes the answers."""
 
     def served(answer: Callable[[Request], Mapping[str, Any]]) -> Callable[[Request], Awaitable[Response]]:

@@ -21,8 +21,8 @@ from exporter.domain.judging.queries import GRAVEST, ClusterFacts, Query, explai
 from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
-from exporter.web.api import FILTERS, RunInWorker, Source, check, not_read, query_of
-from exporter.web.status import Status, expectations
+from exporter.web.api import FILTERS, RunInWorker, check, not_read, query_of
+from exporter.web.status import Pages, Status, expectations
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -64,7 +64,7 @@ _FORMS = {"html": "text/html", "json": "application/json", "md": "text/markdown"
 _NO_REPORT = "No report is in the history folder yet. Run `topic-liveness report`, once a week by cron or the chart."
 
 
-def routes(source: Source, run_in_worker: RunInWorker, report: Callable[[str], bytes | None]) -> list[BaseRoute]:
+def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], bytes | None]) -> list[BaseRoute]:
     """Return the routes of the pages; ``run_in_worker`` makes them. ``report`` returns a file of the last report."""
 
     def page(make: Callable[[Request], str | None]) -> Callable[[Request], Awaitable[Response]]:

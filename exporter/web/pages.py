@@ -1,4 +1,4 @@
-"""What is served: the Protocol that ``app`` fills, and the routes over it."""
+"""What is served: the routes, and how long they may take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
@@ -15,10 +15,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from exporter.domain.judging.queries import ClusterFacts
 from exporter.logs import OnceAMinute
 from exporter.web import api, html
-from exporter.web.status import Status
+from exporter.web.status import Pages
 
 log = logging.getLogger(__name__)
 log.addFilter(OnceAMinute())
@@ -37,22 +36,6 @@ OPENMETRICS_FORMAT = "application/openmetrics-text; version=1.0.0; charset=utf-8
 MAX_WAITING = 32
 """Pages in the making, and as many scrapes; a request beyond them is refused with 503, so a frozen part cannot pile up
 work."""
-
-
-class Pages(Protocol):
-    """Where the pages come from. All but ``ready`` are called from worker threads, several at a time."""
-
-    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
-        """The exposition in pieces: Prometheus text format 0.0.4 or OpenMetrics 1.0.0, compressed by gzip or plain."""
-
-    def ready(self) -> tuple[bool, str]:
-        """Whether there is something to scrape, and lines with that and the condition of each cluster."""
-
-    def status(self) -> Status:
-        """What the status page shows."""
-
-    def cluster_facts(self) -> Sequence[ClusterFacts]:
-        """What is known of each cluster that is read now."""
 
 
 class _Workers:

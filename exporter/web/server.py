@@ -17,7 +17,8 @@ import uvicorn
 
 from exporter.web.config_file import WebConfig, WebConfigFile
 from exporter.web.connections import Connection
-from exporter.web.pages import Pages, make_app
+from exporter.web.pages import make_app
+from exporter.web.status import Pages
 from exporter.web.users import Users
 
 DRAIN_SECONDS = 3

@@ -1,11 +1,13 @@
-"""The text of the first page about each cluster."""
+"""What pages are made from, and the text of the first one about each cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from exporter.domain.formatting import ago, moment
+from exporter.domain.judging.queries import ClusterFacts
 from exporter.domain.links import Links
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
@@ -62,6 +64,22 @@ class Status:
     links: Links = field(default_factory=Links)
     past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
     """What the thresholds give in the whole fleet, by kind of stream; empty where no rollup counted it."""
+
+
+class Pages(Protocol):
+    """Where the pages come from. All but ``ready`` are called from worker threads, several at a time."""
+
+    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
+        """The exposition in pieces: Prometheus text format 0.0.4 or OpenMetrics 1.0.0, compressed by gzip or plain."""
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether there is something to scrape, and lines with that and the condition of each cluster."""
+
+    def status(self) -> Status:
+        """What the status page shows."""
+
+    def cluster_facts(self) -> Sequence[ClusterFacts]:
+        """What is known of each cluster that is read now."""
 
 
 def expectations(status: Status) -> str:

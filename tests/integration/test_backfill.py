@@ -104,13 +104,12 @@ def test_finer_slots_come_back_quarter_by_quarter(broker: Broker, workbench: Wor
     workbench.create("quarters")
     times = poisson()
     workbench.write(("quarters", 0, at) for at in times)
-    windows, _, result, _ = run(Watch(broker.bootstrap, ["quarters"]), slot=900)
+    windows, *_ = run(Watch(broker.bootstrap, ["quarters"]), slot=900)
     counts = Counter(int(at) // 900 for at in times)
     first = {int(at) // 900: at for at in reversed(times)}
     found = [(int(w.window_start) // 900, w.records, w.first_advance) for w in windows]
     assert found == [(quarter, counts[quarter], first[quarter]) for quarter in sorted(counts)]
     assert {w.resolution_seconds for w in windows} == {900.0}
-    assert result.partition_weeks == pytest.approx(WEEKS + 1, abs=0.01)
 
 
 def test_a_record_from_the_future_hides_only_what_follows_it(broker: Broker, workbench: Workbench) -> None:
