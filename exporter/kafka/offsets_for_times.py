@@ -10,13 +10,14 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from operator import attrgetter
 
 import confluent_kafka
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from exporter.domain.arrays import Rows
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
+from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, reason_of_code
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.kafka.client import Client
@@ -129,20 +130,18 @@ def _put(answers: Answers, places: Rows, found: Sequence[confluent_kafka.TopicPa
 
     An offset below 0 without an error was never filled in: it is still the requested spec.
     """
-    count = len(places)
-    offsets = np.fromiter((each.offset for each in found), dtype=np.int64, count=count)
-    epochs = (each.leader_epoch for each in found)
-    answers.epoch[places] = np.fromiter((-1 if epoch is None else epoch for epoch in epochs), np.int32, count=count)
+    listed, epochs, errors = zip(*map(_FIELDS, found), strict=True)
+    offsets = np.array(listed, dtype=np.int64)
+    answers.epoch[places] = [-1 if epoch is None else epoch for epoch in epochs]
     reasons = np.where(offsets < 0, reason_code(Reason.MISSING_ANSWER), ANSWERED).astype(np.int8)
-    outcomes: set[Reason | None] = {Reason.MISSING_ANSWER} if (offsets < 0).any() else {None}
-    for at, each in enumerate(found):
-        if each.error is not None:
-            reason = reason_of(each.error)
-            reasons[at] = reason_code(reason)
-            outcomes.add(reason)
+    if errors.count(None) < len(errors):
+        for at, error in enumerate(errors):
+            if error is not None:
+                reasons[at] = reason_code(reason_of(error))
     answers.reason[places] = reasons
     good = reasons == ANSWERED
     answers.found[places], answers.offset[places] = good, np.where(good, offsets, 0)
-    if good.any():
-        outcomes.add(None)
-    return outcomes
+    return {reason_of_code(code) for code in np.unique(reasons).tolist()}
+
+
+_FIELDS = attrgetter("offset", "leader_epoch", "error")
