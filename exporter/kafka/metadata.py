@@ -22,11 +22,10 @@ from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionsOf, TopicConfig, TopicInfo, ragged
 from exporter.domain.polls.readings import GONE, Reason
-from exporter.domain.ports import SourceError
+from exporter.domain.ports import Clock, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import OFFSETS_TOPIC
 from exporter.kafka.errors import reason_of
-from exporter.kafka.rate_limiter import MonotonicClock
 from exporter.kafka.topic_configs import ConfigReader
 
 TOPICS_PER_CALL = 200
@@ -77,7 +76,7 @@ class MetadataReader:
         self,
         client: Client,
         scope: Scope,
-        clock: MonotonicClock,
+        clock: Clock,
         *,
         config_refresh: float,
         calls_in_flight: int,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,15 +11,15 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaException
 
+from exporter.clock import SystemClock
 from exporter.domain.arrays import Flags, Offsets, Rows
 from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, restore_partitions, unchanged
 from exporter.domain.polls.readings import GONE, Reason
-from exporter.domain.ports import METADATA_SECONDS, Extents, SourceError
+from exporter.domain.ports import METADATA_SECONDS, Clock, Extents, SourceError
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
 from exporter.kafka.offsets_for_times import OffsetsForTimes
-from exporter.kafka.rate_limiter import MonotonicClock
 from exporter.kafka.source import KafkaSource
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class PollSource:
     def __init__(
         self,
         source: KafkaSource,
-        clock: MonotonicClock,
+        clock: Clock,
         *,
         worth_batching: int = WORTH_BATCHING,
         metadata_seconds: float = METADATA_SECONDS,
@@ -94,7 +93,7 @@ class PollSource:
     ) -> PollSource:
         """Connect; ``settings`` are those of ``KafkaSource``. Raises ValueError as that does."""
         source = KafkaSource(**settings)
-        return cls(source, time, metadata_seconds=metadata_seconds, poll_interval=poll_interval)
+        return cls(source, SystemClock(), metadata_seconds=metadata_seconds, poll_interval=poll_interval)
 
     def resume_from(self, metadata: Metadata) -> None:
         """Take the metadata of another source as the previous one; the next call reads it again."""

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-
-class MonotonicClock(Protocol):
-    """A clock that never goes back."""
-
-    def monotonic(self) -> float:
-        """Seconds."""
-        ...
+from exporter.domain.ports import Clock
 
 
 class RateLimiter:
@@ -20,7 +12,7 @@ class RateLimiter:
     ends before the next one starts occupies one handler at most.
     """
 
-    def __init__(self, lookups_per_second: float, clock: MonotonicClock) -> None:
+    def __init__(self, lookups_per_second: float, clock: Clock) -> None:
         self._rate = lookups_per_second
         self._clock = clock
         self._free: dict[int, float] = {}

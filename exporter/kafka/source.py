@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -10,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from exporter.clock import SystemClock
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import Searches
 from exporter.domain.polls.readings import END_OF_TIME, Reason
-from exporter.domain.ports import Extents, SourceError
+from exporter.domain.ports import Clock, Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
@@ -27,7 +27,7 @@ from exporter.kafka.metadata import MetadataReader, Scope
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.newest_timestamps import search_newest
 from exporter.kafka.offsets_for_times import OffsetsForTimes
-from exporter.kafka.rate_limiter import MonotonicClock, RateLimiter
+from exporter.kafka.rate_limiter import RateLimiter
 
 
 class KafkaSource:
@@ -45,7 +45,7 @@ class KafkaSource:
         properties: Mapping[str, Property | Path],
         *,
         aws_iam: AwsIam | None = None,
-        clock: MonotonicClock = time,
+        clock: Clock | None = None,
         request_timeout: float = 10.0,
         chunk_size: int = CHUNK_SIZE,
         calls_in_flight: int = CALLS_IN_FLIGHT,
@@ -69,6 +69,7 @@ class KafkaSource:
         """
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
         self.client = client
+        clock = SystemClock() if clock is None else clock
         types = partial(list_types, properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self.groups = GroupReader(client, calls_in_flight=calls_in_flight, list_types=types)
         """Reads the consumer groups of the same cluster."""
@@ -204,7 +205,7 @@ class KafkaSource:
         gone = (newest.offset < extents.earliest) | ~found.found | (found.timestamp != newest.timestamp)
         again = np.flatnonzero(gone & (found.reason == ANSWERED))
         nothing, removed = np.full(len(again), np.nan), np.zeros(len(again), dtype=np.bool_)
-        searches = Searches(extents.latest[again], guess=nothing, now=time.time(), whole=removed)
+        searches = Searches(extents.latest[again], guess=nothing, now=SystemClock().now(), whole=removed)
         found.put(again, search_newest(self, membership, rows[again], searches))
         return found
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from exporter.clock import SystemClock
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
@@ -34,7 +35,7 @@ class TierClient(KafkaPythonClient):
         super().__init__(*given, **settings)
         self._failed: dict[tuple[str, int], Reason] = {}
         """Leaders that will not answer a spec, and why."""
-        self._limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, time)
+        self._limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, SystemClock())
 
     def tier(self, spec: str, membership: Membership) -> Answers:
         """EARLIEST_LOCAL or LATEST_TIERED of partitions, which have leaders.

@@ -16,9 +16,9 @@ from confluent_kafka.admin import ConfigResource
 
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason
+from exporter.domain.ports import Clock
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
-from exporter.kafka.rate_limiter import MonotonicClock
 
 TOPICS_PER_CALL = 200
 
@@ -54,7 +54,7 @@ class ConfigReader:
     DESCRIBE_CONFIGS right settings are unknown.
     """
 
-    def __init__(self, client: Client, clock: MonotonicClock, *, refresh: float, calls_in_flight: int) -> None:
+    def __init__(self, client: Client, clock: Clock, *, refresh: float, calls_in_flight: int) -> None:
         self._client = client
         self._clock = clock
         self._refresh = refresh
