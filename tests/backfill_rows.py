@@ -17,7 +17,7 @@ from exporter.domain.history.rows import Coverage, Inventory, Window
 from exporter.domain.history.stream_rows import FirstPolls, StreamRows
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.ports import Clock
-from exporter.history.columns import Columns, table_of
+from exporter.history.tables import Columns, table_of
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 
 T = TypeVar("T", Window, Inventory, Coverage)

@@ -11,8 +11,8 @@ from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.answers import ANSWERED, REASONS
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.table import STATES
-from exporter.history.columns import Column, Columns, Masked, Named, columns_of
 from exporter.history.inventory import config_columns
+from exporter.history.tables import Column, Columns, Masked, Named, columns_of
 
 
 def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns:

@@ -17,7 +17,7 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
-from exporter.history.columns import Column, Columns, Masked, Named
+from exporter.history.tables import Column, Columns, Masked, Named
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""

@@ -20,10 +20,10 @@ from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison
 from exporter.history.cluster_states import LastState, Progress
-from exporter.history.columns import Column, Columns, Named, columns_of
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
 from exporter.history.spool import HistoryError, Loss, Spool
+from exporter.history.tables import Column, Columns, Named, columns_of
 from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFiles
 from exporter.history.windows import OpenWindow
 

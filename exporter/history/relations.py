@@ -19,7 +19,7 @@ from exporter.domain.replicas.comparison import (
     Comparison,
     ReplicaState,
 )
-from exporter.history.columns import Columns, columns_of
+from exporter.history.tables import Columns, columns_of
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""

@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 from exporter.domain.history.rows import Coverage, Inventory, Relation, Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import Progress, state_file, state_files, write_state
-from exporter.history.columns import Columns, Row, columns_of, table_of
-from exporter.history.tables import ForeignFileError, opened, read_columns, safe
+from exporter.history.tables import Columns, ForeignFileError, Row, columns_of, opened, read_columns, safe, table_of
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
 from exporter.storage.storage_thread import StorageThread

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import Progress
-from exporter.history.columns import Columns
 from exporter.history.spool import TABLES, Loss, Spool
+from exporter.history.tables import Columns
 from exporter.storage.storage_thread import no_answer
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
-from exporter.history.columns import Column, Columns, Masked, Named
+from exporter.history.tables import Column, Columns, Masked, Named
 
 _FUTURE = STATE_CODES[State.FUTURE]
 _PARTITION_BITS = 32

@@ -32,9 +32,8 @@ from typing import Any, Self
 from confluent_kafka import Producer
 
 from exporter.domain.history.rows import Coverage, Window
-from exporter.history.columns import Row
 from exporter.history.spool import TABLES, finished_files
-from exporter.history.tables import read_columns
+from exporter.history.tables import Row, read_columns
 from exporter.storage.files import Location
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables

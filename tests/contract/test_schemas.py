@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from exporter.domain.history.rows import Coverage, Inventory, Relation, Window
 from exporter.domain.verdicts import Expectation
-from exporter.history.columns import Row, spool_schema
+from exporter.history.tables import Row, spool_schema
 from spark_rollups import schemas, spool_schemas
 
 SPARK_NAMES = {

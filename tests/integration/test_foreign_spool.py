@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.domain.history.rows import Window
-from exporter.history.columns import columns_of
 from exporter.history.spool import Spool
+from exporter.history.tables import columns_of
 from tests.demo.broker import free_port
 from tests.foreign import strays
 from tests.integration.serving import Exporter, until

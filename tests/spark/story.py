@@ -14,8 +14,8 @@ from pathlib import Path
 
 from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.readings import Reason, State
-from exporter.history.columns import Row
 from exporter.history.spool import Spool
+from exporter.history.tables import Row
 from tests.windows import merge_windows
 
 HOUR, DAY, WEEK = 3600.0, 86_400.0, 7 * 86_400.0

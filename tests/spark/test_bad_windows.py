@@ -25,6 +25,7 @@ from exporter.domain.scoring.calibration import Calibration, Threshold
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.published import Expectations
 from exporter.history.spool import Spool
+from exporter.history.tables import columns_of
 from spark_rollups import ingest, spool_files
 from spark_rollups.publish import ahead, publish
 from spark_rollups.rollup import FIRST_DAY

@@ -14,8 +14,8 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
-from exporter.history.columns import table_of
 from exporter.history.relations import Copies, Relations, copies_of
+from exporter.history.tables import table_of
 from tests.groups import topic_readers
 from tests.snapshots import inspections_of
 from tests.unit.readings import Replica, replica_table

@@ -14,9 +14,8 @@ import pytest
 
 from exporter.backfill.spool_streams import SpoolStreams
 from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Inventory, Window
-from exporter.history.columns import columns_of
 from exporter.history.spool import Spool
-from exporter.history.tables import ForeignFileError, read_columns
+from exporter.history.tables import ForeignFileError, columns_of, read_columns
 from tests.foreign import flips, strays, with_huge_texts, with_many_rows, with_shared_text
 
 ROWS = [

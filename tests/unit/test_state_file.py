@@ -27,10 +27,10 @@ from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.history.cluster_states import LastState, Progress, read_state, state_file, write_state
-from exporter.history.columns import Columns
 from exporter.history.published import Published
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
+from exporter.history.tables import Columns
 from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
 from exporter.storage.storage_thread import StorageThread

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.history.rows import SCHEMA_VERSION, Coverage, Inventory, Source, Window
 from exporter.domain.polls.readings import State
-from exporter.history.columns import Row, spool_schema
+from exporter.history.tables import Row, spool_schema
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, Stream
 
 CLUSTER, EXPORTER = "bench", "backfill"
