@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain.arrays import or_none
+from exporter.domain.arrays import replace_nan
 from exporter.domain.groups.consumer_groups import Description, GroupState, NoTimeLag
 from exporter.domain.groups.positions import GROUP_STATES, OUTCOMES, GroupRows, Positions, outcome_code
-from exporter.domain.groups.readers import TopicReaders, who_reads
+from exporter.domain.groups.readers import TopicReaders, find_readers
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.domain.polls.layout import Layout
@@ -134,7 +134,7 @@ def groups_of(found: GroupSweep | Positions) -> dict[str, Group]:
 def position(positions: Positions, row: int) -> GroupPartition:
     """One row as an object."""
     reason, no_time_lag = int(positions.reason[row]), int(positions.no_time_lag[row])
-    seconds, known = or_none(float(positions.seconds[row])), reason == ANSWERED
+    seconds, known = replace_nan(float(positions.seconds[row])), reason == ANSWERED
     return GroupPartition(
         int(positions.committed[row]),
         int(positions.lag[row]) if known else None,
@@ -148,7 +148,7 @@ def position(positions: Positions, row: int) -> GroupPartition:
 
 def readers(sweep: GroupSweep, *topics: str) -> dict[str, dict[str, GroupRole] | None]:
     """The groups of each topic with their roles, None where its readers are unknown."""
-    found = who_reads(sweep, topics)
+    found = find_readers(sweep, topics)
     return {topic: dict(found.named(row)) if found.known[row] else None for row, topic in enumerate(topics)}
 
 
@@ -159,4 +159,4 @@ def topic_readers(named: Mapping[str, Iterable[str]]) -> TopicReaders:
         for name in names:
             groups.setdefault(name, set()).add(topic)
     found = {name: Group(GroupState.STABLE, 1, assigned=frozenset(topics)) for name, topics in groups.items()}
-    return who_reads(sweep_of("prod", found, named), list(named))
+    return find_readers(sweep_of("prod", found, named), list(named))

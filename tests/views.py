@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Counts, or_none
+from exporter.domain.arrays import Counts, replace_nan
 from exporter.domain.judging.assessment import Assessment, Judgement
 from exporter.domain.polls.answers import reason_of_code
 from exporter.domain.polls.inspections import Inspections
@@ -81,14 +81,14 @@ def reading_of(table: Table, row: int, inspected: Inspected | None = None) -> Re
     """Return one row as the last poll saw it."""
     activity, leader, as_read = activity_of(table, row), int(table.leader[row]), None
     if activity.end_offset is not None:
-        local, tiered = (or_none(column[row]) for column in (table.earliest_local, table.latest_tiered))
+        local, tiered = (replace_nan(column[row]) for column in (table.earliest_local, table.latest_tiered))
         as_read = Reading(
             STATES[table.state[row]],
             activity,
             int(table.led_by[row]),
             int(table.earliest[row]),
             int(table.latest[row]),
-            or_none(table.newest[row]),
+            replace_nan(table.newest[row]),
             reason_of_code(int(table.reason[row])),
             None if local is None else int(local),
             None if tiered is None else int(tiered),
@@ -110,7 +110,7 @@ def activity_of(table: Table, row: int) -> Activity:
     """Return the advances of one row."""
     moments = ("last_good_poll", "previous_poll", "last_advance", "silent_since", "advanced_after")
     return Activity(
-        **{name: or_none(getattr(table, name)[row]) for name in moments},
+        **{name: replace_nan(getattr(table, name)[row]) for name in moments},
         advanced_by=int(table.advanced_by[row]),
         restarted=bool(table.restarted[row]),
         end_offset=None if np.isnan(table.last_good_poll[row]) else int(table.latest[row]),
@@ -145,7 +145,7 @@ def topics_in(found: Assessment) -> dict[str, TopicRollUp]:
     return {
         name: TopicRollUp(
             int(found.layout.first[row + 1] - found.layout.first[row]),
-            or_none(found.newest[row]),
+            replace_nan(found.newest[row]),
             found.of_topics.judgement(row),
             {STATES[code]: int(found.states[row, code]) for code in np.flatnonzero(found.states[row])},
             {VERDICTS[code]: int(found.verdicts[row, code]) for code in np.flatnonzero(found.verdicts[row])},

@@ -97,7 +97,7 @@ def audit_to(
     problems: list[str] = []
     failed = interrupted = False
     for cluster in clusters:
-        reading = _ClusterAudit(_with_topics(cluster, wanted.topics), settings, clock, screen)
+        reading = _ClusterAudit(_narrow_topics(cluster, wanted.topics), settings, clock, screen)
         try:
             reading.read()
         except SourceError as error:
@@ -210,7 +210,7 @@ class _ClusterAudit:
         self._screen.show(f"{self._cluster.name}: {what}")
 
 
-def _with_topics(cluster: ClusterSettings, patterns: Sequence[str]) -> ClusterSettings:
+def _narrow_topics(cluster: ClusterSettings, patterns: Sequence[str]) -> ClusterSettings:
     if not patterns:
         return cluster
     topics = TopicFilter(include=tuple(patterns), internal=cluster.topics.internal)

@@ -14,7 +14,7 @@ import numpy as np
 
 from exporter.commands.audit_page import render
 from exporter.commands.text_table import align
-from exporter.domain.arrays import Codes, Rows, or_none
+from exporter.domain.arrays import Codes, Rows, replace_nan
 from exporter.domain.formatting import duration, iso, moment, plural, size, some
 from exporter.domain.judging.audit import LIVENESS, AuditTopics, Liveness, roles_of, verdict_name
 from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
@@ -55,7 +55,7 @@ def _records(audit: Audit) -> Iterator[dict[str, Any]]:
     """Yield the facts of each topic that is shown, as values for JSON."""
     topics = audit.topics
     for row in audit.shown.tolist():
-        last = or_none(topics.last_record[row])
+        last = replace_nan(topics.last_record[row])
         liveness = LIVENESS[audit.liveness[row]]
         yield {
             "cluster": topics.cluster[row],
@@ -66,7 +66,7 @@ def _records(audit: Audit) -> Iterator[dict[str, Any]]:
             "verdict": verdict_name(int(topics.verdict[row])),
             "last_record": last,
             "silence_seconds": None if last is None else max(0.0, audit.as_of - last),
-            "longest_silence_seconds": or_none(topics.longest_silence[row]),
+            "longest_silence_seconds": replace_nan(topics.longest_silence[row]),
             "readers": None if topics.readers[row] is None else list(topics.readers[row]),
             "committed": list(topics.committed[row]),
             "bytes": None if math.isnan(topics.bytes[row]) else int(topics.bytes[row]),

@@ -111,7 +111,7 @@ def list_to(
     lines: list[tuple[str, OffsetRow]] = []
     answered: list[Metadata] = []
     for cluster in clusters:
-        source = connect(_with_topics(cluster, request), settings, clock)
+        source = connect(_narrow_topics(cluster, request), settings, clock)
         try:
             with ExitStack() as ending:
                 ending.callback(source.close)
@@ -146,7 +146,7 @@ def list_to(
     return ExitCode.DONE if complete else ExitCode.FOUND
 
 
-def _with_topics(cluster: ClusterSettings, request: Request) -> ClusterSettings:
+def _narrow_topics(cluster: ClusterSettings, request: Request) -> ClusterSettings:
     topics = cluster.topics
     if request.topics:
         topics = TopicFilter(include=tuple(request.topics))

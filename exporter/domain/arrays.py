@@ -33,7 +33,7 @@ class Counts(NamedTuple):
         return cls(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
 
 
-def or_none(value: float) -> float | None:
+def replace_nan(value: float) -> float | None:
     """Return a number of a column of floats as an object's field: None for NaN."""
     return None if value != value else float(value)  # noqa: PLR0124 - the quickest test for NaN, once a column and row
 

@@ -21,7 +21,7 @@ from exporter.domain.expectations.table import (
     ExpectationTable,
     Numbers,
     figures_of,
-    numbered,
+    number_profiles,
 )
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
@@ -64,14 +64,14 @@ def table_of(rows: pa.Table) -> ExpectationTable:
             found[name] = values.cast(wanted)
     profile, rates = _profiles(found["profile"])
     rests = [each and tuple(map(_rest, each)) for each in found["rests"].to_pylist()]
-    return ExpectationTable.arranged(
+    return ExpectationTable.arrange(
         {name: _coded(found[name]) for name in TEXTS},
         {name: _seconds(found[name]) if name in _TIMES else _floats(name, found[name]) for name in FIGURES},
         found["partition"].fill_null(0).to_numpy(),
         found["partition"].is_null().to_numpy(zero_copy_only=False),
         profile,
         rates,
-        Coded.each_once([each and Schedule(**each) for each in found["schedule"].to_pylist()]),
+        Coded.keep_each([each and Schedule(**each) for each in found["schedule"].to_pylist()]),
         rests=Coded.of(each or None for each in rests),
         falling=Coded.of(each and _falling(each) for each in found["falling"].to_pylist()),
         end_offset=found["end_offset"].fill_null(0).to_numpy(),
@@ -113,6 +113,6 @@ def _profiles(values: pa.Array) -> tuple[Numbers, NDArray[np.floating]]:
     rates = pc.list_flatten(values.filter(pa.array(lengths == HOURS))).to_numpy(zero_copy_only=False).reshape(-1, HOURS)
     new = np.ones(len(rates), np.bool_)
     new[1:] = (rates[1:] != rates[:-1]).any(axis=1)
-    profile = numbered(lengths)
+    profile = number_profiles(lengths)
     profile[profile >= 0] = np.cumsum(new) - 1
     return profile, rates[new]

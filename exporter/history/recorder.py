@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from exporter.domain.arrays import Floats
-from exporter.domain.groups.readers import who_reads
+from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.history.rows import Coverage, Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
@@ -102,7 +102,7 @@ class History:
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take the consumer groups of each topic, as far as known."""
         with self._lock:
-            self._relations.readers = who_reads(sweep, list(self._topics))
+            self._relations.readers = find_readers(sweep, list(self._topics))
 
     def take_comparison(self, comparison: Comparison) -> None:
         """Take which topics are replicas of topics of another cluster, and their state."""

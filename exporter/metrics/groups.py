@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import OtherGroup
 from exporter.domain.groups.positions import GROUP_STATES, GroupRows, Positions
-from exporter.domain.groups.readers import who_reads
+from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import ROLE_CODES, GroupRole, GroupSweep, roles_of
 from exporter.domain.polls.answers import ANSWERED
 from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, known_of
@@ -61,7 +61,7 @@ class GroupSeries:
         assigned = (role == ROLE_CODES[GroupRole.ASSIGNED]).astype(np.int64), role != ROLE_CODES[GroupRole.UNKNOWN]
         shown |= self._assigned.update(roles, {"kafka_consumergroup_assigned": assigned})
         names = tuple(sorted(topics))
-        found = who_reads(sweep, names)
+        found = find_readers(sweep, names)
         counts = {metric: (found.count(role), found.known) for metric, role in _READERS.items()}
         shown |= self._read_topics.update(names, counts)
         others = tuple(sorted((sweep.others or {}).items()))

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 
 from exporter.commands.explanation import explain
 from exporter.domain.groups.consumer_groups import NoTimeLag, OtherGroup
-from exporter.domain.groups.readers import groups_in, who_reads, why_unknown
+from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
@@ -45,7 +45,7 @@ def lines_of(sweep: GroupSweep, topic: str) -> list[str]:
         {},
         None,
         groups=[one._asdict() for one in groups_in(sweep, topic)],
-        all_groups_known=bool(who_reads(sweep, [topic]).known[0]),
+        all_groups_known=bool(find_readers(sweep, [topic]).known[0]),
         groups_unknown=why_unknown(sweep, topic),
         other_groups=[{"group": name, **one._asdict()} for name, one in sorted((sweep.others or {}).items())],
     )
@@ -79,14 +79,14 @@ def test_a_group_that_left_a_topic_does_not_read_it(workbench: Workbench, protoc
     with sweeping(workbench.bootstrap, f"{group}-.*", group) as swept:
         commit(workbench.bootstrap, group, {TopicPartition(topic, 0): 1 for topic in (left, read)})
         sweep = swept.sweep()
-        assert {topic: dict(who_reads(sweep, [topic]).named(0)) for topic in (left, read)} == {
+        assert {topic: dict(find_readers(sweep, [topic]).named(0)) for topic in (left, read)} == {
             left: {group: GONE},
             read: {group: GONE},
         }
         with subscribed(workbench.bootstrap, group, [read], protocol):
             sweep = swept.sweep()
-            assert dict(who_reads(sweep, [left]).named(0)) == {group: LEFT}
-            assert dict(who_reads(sweep, [read]).named(0)) == {group: ASSIGNED}
+            assert dict(find_readers(sweep, [left]).named(0)) == {group: LEFT}
+            assert dict(find_readers(sweep, [read]).named(0)) == {group: ASSIGNED}
             topics = f'kafka_consumergroup_assigned{{kafka_cluster="test",consumergroup="{group}",topic='
             assert {f'{topics}"{left}"}} 0', f'{topics}"{read}"}} 1'} <= set(swept.shown().splitlines())
             assert f"left by       1 group with members elsewhere: {group} (1 member, lag 3)" in lines_of(sweep, left)
@@ -270,7 +270,7 @@ def test_a_topic_that_holds_state_is_never_said_to_be_unneeded(workbench: Workbe
         [one.cleanup_policy for one in configs if one is not None],
         np.array([one.retention_seconds for one in configs if one is not None], dtype=np.float64),
         [one.remote_storage for one in configs if one is not None],
-        who_reads(sweep, list(topics)).readership(),
+        find_readers(sweep, list(topics)).readership(),
     )
     assert dict(zip(topics, found, strict=True)) == {
         "_schemas": "it is compacted; its name is that of an internal topic",

@@ -11,7 +11,7 @@ import pytest
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState, NoTimeLag, OtherGroup
-from exporter.domain.groups.readers import who_reads
+from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
@@ -298,7 +298,7 @@ def test_a_group_that_rebalances_keeps_what_it_had_assigned(cluster: Cluster) ->
     cluster.described["g"] = Description(GroupState.PREPARING_REBALANCE, 1, None)
     for _ in range(2):
         sweep = watch.sweep()
-        assert dict(who_reads(sweep, "ab").named(0)) == {"g": GroupRole.ASSIGNED}
+        assert dict(find_readers(sweep, "ab").named(0)) == {"g": GroupRole.ASSIGNED}
         assert readers(sweep, "a", "b") == {"a": READ, "b": None}
 
 

@@ -15,7 +15,7 @@ import pytest
 from exporter.commands.explain import ExplainError, Subject, explanation_of, write
 from exporter.commands.explanation import explain
 from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag, OtherGroup
-from exporter.domain.groups.readers import groups_in, who_reads, why_unknown
+from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
@@ -294,7 +294,7 @@ def of_groups(sweep: GroupSweep, partition: int | None = None) -> list[str]:
     lines = lines_of(
         partition=partition,
         groups=None if sweep.blank else [one._asdict() for one in groups_in(sweep, "orders", partition)],
-        all_groups_known=bool(who_reads(sweep, ["orders"]).known[0]),
+        all_groups_known=bool(find_readers(sweep, ["orders"]).known[0]),
         groups_unknown=why_unknown(sweep, "orders"),
         other_groups=[{"group": name, **one._asdict()} for name, one in sorted((sweep.others or {}).items())],
     )

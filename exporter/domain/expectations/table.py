@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows, replace_nan
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
@@ -61,7 +61,7 @@ class Coded(Generic[T]):
         return cls(np.array(codes, np.int32), list(numbers))
 
     @classmethod
-    def each_once(cls, values: Sequence[T | None]) -> Coded[T]:
+    def keep_each(cls, values: Sequence[T | None]) -> Coded[T]:
         """Return values of any kind, each on its own."""
         there = np.array([one is not None for one in values], np.bool_)
         codes = np.where(there, np.cumsum(there) - 1, -1).astype(np.int32)
@@ -123,7 +123,7 @@ class ExpectationTable(Mapping[Key, Expectation]):
     falling: Coded[OngoingDrop]
 
     @classmethod
-    def arranged(
+    def arrange(
         cls,
         texts: Mapping[str, Coded[str]],
         figures: Mapping[str, Floats],
@@ -193,7 +193,7 @@ class ExpectationTable(Mapping[Key, Expectation]):
         """Return a row as an object; an odd profile is an empty one."""
         profile = int(self.profile[row])
         found: dict[str, Any] = {name: texts.at(row) for name, texts in self.texts.items()}
-        found |= {name: or_none(values[row]) for name, values in self.figures.items()}
+        found |= {name: replace_nan(values[row]) for name, values in self.figures.items()}
         found |= {name: _count(self.figures[name][row]) for name in ("weeks", "active_slots")}
         return Expectation(
             **found
@@ -262,14 +262,14 @@ def table_of(rows: Iterable[Expectation]) -> ExpectationTable:
 
     whole_weeks = [one for one in each("profile") if one is not None and len(one) == HOURS]
     profile = np.array([NONE if one is None else len(one) for one in each("profile")], np.int32)
-    return ExpectationTable.arranged(
+    return ExpectationTable.arrange(
         {name: Coded.of(each(name)) for name in TEXTS},
         {name: figures_of(name, np.array(each(name), np.float64), there(name)) for name in FIGURES},
         np.array([one or 0 for one in each("partition")], np.int64),
         ~there("partition"),
-        numbered(profile),
+        number_profiles(profile),
         np.array(whole_weeks, np.float64).reshape(-1, HOURS),
-        Coded.each_once(each("schedule")),
+        Coded.keep_each(each("schedule")),
         rests=Coded.of(tuple(one) if one else None for one in each("rests")),
         falling=Coded.of(each("falling")),
         end_offset=np.array([one or 0 for one in each("end_offset")], np.int64),
@@ -282,7 +282,7 @@ def figures_of(name: str, values: Floats, there: Flags) -> Floats:
     return np.where(there & np.isnan(values), np.inf, values) if name in _LIMITS else values
 
 
-def numbered(lengths: Numbers) -> Numbers:
+def number_profiles(lengths: Numbers) -> Numbers:
     """Return the numbers of profiles by the lengths of their lists, which are below 0 where there is none."""
     whole = lengths == HOURS
     return np.where(whole, np.cumsum(whole) - 1, np.where(lengths < 0, NONE, ODD)).astype(np.int32)

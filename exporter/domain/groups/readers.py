@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Rows, or_none, ranges
+from exporter.domain.arrays import Codes, Flags, Rows, ranges, replace_nan
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.positions import GROUP_STATES
 from exporter.domain.groups.sweep import ROLE_CODES, ROLES, GroupRole, GroupSweep
@@ -58,7 +58,7 @@ class TopicReaders:
         return [(self.names[group], ROLES[role]) for group, role in pairs]
 
 
-def who_reads(sweep: GroupSweep, topics: Sequence[str]) -> TopicReaders:
+def find_readers(sweep: GroupSweep, topics: Sequence[str]) -> TopicReaders:
     """Return the groups that read each of the watched ``topics``, which are different, or committed in it.
 
     Its readers are unknown where a group could not be read or may be hidden, or the assignment of one that committed in
@@ -91,7 +91,7 @@ def why_unknown(sweep: GroupSweep, topic: str) -> str | None:
         return f"unknown{'' if sweep.blank else ' for some consumer groups'}: {why}"
     if not sweep.all_visible:
         return "perhaps hidden consumer groups: grant DESCRIBE on groups to see all"
-    readers = who_reads(sweep, [topic])
+    readers = find_readers(sweep, [topic])
     if readers.known[0]:
         return None
     if sweep.others is None:
@@ -125,7 +125,7 @@ def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> li
     """Return the groups of a topic, or those that may read or committed in one partition of it, by name."""
     positions = sweep.positions
     rows = positions.rows
-    roles = dict(who_reads(sweep, [topic]).named(0))
+    roles = dict(find_readers(sweep, [topic]).named(0))
     found = []
     first, numbers = rows.first, {name: number for number, name in enumerate(rows.names)}
     for name in sorted(roles):
@@ -149,7 +149,7 @@ def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> li
                 len(mine),
                 int(positions.lag[mine].sum()) if lag_known else None,
                 int(positions.past_end[mine].sum()),
-                or_none(float(np.fmax.reduce(seconds, initial=np.nan))),
+                replace_nan(float(np.fmax.reduce(seconds, initial=np.nan))),
             )
         )
     return found

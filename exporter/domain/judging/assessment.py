@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, or_none
+from exporter.domain.arrays import Codes, Flags, Floats, replace_nan
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.judging.incidents import Held, Incident
 from exporter.domain.polls.layout import Layout
@@ -38,7 +38,7 @@ class Judgements(ColumnSet):
     def judgement(self, row: int) -> Judgement:
         """Return one row as an object."""
         numbers = (self.last_advance[row], self.expected_by[row], self.score[row])
-        return Judgement(VERDICTS[self.verdict[row]], *map(or_none, numbers))
+        return Judgement(VERDICTS[self.verdict[row]], *map(replace_nan, numbers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import or_none
+from exporter.domain.arrays import replace_nan
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences
 from exporter.domain.formatting import moment, plural
 from exporter.domain.groups.readers import Readership
@@ -192,7 +192,7 @@ def foresee(subjects: Sequence[JudgedSubject], now: float) -> list[Foreseen]:
     of_each = np.argsort(judged_by.table.number)  # they stand there in the order of their names
     foreseen = judged_by.foresee(JudgedSilences(of_each, np.array(since), np.array(until)))
     for row, expectation, of_one in zip(rows, expectations, np.column_stack(foreseen).tolist(), strict=True):
-        suspect_from, dead_from, missed = map(or_none, of_one)
+        suspect_from, dead_from, missed = map(replace_nan, of_one)
         found[row] = Foreseen(suspect_from, dead_from, missed and missed * _missed_scale(expectation))
     return found
 

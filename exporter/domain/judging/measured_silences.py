@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows, or_none
+from exporter.domain.arrays import Flags, Floats, Rows, replace_nan
 from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
 from exporter.domain.history.streams import Streams, Strings, objects
 from exporter.domain.judging import evidence
@@ -246,8 +246,8 @@ class MeasuredSilences:
         self, row: int, verdict: Verdict, partitions: int = 1, live: int = 0, learning: int = 0
     ) -> evidence.EvidenceFacts:
         streams, partition = self.streams, int(self.streams.partition[row])
-        numbers: dict[str, Any] = {name: or_none(getattr(streams, name)[row]) for name in _NUMBERS_OF_STREAMS}
-        numbers |= {name: or_none(getattr(self, name)[row]) for name in _NUMBERS}
+        numbers: dict[str, Any] = {name: replace_nan(getattr(streams, name)[row]) for name in _NUMBERS_OF_STREAMS}
+        numbers |= {name: replace_nan(getattr(self, name)[row]) for name in _NUMBERS}
         return evidence.EvidenceFacts(
             as_of=self.as_of,
             topic=streams.name[row],

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Floats, or_none
-from exporter.domain.groups.readers import Readership, groups_in, who_reads, why_unknown
+from exporter.domain.arrays import Flags, Floats, replace_nan
+from exporter.domain.groups.readers import Readership, find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Assessment, Judgements
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
@@ -135,7 +135,7 @@ def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict
         "cluster": one.cluster,
         "topic": name,
         **judged,
-        "last_record": or_none(newest),
+        "last_record": replace_nan(newest),
         "owner": info.owner,
         "readers": None if readers is None else readers.assigned,
         "groups_committed_only": None if readers is None else readers.committed,
@@ -162,7 +162,7 @@ def partition_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> 
 
 
 def _readers(one: ClusterFacts, topic: str) -> Readership | None:
-    return None if one.sweep is None else who_reads(one.sweep, [topic]).readership()[0]
+    return None if one.sweep is None else find_readers(one.sweep, [topic]).readership()[0]
 
 
 def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
@@ -175,7 +175,7 @@ def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
         partitions=_partitions(one, row),
         readers=_readers(one, name),
         override=one.override(name),
-        newest=or_none(one.assessment.newest[row]),
+        newest=replace_nan(one.assessment.newest[row]),
         records=int(one.snapshot.table.latest[one.assessment.layout.rows_of(name)].sum()),
     )
 
@@ -311,7 +311,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         else {},
         None if expectation is None else describe_expectation(expectation, one.published_at, in_force=one.in_force),
         proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
-        last_record=or_none(one.assessment.newest[number]) if reading is None else reading.newest,
+        last_record=replace_nan(one.assessment.newest[number]) if reading is None else reading.newest,
         reading=None if reading is None else describe_reading(reading),
         owner=info.owner,
         config=None if info.config is None else describe_config(info.config),

@@ -68,7 +68,7 @@ class Membership:
         """Return some rows, which are in order and each given once, with their leaders alone."""
         return Membership.led(self.layout.part(rows), self.leader[rows])
 
-    def with_topics_of(self, before: Membership, names: Collection[str]) -> Membership:
+    def restore_topics_of(self, before: Membership, names: Collection[str]) -> Membership:
         """Return the same, with the partitions of some topics taken from ``before``, without a leader.
 
         Raises KeyError where one of ``names`` is not a topic of both.
@@ -237,7 +237,7 @@ def restore_partitions(metadata: Metadata, before: Metadata | None) -> Metadata:
     names = [name for name, topic in metadata.topics.items() if topic.reason is not None and name in before.topics]
     if not names:
         return metadata
-    membership = metadata.membership.with_topics_of(before.membership, names)
+    membership = metadata.membership.restore_topics_of(before.membership, names)
     restored = {
         name: replace(
             before.topics[name], partitions=PartitionsOf(membership, name), reason=metadata.topics[name].reason

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Offsets, Rows, or_none
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows, replace_nan
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
@@ -84,7 +84,7 @@ class Silences(ColumnSet):
             bool(self.settling[row]),
             int(self.polls_good[row]),
             int(self.polls_missed[row]),
-            or_none(self.not_before[row]),
+            replace_nan(self.not_before[row]),
         )
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, or_none
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, replace_nan
 from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.domain.polls.inspections import NO_INSPECTIONS, Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -127,7 +127,9 @@ class Table:
     def reading(self, row: int) -> Reading:
         """Return one row as the last poll saw it."""
         state, reason, leader = (int(of[row]) for of in (self.state_now, self.reason_now, self.leader_now))
-        as_read = (int(self.earliest[row]), int(self.latest[row]), or_none(self.newest[row])) if self.read[row] else ()
+        as_read = (
+            (int(self.earliest[row]), int(self.latest[row]), replace_nan(self.newest[row])) if self.read[row] else ()
+        )
         return Reading(STATES[state], None if leader == NO_LEADER else leader, reason_of_code(reason), *as_read)
 
     def changed(self, **columns: Any) -> Table:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, Counts, Floats, or_none
+from exporter.domain.arrays import Codes, Counts, Floats, replace_nan
 from exporter.domain.polls.layout import Layout
 
 
@@ -101,7 +101,7 @@ class ReplicaTable:
         """Return one row as an object."""
         return ReplicaReading(
             REPLICA_STATES[self.state[row]],
-            or_none(self.lag_seconds[row]),
+            replace_nan(self.lag_seconds[row]),
             int(self.lag_records.value[row]) if self.lag_records.known[row] else None,
             not_compared_of_code(int(self.reason[row])),
         )
