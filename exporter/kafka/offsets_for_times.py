@@ -130,8 +130,8 @@ def _put(answers: Answers, places: Rows, found: Sequence[confluent_kafka.TopicPa
 
     An offset below 0 without an error was never filled in: it is still the requested spec.
     """
-    listed, epochs, errors = zip(*map(_FIELDS, found), strict=True)
-    offsets = np.array(listed, dtype=np.int64)
+    numbers, epochs, errors = zip(*map(_FIELDS, found), strict=True)
+    offsets = np.array(numbers, dtype=np.int64)
     answers.epoch[places] = [-1 if epoch is None else epoch for epoch in epochs]
     reasons = np.where(offsets < 0, reason_code(Reason.MISSING_ANSWER), ANSWERED).astype(np.int8)
     if errors.count(None) < len(errors):
