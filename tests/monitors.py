@@ -10,8 +10,8 @@ from exporter.domain.ports import Clock
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from exporter.state.monitor_settings import MonitorSettings
-from exporter.web.pages import Pages
 from exporter.web.server import WebServer
+from exporter.web.status import Pages
 
 
 def monitor_of(

@@ -14,8 +14,8 @@ from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.history.columns import columns_of, table_of
 from exporter.history.inventory import InventoryRows
+from exporter.history.tables import columns_of, table_of
 from tests.snapshots import snapshot_of
 from tests.views import Activity, Reading, readings_of
 

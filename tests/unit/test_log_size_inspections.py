@@ -187,19 +187,15 @@ def test_what_is_missing_is_logged_once_and_counted_always(brokers: Brokers, cap
     assert caplog.messages[1].startswith("cluster c: resolved: not answered")
 
 
-def test_what_was_moved_is_asked_where_it_is_now_and_a_failure_counts_there(brokers: Brokers) -> None:
-    """One broker more is asked, of these partitions alone; one that was silent is asked once, after all others."""
-    brokers.sizes = {1: {A: 101}, 2: {B: 102}, 3: Reason.TIMED_OUT}
-    brokers.replicas = {B: (2, 3)}
+def test_what_was_moved_has_no_size_until_it_is_asked_where_it_is_now(brokers: Brokers) -> None:
+    """The next inspection asks by the poll before it; a failure counts at the broker that was asked."""
+    brokers.sizes = {1: {A: 101}, 2: {B: 102}}
     seen = polled(brokers, {A: (1,), B: (1,)})
-    inspection = seen.inspect()
-    assert brokers.requests == [(1, 2), (2, 1), (3, 1)]
-    assert inspection.failures == {(Reason.TIMED_OUT, 3): 1}
-    assert (of(seen, A).disk_bytes, of(seen, B)) == (101, Inspected(102, None))
-    brokers.requests, brokers.sizes, brokers.replicas = [], {1: {}, 3: Reason.TIMED_OUT}, {A: (3,)}
-    seen.accept(poll({A: (1,), B: (3,)}))
-    assert seen.inspect().failures == {(Reason.TIMED_OUT, 3): 2}
-    assert brokers.requests == [(1, 1), (3, 2)]
+    assert seen.inspect().failures == {(Reason.MISSING_ANSWER, 1): 1}
+    assert (of(seen, A).disk_bytes, of(seen, B).disk_bytes) == (101, None)
+    seen.accept(poll({A: (1,), B: (2,)}))
+    assert seen.inspect().failures == {}
+    assert (of(seen, A).disk_bytes, of(seen, B).disk_bytes) == (101, 102)
 
 
 def test_results_stay_with_their_partitions_where_others_come_and_go(brokers: Brokers) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration

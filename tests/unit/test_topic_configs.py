@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
 
 from exporter.domain.polls.readings import Reason
+from exporter.kafka.client import Client
 from exporter.kafka.topic_configs import ConfigReader, config_of
 from tests.unit.readings import ManualClock
 
@@ -63,7 +64,7 @@ class Broker:
 def reader_of(count: int = 0, broker: Broker | None = None) -> tuple[ConfigReader, Broker, ManualClock]:
     """A reader that refreshes hourly, has two calls under way at most, and has read so many topics; its broker."""
     broker, clock = broker or Broker(), ManualClock()
-    reader = ConfigReader(broker, clock, refresh=HOUR, calls_in_flight=2)
+    reader = ConfigReader(cast("Client", broker), clock, refresh=HOUR, calls_in_flight=2)
     if count:
         assert len(reader.read(ids(count))) == count
     return reader, broker, clock
@@ -96,7 +97,7 @@ def test_a_first_read_without_an_answer_ends_after_one_timeout() -> None:
             self.time += 0.06
             return self.time
 
-    reader = ConfigReader(broker, Running(), refresh=HOUR, calls_in_flight=2)
+    reader = ConfigReader(cast("Client", broker), Running(), refresh=HOUR, calls_in_flight=2)
     assert (reader.read(ids(3)), reader.unread()) == ({}, {})
     broker.reply()
     assert len(reader.read(ids(3))) == 3
