@@ -9,9 +9,9 @@ from pathlib import Path
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import TopicPartition
 from exporter.history.cluster_states import LastState
-from exporter.history.columns import Columns, Row
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
+from exporter.history.tables import Columns, Row
 from tests.spark.story import World, at
 from tests.unit.readings import ManualClock, TableSource
 
