@@ -1,4 +1,4 @@
-"""Inspections: what is asked of whom, what is remembered, what a failure costs."""
+"""Inspections: what is asked of whom, what is remembered, what a failure costs, and their results in columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.state.cluster import Rhythm
 from tests.monitors import monitor_of
-from tests.snapshots import snapshot_of
+from tests.snapshots import inspections_of, snapshot_of
 from tests.unit.readings import ManualClock
 from tests.views import Activity, Inspected, Reading, sizes_of
 
@@ -221,3 +221,23 @@ def test_sizes_stay_where_the_client_fails_at_another_broker(brokers: Brokers) -
     brokers.fails = None
     assert not seen.inspect().problem
     assert of(seen, B) == Inspected(101, 203)
+
+
+ONE, TWO, ORDERS, Z = (TopicPartition(*key) for key in (("a", 0), ("a", 1), ("orders", 0), ("z", 0)))
+FOUND = {ONE: Inspected(1, 2**60), TWO: Inspected(2, 2**60 + 1), ORDERS: Inspected(3, None)}
+COLUMNS = inspections_of(Layout.of({"a": [0, 1], "orders": [0], "z": [0]}), FOUND)
+
+
+def test_the_size_of_a_topic_is_known_where_that_of_each_partition_is() -> None:
+    """Of both replicas sizes, each for itself; nothing of a topic that no inspection knew."""
+    assert sizes_of(COLUMNS) == FOUND
+    assert [COLUMNS.of_topics.topic(number) for number in range(3)] == [(3, 2**61 + 1), (3, None), (None, None)]
+    assert [COLUMNS.partition(row) for row in (0, 2, 3)] == [(1, 2**60), (3, None), (None, None)]
+
+
+def test_sizes_move_with_their_partitions() -> None:
+    """To a layout with other partitions too; what is not wanted of a row is unknown there."""
+    after = Layout.of({"a": [1], "new": [0], "orders": [0]})
+    moved = COLUMNS.laid_out(after, np.array([True, False, True, True]))
+    assert sizes_of(moved) == {TWO: Inspected(), ORDERS: FOUND[ORDERS]}
+    assert moved.layout is after
