@@ -84,24 +84,24 @@ def test_a_topic_that_died_again_does_not_show_its_previous_death() -> None:
     assert line(still, Silence(LAST, now, known=True), now).endswith("; in step")
 
 
+UNSEEN = Silence(LAST, LAST + HOUR, known=False)
+NEVER = UNSEEN._replace(advanced=False)
+
+
 @pytest.mark.parametrize(
     ("silence", "state", "beginning"),
     [
         (
-            Silence(LAST, LAST + HOUR, known=False, not_before=LAST - 11 * 60),
+            UNSEEN._replace(not_before=LAST - 11 * 60),
             State.OBSERVED,
             (
                 "it advanced between Tue 2026-03-03 09:49 UTC and Tue 2026-03-03 10:00 UTC while nobody looked; silent "
                 "at least since then"
             ),
         ),
-        (
-            Silence(LAST, LAST + HOUR, known=False),
-            State.OBSERVED,
-            "silent at least since Tue 2026-03-03 10:00 UTC, when it was first polled",
-        ),
-        (Silence(LAST, LAST + HOUR, known=False, advanced=False), State.OBSERVED, "no advance was ever seen"),
-        (Silence(LAST, LAST + HOUR, known=False, advanced=False), State.NEVER_WRITTEN, "learning: never written"),
+        (UNSEEN, State.OBSERVED, "silent at least since Tue 2026-03-03 10:00 UTC, when it was first polled"),
+        (NEVER, State.OBSERVED, "no advance was ever seen"),
+        (NEVER, State.NEVER_WRITTEN, "learning: never written"),
     ],
 )
 def test_an_unknown_last_advance_is_described_by_what_is_known_of_it(
@@ -131,20 +131,13 @@ def test_an_unknown_last_advance_is_described_by_what_is_known_of_it(
         ),
     ],
 )
-def test_what_is_held_without_an_incident_says_why(silence: Silence, cause: str) -> None:
-    """Too few polls since the start, too few good ones, or none of late."""
-    judgement = Judgement(judge(silence, BUSY, LAST + 9 * HOUR).verdict, LAST)
-    held = judgement._replace(verdict=type(judgement.verdict).HELD)
-    assert cause in evidence_now(JudgedSubject(held, BUSY, seen=SubjectNow(silence=silence)), LAST + 9 * HOUR)
-
-
-def test_what_an_incident_holds_says_which() -> None:
-    """With the limit that it passed."""
-    now = LAST + 9 * HOUR
-    silence = Silence(LAST, now, known=True)
+def test_what_is_held_says_why(silence: Silence, cause: str) -> None:
+    """Too few polls since the start, too few good ones, or none of late; an incident with the limit that it passed."""
+    held, now = Judgement(Verdict.HELD, LAST), LAST + 9 * HOUR
+    assert cause in evidence_now(JudgedSubject(held, BUSY, seen=SubjectNow(silence=silence)), now)
     incident = Incident(("bills", "orders"), 30, LAST, LAST + HOUR)
-    held = judge(silence, BUSY, now)._replace(verdict=judge(silence, BUSY, now).verdict.HELD)
-    text = evidence_now(JudgedSubject(held, BUSY, incident, SubjectNow(silence=silence)), now)
+    held = judge(Silence(LAST, now, known=True), BUSY, now)._replace(verdict=Verdict.HELD)
+    text = evidence_now(JudgedSubject(held, BUSY, incident, SubjectNow(silence=Silence(LAST, now, known=True))), now)
     assert "; suspect since 13:43 UTC; held: 2 of 30 topics fell silent together between " in text
 
 
