@@ -19,7 +19,7 @@ from exporter.domain.ports import Clock, Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
-from exporter.kafka.group_types import list_types
+from exporter.kafka.kafka_python import list_types
 from exporter.kafka.list_offsets import CALLS_IN_FLIGHT, CHUNK_SIZE, Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe

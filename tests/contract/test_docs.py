@@ -51,7 +51,6 @@ NOT_OURS = {
     "kafka_exporter",
     "kafka_cluster",
     "kafka_python",
-    "kafka_python_config",
 }
 """Words of other programs, labels and modules that look like metrics."""
 

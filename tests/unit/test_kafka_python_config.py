@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from exporter.kafka.kafka_python_config import TranslationError, translate
+from exporter.kafka.kafka_python import TranslationError, translate
 
 SERVERS = {"bootstrap.servers": "SASL_SSL://one:9093, two:9093"}
 
