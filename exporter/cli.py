@@ -326,8 +326,8 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     """
     from exporter.doctor import examination as checks
     from exporter.doctor.rendering import write
-    from exporter.settings.exposure import exposed_in
     from exporter.settings.load import load_settings
+    from exporter.settings.properties import exposed_in
 
     try:
         settings = load_settings(config, bootstrap_server, os.environ)

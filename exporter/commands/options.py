@@ -144,7 +144,7 @@ def warn_of_exposed(config: Path | None, sources: Mapping[str, RemoteClient]) ->
 
 def exposed_secrets(config: Path | None, sources: Mapping[str, RemoteClient]) -> list[str]:
     """Return a line for each secret of a cluster that is too widely readable. Raises SourceError."""
-    from exporter.settings.exposure import exposed_in
+    from exporter.settings.properties import exposed_in
 
     inline = exposed_in(config)
     return [

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow.parquet as pq
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloat, ValidationError
 from pydantic_core import PydanticCustomError
 
@@ -169,10 +170,6 @@ def of_topic(history: Location, topic: str) -> TopicRows | None:
 
     Raises ExpectationsError where the published set cannot be used.
     """
-    import pyarrow.parquet as pq  # noqa: PLC0415 - ``serve`` leaves it to other processes, and reads no single topic
-
-    from exporter.history.published_rows import table_of  # noqa: PLC0415 - as above
-
     folder = history / "published"
     pointer = folder / "current.json"
     try:
@@ -185,7 +182,7 @@ def of_topic(history: Location, topic: str) -> TopicRows | None:
         place, storage = for_pyarrow(target)
         table = pq.read_table(place, filesystem=storage, filters=[("topic", "=", topic)])
         further = table.select([name for name in table.column_names if name not in names]).to_pylist()
-        found = table_of(table)
+        found = published_rows.table_of(table)
         rows = tuple(TopicRow(found.row(row), further[number]) for row, number in enumerate(found.number.tolist()))
         if not rows:
             known = pq.read_table(place, filesystem=storage, columns=["topic"]).column("topic").unique().to_pylist()

@@ -9,6 +9,7 @@ import math
 import operator
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from exporter.history.cluster_states import Progress, state_file, state_files, w
 from exporter.history.tables import Columns, ForeignFileError, Row, columns_of, opened, read_columns, safe, table_of
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
+from exporter.storage.lock import FileLock, Lease, TakenError, take
 from exporter.storage.storage_thread import StorageThread
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,10 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 _OBJECT_UPKEEP_SECONDS = 900.0
 _LEDGER_BYTES = 64 * 2**20
 _FINISHED = re.compile(r"[^.].*\.parquet")
+
+
+WAIT_SECONDS = 60.0
+"""How long a start waits for the process before: as long as Kubernetes and systemd let one end."""
 
 
 class Loss(StrEnum):
@@ -256,3 +262,41 @@ def _require_writable(folder: Location) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     storage.put(probe, lambda file: file.write(b"."))
     storage.delete(probe)
+
+
+def take_name(
+    history: Location,
+    exporter: str,
+    *,
+    wait_seconds: float = WAIT_SECONDS,
+    ended: Callable[[], bool] = lambda: False,
+) -> FileLock | Lease:
+    """Take ``<history>/serve-<exporter>.lock``: two processes of one name would overwrite each other's files.
+
+    Waits for a process that ends, until this one is ``ended`` too. Raises HistoryError where another process holds it
+    for so long, and where locking fails.
+    """
+    path = history / f"serve-{safe(exporter)}.lock"
+    deadline, logged = time.monotonic() + wait_seconds, False
+    while True:
+        try:
+            return take(path)
+        except TakenError as error:
+            holder = error.strerror
+            if time.monotonic() >= deadline or ended():
+                raise HistoryError(
+                    f"history.folder {str(history)!r} is written by another `serve` under the exporter name "
+                    f"{exporter!r} ({holder}): both would overwrite the same files. Stop that one, or set `exporter` "
+                    "to another name."
+                ) from None
+        except OSError as error:
+            raise HistoryError(
+                f"{str(path)!r} must be a file that this process can write and lock: {error.strerror}. Give its owner "
+                "write access, and keep the history on a file system with locks."
+            ) from error
+        if not logged:
+            log.warning(
+                "%s is locked by another `serve` (%s): waiting up to %.0f s for its end", path, holder, wait_seconds
+            )
+            logged = True
+        time.sleep(0.2)

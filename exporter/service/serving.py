@@ -19,10 +19,9 @@ from exporter.domain.replicas.comparison import Comparison
 from exporter.factory.clusters import ClusterCollectors, build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
 from exporter.history.cluster_states import LastState
-from exporter.history.exporter_lock import take_name
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
-from exporter.history.spool import HistoryError, Spool
+from exporter.history.spool import HistoryError, Spool, take_name
 from exporter.history.unwritten import HistoryCounts
 from exporter.kafka.process import ClientProcesses, RemoteClient
 from exporter.service.scheduling import Scheduler

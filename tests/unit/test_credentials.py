@@ -15,8 +15,8 @@ from exporter.kafka.client import Client
 from exporter.kafka.credentials import Credentials, Property
 from exporter.secret_files import MAX_BYTES
 from exporter.settings.dump import to_yaml
-from exporter.settings.exposure import exposed_in
 from exporter.settings.load import load_settings
+from exporter.settings.properties import exposed_in
 from exporter.settings.schema import Settings
 
 SECRET = "hunter2-of-the-file"  # noqa: S105 - of nothing

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.history.exporter_lock import take_name
-from exporter.history.spool import HistoryError
+from exporter.history.spool import HistoryError, take_name
 from exporter.storage.lock import TakenError
 from tests.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
