@@ -61,14 +61,13 @@ def test_groups_that_only_committed_are_no_readers(readers: Readership | None, r
 
 
 def test_a_living_topic_has_its_limit_ahead_whenever_it_was_published() -> None:
-    """A day after the rollup too: the limit follows its own last advance."""
+    """A day after the rollup too: the limit follows its own last advance, and the weeks are those of the rollup.
+
+    On the Monday after, too: of the week that has ended nothing is learned yet.
+    """
     now = LAST + DAY
     text = line(BUSY, Silence(now - 60, now, known=True), now)
     assert text == f"silent 1 min (since Wed 2026-03-04 09:59 UTC); {BASELINE}; dead from Wed 2026-03-04 17:23 UTC"
-
-
-def test_the_weeks_that_it_is_judged_by_are_those_of_the_rollup_until_the_next_one() -> None:
-    """On the Monday after, too: of the week that has ended nothing is learned yet."""
     now = MONDAY + WEEK + HOUR
     row = replace(BUSY, observed_seconds=8 * WEEK)
     assert f"; {BASELINE}; " in line(row, Silence(now - 60, now, known=True), now)

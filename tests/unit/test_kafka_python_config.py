@@ -89,14 +89,10 @@ def test_a_file_that_cannot_be_loaded_is_named(name: str, tmp_path: Path) -> Non
             translate({**SERVERS, "security.protocol": "SSL", name: str(path)})
 
 
-def test_comments_beside_the_authorities_may_be_in_any_language() -> None:
-    """As librdkafka takes them; what is no certificate is refused nevertheless."""
+def test_authorities_may_be_in_a_folder_and_beside_comments_in_any_language(tmp_path: Path) -> None:
+    """As librdkafka takes them; a folder is read when a broker is met. What is no certificate is refused."""
+    assert context(ssl_ca_location=str(tmp_path)).verify_mode is ssl.CERT_REQUIRED
     authority = trustme.CA().cert_pem.bytes().decode()
     assert len(context(ssl_ca_pem=f"# Főtanúsítvány\n{authority}").get_ca_certs()) == 1
     with pytest.raises(TranslationError, match=r"^ssl\.ca\.pem could not be loaded"):
         context(ssl_ca_pem=authority.replace("MII", "MőI"))
-
-
-def test_a_folder_of_authorities_is_taken(tmp_path: Path) -> None:
-    """librdkafka takes a folder as well as a file; such a folder is read when a broker is met."""
-    assert context(ssl_ca_location=str(tmp_path)).verify_mode is ssl.CERT_REQUIRED

@@ -82,18 +82,11 @@ def test_a_role_that_cannot_be_taken_on_is_named(monkeypatch: pytest.MonkeyPatch
     assert SECRET not in str(refused.value)
 
 
-def test_without_the_extra_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings are refused before anything is connected."""
+def test_what_is_wrong_is_refused_before_anything_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt property though no token can be had; without the extra with the command that installs it."""
+    iam, servers = AwsIam("eu-central-1"), {"bootstrap.servers": "127.0.0.1:9"}
+    with pytest.raises(ValueError, match=r"No such configuration property: \"ssl\.ca\.loction\""):
+        Client({**servers, "ssl.ca.loction": "x"}, request_timeout=1.0, aws_iam=iam)
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     with pytest.raises(ValueError, match=r"not installed; next step: pip install '.\[msk\]' in a checkout"):
-        Client({"bootstrap.servers": "127.0.0.1:9"}, request_timeout=1.0, aws_iam=AwsIam("eu-central-1"))
-
-
-def test_a_misspelt_property_beside_it_is_refused_at_once() -> None:
-    """librdkafka looks at the other properties though no token can be had."""
-    with pytest.raises(ValueError, match=r"No such configuration property: \"ssl\.ca\.loction\""):
-        Client(
-            {"bootstrap.servers": "127.0.0.1:9", "ssl.ca.loction": "x"},
-            request_timeout=1.0,
-            aws_iam=AwsIam("eu-central-1"),
-        )
+        Client(servers, request_timeout=1.0, aws_iam=iam)

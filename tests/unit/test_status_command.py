@@ -39,23 +39,21 @@ def url() -> Iterator[str]:
 
 
 def test_a_running_exporter_is_asked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The dead partition of a topic that lives and the unreadable topic, with exit code 1."""
+    """The dead partition of a topic that lives and the unreadable topic, with exit code 1.
+
+    JSON and the line for monitoring have the same counts; only the line has the exit code of a plug-in.
+    """
     assert run(["status", "--url", url]) == 1
     _, heads, *rows = capsys.readouterr().out.splitlines()
     assert heads.split() == ["CLUSTER", "TOPIC", "WHAT", "SILENT", "OWNER", "READERS", "EVIDENCE"]
     assert [row.split()[:3] for row in rows] == [["prod", "orders:1", "dead"], ["prod", "lost", "unreadable"]]
     assert "1 of 1 partitions cannot be read" in rows[1]
-
-
-def test_json_and_the_line_for_monitoring_say_the_same(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Counts in both; only the line for monitoring has the exit code of a plug-in."""
     assert run(["status", "--url", url, "--format", "json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["counts"] == {"dead": 1, "suspect": 0, "incident": 0, "unreadable": 1}
-    assert answer["items"][0]["topic"] == "orders" and answer["items"][0]["partition"] == 1
+    assert (answer["items"][0]["topic"], answer["items"][0]["partition"]) == ("orders", 1)
     assert run(["status", "--url", url, "--format", "nagios"]) == 2
-    line = capsys.readouterr().out
-    assert line == (
+    assert capsys.readouterr().out == (
         "CRITICAL: 1 dead, 0 suspect, 0 incident, 1 unreadable (orders:1) | dead=1 suspect=0 incident=0 unreadable=1\n"
     )
 

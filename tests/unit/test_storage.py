@@ -37,13 +37,12 @@ from exporter.storage.files import ObjectPath, located
     ],
 )
 def test_a_uri_names_a_folder_in_object_storage(text: str, root: str, path: str) -> None:
-    """What Hadoop calls s3a is S3, a slash at the end is none, and what it is spelled back to names the same."""
+    """What Hadoop calls s3a is S3, a slash at the end is none, and what it is spelled back to names the same.
+
+    A path is one of this host, and so is a file: URI; only what has :// is a URI.
+    """
     assert located(text) == ObjectPath(root, PurePosixPath(path))
     assert located(str(located(text))) == located(text)
-
-
-def test_a_path_and_a_uri_of_this_host_name_a_folder_of_this_host() -> None:
-    """Only what has :// is a URI."""
     assert located("file:///var/lib/history") == Path("/var/lib/history")
     assert located("s3/history") == Path("s3/history")
     assert located("~/history") == Path.home() / "history"
