@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,8 @@ import httpx
 import yaml
 
 from tests.plain_http import NO_TLS
-from tests.programs import PATIENCE_SECONDS, program, running
+from tests.programs import program, running
+from tests.waiting import until
 
 Ask = Callable[..., Any]
 """(endpoint below /api/v1, parameters) -> the field ``data`` of the answer."""
@@ -50,8 +50,5 @@ def scraping(address: str, folder: Path) -> Iterator[Ask]:
             assert answer.is_success, f"{parameters}: {answer.text}"
             return answer.json()["data"]
 
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not ask("query", query="scrape_samples_scraped > 0")["result"]:
-            assert time.monotonic() < deadline, api.get("/targets").text
-            time.sleep(0.1)
+        until(lambda: ask("query", query="scrape_samples_scraped > 0")["result"], "a scrape")
         yield ask

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
@@ -15,6 +14,8 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
 )
+
+from tests.waiting import until
 
 EVERLASTING = {
     "retention.ms": "-1",
@@ -123,10 +124,4 @@ class Workbench:
         known = self.admin.list_topics(timeout=10).topics.get(topic)
         return 0 if known is None else sum(partition.leader >= 0 for partition in known.partitions.values())
 
-    @staticmethod
-    def until(true: Callable[[], bool], seconds: float = 90.0) -> None:
-        """Wait for something to become so."""
-        deadline = time.monotonic() + seconds
-        while not true():
-            assert time.monotonic() < deadline, f"not so within {seconds:g} s"
-            time.sleep(0.02)
+    until = staticmethod(until)

@@ -15,10 +15,11 @@ from xdist.workermanage import WorkerController
 STARTED = {
     "spark": re.compile(r"\bspark: SparkSession|usefixtures\(\"spark\"\)"),
     "brokers": re.compile(r"\b(?:kafka: Kafka|brokers: Mapping|secured: Secured)\b"),
+    "trio": re.compile(r"\btrio: Trio\b"),
 }
 """What tests share that takes long to start, and what a file of tests says that needs it.
 
-One session of Spark, and one set of the brokers of all versions and of the secured one.
+One session of Spark, one set of the brokers of all versions and of the secured one, and one of three of one cluster.
 """
 
 LONG = (
@@ -27,17 +28,18 @@ LONG = (
     "spark/test_living_fleet.py",
     "spark/test_retention.py",
     "spark/test_bench_product.py",
-    "integration/test_batched_lookups.py",
+    "integration/test_versions.py",
     "spark/test_cluster.py",
     "integration/test_client_restarts.py",
     "integration/test_object_storage.py",
     "integration/test_demo.py",
+    "integration/test_first_day.py",
     "spark/test_object_storage.py",
     "integration/test_client_outages.py",
-    "integration/test_clock_set.py",
+    "integration/test_network.py",
     "spark/test_disturbed_storage.py",
     "integration/test_three_brokers.py",
-    "integration/test_serve.py",
+    "integration/test_audit.py",
     "integration/test_replicas.py",
 )
 """Files that take a minute and more, so that none is left alone at the end: what computes beside what mostly waits."""

@@ -23,9 +23,9 @@ from tests.dead_and_living import DEAD, LIVING, write_fleet
 from tests.fake_cluster import FakeCluster
 from tests.integration.auditing import audit
 from tests.integration.day_one import DayOne, sections_of, verdicts
-from tests.integration.serving import until
 from tests.process_tree import Watch
 from tests.tables import Rows
+from tests.waiting import until
 from tests.workbench import Workbench
 
 DAY = 86_400_000

@@ -38,11 +38,12 @@ from exporter.storage.files import Location
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
 from tests.bench.running import real_broker, say, show
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter
 from tests.programs import as_options
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 from tests.tables import Rows
+from tests.waiting import until
 from tests.workbench import QUIET, Workbench
 
 TOPIC, PARTITIONS = "written", 4

@@ -52,15 +52,22 @@ def one(values: str, kind: str, suffix: str = "", *settings: str) -> Manifest:
     return manifest
 
 
+def alerts(values: str, *settings: str) -> dict[str, Manifest]:
+    """The alert rules that are rendered, by name."""
+    groups = one(values, "PrometheusRule", "", *settings)["spec"]["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
+
+
+def pod_of(manifest: Manifest) -> Manifest:
+    """The pod specification of a deployment or a job."""
+    spec = manifest["spec"]
+    found: Manifest = (spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec)["template"]["spec"]
+    return found
+
+
 def pods(values: str) -> list[Manifest]:
     """Every pod specification, of the exporter and of the jobs."""
-    return [
-        manifest["spec"]["template"]["spec"]
-        if kind == "Deployment"
-        else manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-        for (kind, _), manifest in rendered(values).items()
-        if kind in {"Deployment", "CronJob"}
-    ]
+    return [pod_of(made) for (kind, _), made in rendered(values).items() if kind in {"Deployment", "CronJob"}]
 
 
 def ours(pod: Manifest) -> list[Manifest]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -27,6 +26,7 @@ from tests.chart.rendering import (
     names,
     one,
     ours,
+    pod_of,
     pods,
     rendered,
     strict,
@@ -68,48 +68,42 @@ def test_the_rendered_configuration_is_good(values: str, tmp_path: Path) -> None
 
 
 @EVERY
-def test_pods_run_without_rights(values: str) -> None:
-    """No root, no writable image, no capability, no token of the API, in every container."""
+def test_pods_run_without_rights_and_share_the_history(values: str) -> None:
+    """No root, no writable image, no capability, no token of the API, in every container; every mount has its volume.
+
+    All pods hold the same history, or none has it on a volume.
+    """
+    histories = []
     for pod in pods(values):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["automountServiceAccountToken"] is False
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        histories.append(volumes.get("history"))
+        assert ("history" in volumes) == (values not in FOLDERS)
         for container in ours(pod):
             context = container["securityContext"]
             assert context["readOnlyRootFilesystem"] is True
             assert context["allowPrivilegeEscalation"] is False
             assert context["capabilities"] == {"drop": ["ALL"]}
-
-
-@EVERY
-def test_mounts_have_volumes_and_jobs_share_the_history(values: str) -> None:
-    """Every mount names a volume of its pod, and all pods hold the same history, or none has it on a volume."""
-    histories = []
-    for pod in pods(values):
-        volumes = {volume["name"]: volume for volume in pod["volumes"]}
-        histories.append(volumes.get("history"))
-        assert ("history" in volumes) == (values not in FOLDERS)
-        for container in ours(pod):
             assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes)
     assert all(history == histories[0] for history in histories)
 
 
 @EVERY
-def test_the_service_finds_the_exporter_and_not_the_jobs(values: str) -> None:
-    """The selector fits the exporter's pod only, and the port exists there."""
-    service = one(values, "Service")
-    deployment = one(values, "Deployment")
-    wanted = service["spec"]["selector"].items()
-    assert wanted <= deployment["spec"]["template"]["metadata"]["labels"].items()
-    for (kind, _), manifest in rendered(values).items():
-        if kind == "CronJob":
-            assert not wanted <= manifest["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"].items()
-    [container] = ours(deployment["spec"]["template"]["spec"])
-    assert service["spec"]["ports"][0]["targetPort"] == container["ports"][0]["name"]
+def test_service_and_deployment_mean_the_exporter_and_no_job(values: str) -> None:
+    """Both selectors fit the exporter's pod only, so `kubectl exec deployment/...` is the exporter; the port exists."""
+    service, deployment = one(values, "Service")["spec"], one(values, "Deployment")["spec"]
+    jobs = [job["spec"]["jobTemplate"]["spec"] for (kind, _), job in rendered(values).items() if kind == "CronJob"]
+    for selector in (service["selector"], deployment["selector"]["matchLabels"]):
+        assert selector.items() <= deployment["template"]["metadata"]["labels"].items()
+        assert not [job for job in jobs if selector.items() <= job["template"]["metadata"]["labels"].items()]
+    [container] = ours(deployment["template"]["spec"])
+    assert service["ports"][0]["targetPort"] == container["ports"][0]["name"]
 
 
 def test_probes_ask_the_pages_that_the_exporter_has() -> None:
     """Liveness is /-/healthy and readiness /-/ready on the served port; a start may take five minutes."""
-    [container] = one("minimal", "Deployment")["spec"]["template"]["spec"]["containers"]
+    [container] = pod_of(one("minimal", "Deployment"))["containers"]
     assert container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"] == 300
     assert container["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": "http"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/-/ready", "port": "http"}
@@ -119,19 +113,8 @@ def test_probes_ask_the_pages_that_the_exporter_has() -> None:
 def test_the_port_of_the_pod_is_the_one_that_the_configuration_listens_on() -> None:
     """With another web.listen the container, and so Service and probes, follow it."""
     manifest = one("minimal", "Deployment", "", "config.web.listen=0.0.0.0:8080")
-    [container] = manifest["spec"]["template"]["spec"]["containers"]
+    [container] = pod_of(manifest)["containers"]
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
-
-
-@EVERY
-def test_what_names_the_deployment_means_no_job(values: str) -> None:
-    """The deployment's selector fits its own pod and no job's, so `kubectl exec deployment/...` is the exporter."""
-    deployment = one(values, "Deployment")
-    wanted = deployment["spec"]["selector"]["matchLabels"].items()
-    assert wanted <= deployment["spec"]["template"]["metadata"]["labels"].items()
-    jobs = [manifest for (kind, _), manifest in rendered(values).items() if kind == "CronJob"]
-    for job in jobs:
-        assert not wanted <= job["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"].items()
 
 
 def test_a_changed_configuration_restarts_the_exporter() -> None:
@@ -147,11 +130,11 @@ def test_secrets_reach_the_exporter_by_environment_only() -> None:
     """The configuration names the variable, the pod takes it from a Secret, and the jobs do without it."""
     text = one("sasl", "ConfigMap")["data"]["config.yaml"]
     assert "sasl.password: ${KAFKA_PASSWORD}" in text
-    [container] = one("sasl", "Deployment")["spec"]["template"]["spec"]["containers"]
+    [container] = pod_of(one("sasl", "Deployment"))["containers"]
     [variable] = container["env"]
     assert variable["valueFrom"]["secretKeyRef"] == {"name": "kafka-liveness", "key": "password"}
     assert container["envFrom"] == [{"secretRef": {"name": "more-secrets"}}]
-    job = one("sasl", "CronJob", "-rollup")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    job = pod_of(one("sasl", "CronJob", "-rollup"))["containers"][0]
     assert {variable["name"] for variable in job["env"]} == {"HOME"}
 
 
@@ -160,7 +143,7 @@ def test_secret_files_lie_where_secrets_are_mounted_for_the_exporter_group() -> 
     config = yaml.safe_load(one("secret-files", "ConfigMap")["data"]["config.yaml"])
     properties = [value for cluster in config["clusters"] for value in cluster["kafka"].values()]
     files = {value["file"] if isinstance(value, dict) else value for value in properties}
-    pod = one("secret-files", "Deployment")["spec"]["template"]["spec"]
+    pod = pod_of(one("secret-files", "Deployment"))
     [container] = pod["containers"]
     secrets = {volume["name"]: volume["secret"] for volume in pod["volumes"] if "secret" in volume}
     mounts = {
@@ -173,7 +156,7 @@ def test_secret_files_lie_where_secrets_are_mounted_for_the_exporter_group() -> 
     jobs = [manifest for (kind, _), manifest in rendered("secret-files").items() if kind == "CronJob"]
     assert jobs
     for job in jobs:
-        volumes = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["volumes"]
+        volumes = pod_of(job)["volumes"]
         assert not any("secret" in volume for volume in volumes), "rollup and report need no broker"
 
 
@@ -194,7 +177,7 @@ def test_openshift_chooses_user_and_group() -> None:
 
 def test_a_configuration_from_a_secret_is_mounted_and_made_to_fit(tmp_path: Path) -> None:
     """No ConfigMap is made; exporter, history and port are set over it by the environment; the digest is the image."""
-    pod = one("existing-secret", "Deployment")["spec"]["template"]["spec"]
+    pod = pod_of(one("existing-secret", "Deployment"))
     assert not [name for kind, name in rendered("existing-secret") if kind == "ConfigMap"]
     assert pod["volumes"][0] == {
         "name": "config",
@@ -207,30 +190,6 @@ def test_a_configuration_from_a_secret_is_mounted_and_made_to_fit(tmp_path: Path
     assert (settings.web.listen, settings.history.folder) == (":9797", Path("/var/lib/topic-liveness"))
     assert container["ports"][0]["containerPort"] == 9797
     assert container["image"].startswith("registry.example.org/topic-liveness@sha256:0123")
-
-
-def given_twice(node: yaml.Node | None) -> Iterator[str]:
-    """Every key that stands more than once in one mapping."""
-    if isinstance(node, yaml.MappingNode):
-        keys = [key.value for key, _ in node.value]
-        yield from (key for key in set(keys) if keys.count(key) > 1)
-        node = yaml.SequenceNode("", [value for _, value in node.value])
-    for each in node.value if isinstance(node, yaml.SequenceNode) else ():
-        yield from given_twice(each)
-
-
-def test_a_name_that_user_and_chart_both_give_is_rendered_once() -> None:
-    """Tools refuse a key twice, or take either value. The user may let the claim go, and set no label that selects."""
-    component = r"podLabels.app\.kubernetes\.io/component=mine"
-    settings = [r"persistence.annotations.helm\.sh/resource-policy=delete", "podAnnotations.checksum/config=mine"]
-    settings += [component, f"rollup.{component}", f"report.{component}"]
-    options = [option for setting in settings for option in ("--set", setting)]
-    options += ["--values", str(CHART / "ci" / "common-values.yaml"), "--kube-version", KUBERNETES]
-    run = helm("template", "release", CHART, *options)
-    assert run.returncode == 0, run.stderr
-    assert [key for node in yaml.compose_all(run.stdout, yaml.SafeLoader) for key in given_twice(node)] == []
-    assert "helm.sh/resource-policy: delete" in run.stdout
-    assert "mine" not in run.stdout
 
 
 @pytest.mark.parametrize(("given", "expected"), [("fast", "fast"), ("-", "")])
@@ -254,7 +213,7 @@ def test_the_network_policy_lets_scrapes_in_and_the_broker_out() -> None:
 
 def test_extras_stand_beside_the_exporter() -> None:
     """Containers, hosts, manifests and labels of the values are rendered; templates in manifests are filled in."""
-    pod = one("extras", "Deployment")["spec"]["template"]["spec"]
+    pod = pod_of(one("extras", "Deployment"))
     assert [each["name"] for each in pod["containers"]] == ["exporter", "proxy"]
     assert pod["initContainers"][0]["name"] == "wait" and pod["hostAliases"][0]["hostnames"] == ["broker"]
     assert "startupProbe" not in pod["containers"][0] and pod["containers"][0]["livenessProbe"]["periodSeconds"] == 60

@@ -22,6 +22,7 @@ from tests.chart.rendering import (
     helm,
     one,
     ours,
+    pod_of,
     pods,
     rendered,
     strict,
@@ -31,7 +32,7 @@ from tests.contract.test_docs import TEXTS, blocks
 
 def images(values: str, *settings: str) -> tuple[str, str]:
     """What the exporter serves from, and what both jobs run from."""
-    [exporter] = ours(one(values, "Deployment", "", *settings)["spec"]["template"]["spec"])
+    [exporter] = ours(pod_of(one(values, "Deployment", "", *settings)))
     jobs = [one(values, "CronJob", f"-{verb}", *settings)["spec"]["jobTemplate"] for verb in ("rollup", "report")]
     [image] = {job["spec"]["template"]["spec"]["containers"][0]["image"] for job in jobs}
     return exporter["image"], image
@@ -97,7 +98,7 @@ def test_a_job_without_history_is_refused() -> None:
 
 def test_the_report_is_sent_with_secrets_that_only_its_pods_have() -> None:
     """`--deliver`, and the files that the configuration names, in a mount of the secret; nothing of it elsewhere."""
-    pod = one("delivery", "CronJob", "-report")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    pod = pod_of(one("delivery", "CronJob", "-report"))
     [container] = pod["containers"]
     assert container["args"][-1] == "--deliver"
     mount = {"name": "delivery", "mountPath": "/run/secrets/delivery", "readOnly": True}
@@ -117,10 +118,7 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
 
 def test_a_job_goes_by_its_own_nodes_alone() -> None:
     """The chart's nodes and tolerations hold for a job that names none."""
-    pods = {
-        verb: one("common", "CronJob", f"-{verb}")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-        for verb in ("rollup", "report")
-    }
+    pods = {verb: pod_of(one("common", "CronJob", f"-{verb}")) for verb in ("rollup", "report")}
     assert {verb: pod["nodeSelector"] for verb, pod in pods.items()} == {
         "rollup": {"pool": "batch"},
         "report": {"pool": "monitoring"},
@@ -141,7 +139,7 @@ def test_history_in_object_storage_needs_no_volume_and_no_node() -> None:
         assert {"secretRef": {"name": "liveness-s3"}} in container["envFrom"]
         assert {"name": "AWS_REGION", "value": "eu-central-1"} in container["env"]
         assert "podAffinity" not in pod.get("affinity", {})
-    pod = one("object-storage", "CronJob", "-rollup")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    pod = pod_of(one("object-storage", "CronJob", "-rollup"))
     [container] = pod["containers"]
     assert "nodeAffinity" in pod["affinity"]
     assert {"configMapRef": {"name": "spark-proxy"}} in container["envFrom"]
@@ -150,9 +148,7 @@ def test_history_in_object_storage_needs_no_volume_and_no_node() -> None:
 
 def test_a_configuration_from_a_secret_may_have_its_history_in_object_storage() -> None:
     """The chart is told where, and sets it over what the Secret says."""
-    [container] = ours(
-        one("existing-secret", "Deployment", "", "config.history.folder=gs://a/b")["spec"]["template"]["spec"]
-    )
+    [container] = ours(pod_of(one("existing-secret", "Deployment", "", "config.history.folder=gs://a/b")))
     assert {"name": "TOPIC_LIVENESS_HISTORY__FOLDER", "value": "gs://a/b"} in container["env"]
 
 

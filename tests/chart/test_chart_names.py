@@ -75,7 +75,11 @@ TWICE = """
 commonLabels: {team: all, app.kubernetes.io/name: other, app.kubernetes.io/component: other}
 dashboards: {enabled: true, labels: {team: own}}
 networkPolicy: {enabled: true, labels: {team: own}}
-persistence: {labels: {team: own}}
+persistence: {labels: {team: own}, annotations: {helm.sh/resource-policy: delete}}
+podAnnotations: {checksum/config: mine}
+podLabels: {app.kubernetes.io/component: mine}
+rollup: {podLabels: {app.kubernetes.io/component: mine}}
+report: {podLabels: {app.kubernetes.io/component: mine}}
 prometheusRule: {enabled: true, labels: {team: own}}
 service: {labels: {team: own, app.kubernetes.io/component: other}}
 serviceAccount: {labels: {team: own}}
@@ -83,9 +87,16 @@ serviceMonitor: {enabled: true, labels: {team: own}}
 """
 
 
-def test_a_label_that_is_given_twice_is_there_once(tmp_path: Path) -> None:
-    """A manifest's own goes before that of all; those by which the parts of a release find each other before both."""
-    made = {manifest["kind"]: manifest["metadata"]["labels"] for manifest in made_of(TWICE, tmp_path, _Once)}
+def test_a_name_that_user_and_chart_both_give_is_there_once(tmp_path: Path) -> None:
+    """A manifest's own goes before that of all; those by which the parts of a release find each other before both.
+
+    The user may let the claim go.
+    """
+    manifests = made_of(TWICE, tmp_path, _Once)
+    made = {manifest["kind"]: manifest["metadata"]["labels"] for manifest in manifests}
+    [claim] = [manifest for manifest in manifests if manifest["kind"] == "PersistentVolumeClaim"]
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "delete"}
+    assert "mine" not in str(manifests)
     teams = {kind: labels["team"] for kind, labels in made.items()}
     common = {"Deployment", "CronJob"}
     assert teams == {kind: "all" if kind in common else "own" for kind in made}

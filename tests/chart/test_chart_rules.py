@@ -19,13 +19,16 @@ from tests.chart.rendering import (
     KUBERNETES,
     ROOT,
     Manifest,
+    alerts,
     helm,
     one,
     ours,
+    pod_of,
     rendered,
 )
 from tests.contract.test_docs import TEXTS, blocks
 from tests.programs import program
+from tests.rules.test_rules import promtool
 
 
 @pytest.mark.parametrize("name", ["alerts", "recording"])
@@ -61,26 +64,24 @@ def test_the_operator_gets_all_rules_with_links() -> None:
     assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
 
 
-def promtool(rule: Manifest, folder: Path, *stories: Manifest) -> None:
+def tell(rule: Manifest, folder: Path, *stories: Manifest) -> None:
     """Let promtool check the rules that were rendered, and tell stories of them."""
     (folder / "rules.yaml").write_text(yaml.safe_dump(rule["spec"]), encoding="utf-8")
-    (folder / "stories.yaml").write_text(
-        yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": list(stories)}), "utf-8"
-    )
-    for command in (["check", "rules", "rules.yaml"], ["test", "rules", "stories.yaml"]):
-        run = subprocess.run([program("promtool"), *command], capture_output=True, text=True, cwd=folder, check=False)
-        assert run.returncode == 0, run.stdout + run.stderr
+    told = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": list(stories)}
+    (folder / "stories.yaml").write_text(yaml.safe_dump(told), "utf-8")
+    promtool("check", "rules", folder / "rules.yaml")
+    promtool("test", "rules", folder / "stories.yaml")
 
 
 def test_values_change_single_rules(tmp_path: Path) -> None:
     """An alert is left out, another fires later and milder; every one carries the label; promtool accepts them."""
     manifest = one("rules", "PrometheusRule")
-    promtool(manifest, tmp_path)
-    alerts = {rule["alert"]: rule for group in manifest["spec"]["groups"] for rule in group["rules"] if "alert" in rule}
-    assert "TopicLivenessReportLate" not in alerts and "TopicLivenessRollupLate" in alerts
-    held = alerts["TopicLivenessTopicsHeld"]
+    tell(manifest, tmp_path)
+    rules = alerts("rules")
+    assert "TopicLivenessReportLate" not in rules and "TopicLivenessRollupLate" in rules
+    held = rules["TopicLivenessTopicsHeld"]
     assert (held["for"], held["labels"]["severity"]) == ("1h", "warning")
-    assert {rule["labels"]["source"] for rule in alerts.values()} == {"topic-liveness"}
+    assert {rule["labels"]["source"] for rule in rules.values()} == {"topic-liveness"}
     assert manifest["metadata"]["namespace"] == "monitoring"
 
 
@@ -94,24 +95,17 @@ def test_values_change_single_rules(tmp_path: Path) -> None:
 def test_alerts_on_a_job_that_the_chart_does_not_create_are_left_out(job: str, others: set[str]) -> None:
     """They would fire for ever; ``enabled: true`` keeps one for a job that runs elsewhere."""
 
-    def alerts(*settings: str) -> set[str]:
-        rule = one("minimal", "PrometheusRule", "", "prometheusRule.enabled=true", *settings)
-        return {rule["alert"] for group in rule["spec"]["groups"] for rule in group["rules"] if "alert" in rule}
+    def made(*settings: str) -> set[str]:
+        return set(alerts("minimal", "prometheusRule.enabled=true", *settings))
 
     without = f"{job}.enabled=false"
     [kept, *_] = sorted(others)
-    assert others <= alerts() and alerts(without) == alerts() - others
-    assert alerts(without, f"prometheusRule.rules.{kept}.severity=info") == alerts() - others
-    assert alerts(without, f"prometheusRule.rules.{kept}.enabled=true") == alerts() - others | {kept}
-    assert alerts(f"prometheusRule.rules.{kept}.enabled=false") == alerts() - {kept}
-
-
-def test_a_report_that_the_rollup_writes_is_missed_too() -> None:
-    """``rollup.args={--report}`` is a way to make the report, without a job for it."""
-    settings = ("prometheusRule.enabled=true", "report.enabled=false", "rollup.args={--report}")
-    rule = one("minimal", "PrometheusRule", "", *settings)
-    alerts = {rule["alert"] for group in rule["spec"]["groups"] for rule in group["rules"] if "alert" in rule}
-    assert "TopicLivenessReportLate" in alerts
+    assert others <= made() and made(without) == made() - others
+    assert made(without, f"prometheusRule.rules.{kept}.severity=info") == made() - others
+    assert made(without, f"prometheusRule.rules.{kept}.enabled=true") == made() - others | {kept}
+    assert made(f"prometheusRule.rules.{kept}.enabled=false") == made() - {kept}
+    # The rollup may write the report, without a job for it.
+    assert "TopicLivenessReportLate" in made("report.enabled=false", "rollup.args={--report}")
 
 
 def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None:
@@ -132,11 +126,8 @@ def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None
     ]
     firing = 'count by (topic, severity) (ALERTS{alertname="TopicLivenessTopicDead",alertstate="firing"})'
     moment = {"expr": firing, "eval_time": "10m", "exp_samples": expected}
-    promtool(
-        one("rules", "PrometheusRule"),
-        tmp_path,
-        {"interval": "1m", "input_series": input_series, "promql_expr_test": [moment]},
-    )
+    test = {"interval": "1m", "input_series": input_series, "promql_expr_test": [moment]}
+    tell(one("rules", "PrometheusRule"), tmp_path, test)
 
 
 def test_labels_that_severities_may_name() -> None:
@@ -225,15 +216,14 @@ def test_a_pod_is_scraped_with_tls_and_a_password_from_another_namespace() -> No
     }
     labels = one("pod-monitor", "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    [container] = ours(one("pod-monitor", "Deployment")["spec"]["template"]["spec"])
+    [container] = ours(pod_of(one("pod-monitor", "Deployment")))
     assert endpoint["port"] == container["ports"][0]["name"]
 
 
 def test_an_alert_has_labels_of_its_own() -> None:
     """They go over those of all alerts; the severity has a setting of its own, which checks it."""
     changed = "prometheusRule.ruleLabels.team=platform"
-    groups = one("common", "PrometheusRule", "", changed)["spec"]["groups"]
-    teams = {rule["alert"]: rule["labels"]["team"] for group in groups for rule in group["rules"] if "alert" in rule}
+    teams = {name: rule["labels"]["team"] for name, rule in alerts("common", changed).items()}
     assert teams.pop("TopicLivenessTopicDead") == "kafka" and set(teams.values()) == {"platform"}
 
 

@@ -17,7 +17,7 @@ from dashboards.publish import RULES, publish, runbook_link
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.replica_catalogue import REPLICA_METRICS
 from tests.contract.promql import named
-from tests.grafana import ANNOTATIONS, DASHBOARDS, PANELS, TARGETS, Query
+from tests.grafana import ANNOTATIONS, DASHBOARDS, PANELS, TARGETS
 from tests.programs import program
 
 EVERY = pytest.mark.parametrize("name", DASHBOARDS)
@@ -54,16 +54,6 @@ def test_the_dashboard_linter_of_grafana_finds_nothing(name: str) -> None:
     """All of its rules hold, none is excepted."""
     assert not list(FOLDER.glob(".lint"))
     assert linted(FOLDER / f"{name}.json") == ""
-
-
-def test_the_dashboard_linter_reads_collapsed_rows(tmp_path: Path) -> None:
-    """A query there that leaves the chosen exporters is found."""
-    text = (FOLDER / "exporter.json").read_text(encoding="utf-8")
-    expr = next(query.expr for query in TARGETS if query.title == "Memory")
-    assert json.dumps(expr) in text
-    changed = tmp_path / "exporter.json"
-    changed.write_text(text.replace(json.dumps(expr), '"process_resident_memory_bytes"'), encoding="utf-8")
-    assert "'Memory'" in linted(changed)
 
 
 @EVERY
@@ -175,12 +165,17 @@ def test_links_in_tables_lead_to_a_dashboard_or_an_exporter() -> None:
         assert url.endswith("&${__url_time_range}") and "&var-topic=${__data.fields." in url
 
 
-@pytest.mark.parametrize("query", TARGETS + ANNOTATIONS, ids=lambda query: f"{query.dashboard}-{query.title}")
-def test_queries_tell_clusters_of_one_name_apart_as_rules_do(query: Query) -> None:
-    """What is of one cluster or exporter is grouped and joined by cluster, namespace and job too."""
+def test_queries_keep_to_the_chosen_exporters_and_tell_clusters_of_one_name_apart() -> None:
+    """Each selector matches job, namespace and instance; what is of one cluster is grouped by cluster and job too.
+
+    Every range is $__rate_interval.
+    """
     of_one = {"instance", "kafka_cluster", "source_cluster", "target_cluster", "topic", "partition", "consumergroup"}
-    for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", query.expr):
-        assert labels.startswith("cluster, namespace, job") or not of_one & set(labels.split(", ")), query.expr
+    for query in TARGETS + ANNOTATIONS:
+        assert all({"job", "namespace", "instance"} <= matched for _, matched in named(query.expr).selectors), query
+        assert set(re.findall(r"\[([^\]]*)\]", query.expr)) <= {"$__rate_interval"}, query
+        for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", query.expr):
+            assert labels.startswith("cluster, namespace, job") or not of_one & set(labels.split(", ")), query
 
 
 def test_tables_do_not_show_by_what_clusters_of_one_name_are_told_apart() -> None:
@@ -205,34 +200,17 @@ def test_tables_name_the_columns_of_their_queries() -> None:
         assert taken == columns, panel["title"]
 
 
-@pytest.mark.parametrize("query", TARGETS + ANNOTATIONS, ids=lambda query: f"{query.dashboard}-{query.title}")
-def test_every_selector_matches_job_namespace_and_instance(query: Query) -> None:
-    """No query leaves the exporters that the reader chose, and every range is $__rate_interval."""
-    assert all({"job", "namespace", "instance"} <= matched for _, matched in named(query.expr).selectors)
-    assert set(re.findall(r"\[([^\]]*)\]", query.expr)) <= {"$__rate_interval"}
-
-
-@pytest.mark.parametrize(("name", "panel"), PANELS, ids=[f"{name}-{panel['title']}" for name, panel in PANELS])
-def test_panels_are_explained_and_carry_a_unit(name: str, panel: dict[str, Any]) -> None:
-    """Title, description and unit are there, and words for the reader where nothing is found."""
-    assert panel["title"] and panel["description"].endswith("."), name
-    defaults = panel["fieldConfig"]["defaults"]
-    units = [defaults.get("unit")]
-    units += [
-        prop["value"]
-        for override in panel["fieldConfig"]["overrides"]
-        for prop in override["properties"]
-        if prop["id"] == "unit"
-    ]
-    assert any(units)
-    assert defaults["noValue"] not in ("", "unknown", "not known")
-
-
-@EVERY
-def test_titles_are_unique(name: str) -> None:
-    """No two panels of a dashboard are called the same."""
-    titles = [panel["title"] for dashboard, panel in PANELS if dashboard == name]
-    assert len(set(titles)) == len(titles)
+def test_panels_are_explained_and_carry_a_unit() -> None:
+    """Title, description and unit are there, and words where nothing is found; titles of a board are told apart."""
+    names = [(name, panel["title"]) for name, panel in PANELS]
+    assert len(set(names)) == len(names)
+    for name, panel in PANELS:
+        where = f"{name}: {panel['title']}"
+        assert panel["title"] and panel["description"].endswith("."), where
+        defaults, overrides = panel["fieldConfig"]["defaults"], panel["fieldConfig"]["overrides"]
+        units = [prop["value"] for override in overrides for prop in override["properties"] if prop["id"] == "unit"]
+        assert any([defaults.get("unit"), *units]), where
+        assert defaults["noValue"] not in ("", "unknown", "not known"), where
 
 
 @EVERY

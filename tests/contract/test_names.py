@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from exporter.metrics.catalogue import CATALOGUE
-from exporter.metrics.family import Metric
-from tests.contract.promql import Named, named, strings
+from tests.contract.promql import named, strings
 from tests.grafana import ANNOTATIONS, TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -51,31 +50,25 @@ def recorded() -> set[str]:
     return {name for _, name in in_rules("record")}
 
 
-@pytest.mark.parametrize(("file", "query"), queries())
-def test_queries_name_only_metrics_and_labels_of_the_catalogue(file: str, query: str) -> None:
-    """Each metric and each label in the query exists."""
-    names: Named = named(query)
-    assert {name for name, _ in names.selectors} <= NAMES | OF_PROMETHEUS | OF_THE_CLIENT | recorded(), file
-    assert names.labels <= LABELS | OF_TARGETS, file
+COUNTERS = {metric.name for metric in CATALOGUE if metric.type == "counter"} | {
+    f"{metric.name}_bucket" for metric in CATALOGUE if metric.type == "histogram"
+}
 
 
-@pytest.mark.parametrize(("file", "query"), queries())
-def test_topics_of_one_name_in_two_clusters_are_told_apart(file: str, query: str) -> None:
-    """Wherever a query groups or joins by topic or partition, it does so by cluster too."""
-    for _, clause in re.findall(r"\b(by|on)\s*\(([^)]*)\)", query):
-        labels = {label.strip() for label in clause.split(",")}
-        alone = {"topic", "partition"} & labels and not {"source_cluster", "target_cluster"} <= labels
-        assert "kafka_cluster" in labels or not alone, file
-    for _, clause in re.findall(r"\b(without|ignoring)\s*\(([^)]*)\)", query):
-        assert "kafka_cluster" not in {label.strip() for label in clause.split(",")}, file
-
-
-@pytest.mark.parametrize(("file", "query"), queries())
-def test_rates_are_taken_of_counters_only(file: str, query: str) -> None:
-    """rate() and increase() are asked of counters and histogram buckets."""
-    counters = {metric.name for metric in CATALOGUE if metric.type == "counter"}
-    counters |= {f"{metric.name}_bucket" for metric in CATALOGUE if metric.type == "histogram"}
-    assert named(query).rated <= counters | OF_THE_CLIENT, file
+def test_queries_name_what_there_is_and_tell_topics_of_one_name_apart() -> None:
+    """Metrics and labels of the catalogue, rates of counters alone, the cluster wherever a query groups by topic."""
+    metrics = NAMES | OF_PROMETHEUS | OF_THE_CLIENT | recorded()
+    for file, query in queries():
+        names, where = named(query), f"{file}: {query}"
+        assert {name for name, _ in names.selectors} <= metrics, where
+        assert names.labels <= LABELS | OF_TARGETS, where
+        assert names.rated <= COUNTERS | OF_THE_CLIENT, where
+        for clause in re.findall(r"\b(?:by|on)\s*\(([^)]*)\)", query):
+            labels = {label.strip() for label in clause.split(",")}
+            alone = {"topic", "partition"} & labels and not {"source_cluster", "target_cluster"} <= labels
+            assert "kafka_cluster" in labels or not alone, where
+        for clause in re.findall(r"\b(?:without|ignoring)\s*\(([^)]*)\)", query):
+            assert "kafka_cluster" not in {label.strip() for label in clause.split(",")}, where
 
 
 def texts() -> list[Path]:
@@ -91,27 +84,22 @@ def texts() -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("path", texts(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_texts_name_only_metrics_of_the_catalogue(path: Path) -> None:
-    """Whatever looks like a metric of ours in the text is one."""
-    words = set(
-        re.findall(r"\b(?:kafka_(?:topic|brokers|consumergroup|replica)|topic_liveness_)\w*", path.read_text("utf-8"))
-    )
-    assert words <= NAMES | {name.partition(":")[2].partition(":")[0] for name in recorded()}
+def test_texts_name_only_metrics_of_the_catalogue() -> None:
+    """Whatever looks like a metric of ours in a text is one."""
+    known = NAMES | {name.partition(":")[2].partition(":")[0] for name in recorded()}
+    metric = re.compile(r"\b(?:kafka_(?:topic|brokers|consumergroup|replica)|topic_liveness_)\w*")
+    found = {str(path.relative_to(ROOT)): set(metric.findall(path.read_text("utf-8"))) - known for path in texts()}
+    assert {path: words for path, words in found.items() if words} == {}
 
 
-def test_names_in_the_catalogue_are_unique() -> None:
-    """No metric is listed twice."""
-    assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE)
-
-
-@pytest.mark.parametrize("metric", CATALOGUE, ids=lambda metric: metric.name)
-def test_names_follow_the_rules_of_prometheus(metric: Metric) -> None:
+def test_names_follow_the_rules_of_prometheus() -> None:
     """Counters end in _total, nothing else does; times carry their unit; the label is kafka_cluster, not cluster."""
-    assert metric.name.endswith("_total") == (metric.type == "counter")
-    assert not re.search(r"_(ms|millis|minutes|hours)(_|$)", metric.name)
-    assert "cluster" not in metric.labels
-    assert metric.help.endswith(".")
+    assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE), "a metric is listed twice"
+    for metric in CATALOGUE:
+        assert metric.name.endswith("_total") == (metric.type == "counter"), metric
+        assert not re.search(r"_(ms|millis|minutes|hours)(_|$)", metric.name), metric
+        assert "cluster" not in metric.labels, metric
+        assert metric.help.endswith("."), metric
 
 
 RIDDLES = frozenset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,13 @@ from typing import Any
 from exporter.commands.audit import AuditOptions, audit_to
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
+
+NOW = time.time()
+
+
+def dates(dead_days: float, count: int = 60) -> list[float]:
+    """A record a day, of which the newest is so old."""
+    return [NOW - (dead_days + number) * 86_400 for number in reversed(range(count))]
 
 
 @dataclass(frozen=True, slots=True)

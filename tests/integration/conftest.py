@@ -15,7 +15,11 @@ from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.integration.kafka import VERSIONS, Kafka
 from tests.integration.secured import DAY_AGO, Secured, documented_group_rights, documented_rights
 from tests.integration.zookeeper import ZookeeperBroker
+from tests.trio import THIRD, Trio
 from tests.workers import needs
+
+NEWEST = 1.1e9
+"""When the newest record of each partition of ``spread`` was written."""
 
 WITH_RIGHTS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -24,21 +28,22 @@ WITH_RIGHTS = {
 """Of a broker with ZooKeeper: rights count for the topics that have any, and the others are everyone's."""
 
 
-STOPPED_EARLY = pytest.StashKey[list[Broker]]()
-"""Brokers that only some files need, which a worker runs one after the other: an idle one takes CPU until its end."""
+STOPPED_EARLY = pytest.StashKey[dict[str, list[Broker]]]()
+"""Brokers that only some files need, by what these need: an idle one takes CPU until its end."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stop them after the last test of these files."""
-    if needs(item.path) == "brokers" and (nextitem is None or needs(nextitem.path) != "brokers"):
-        for each in item.config.stash.get(STOPPED_EARLY, []):
+    """Stop them after the last test of these files, which a worker runs one after the other."""
+    needed = needs(item.path)
+    if nextitem is None or needs(nextitem.path) != needed:
+        for each in item.config.stash.get(STOPPED_EARLY, {}).get(needed, []):
             each.stop()
 
 
-def stopped_early(request: pytest.FixtureRequest, broker: Broker) -> Broker:
+def stopped_early(request: pytest.FixtureRequest, broker: Broker, needed: str = "brokers") -> Broker:
     """Note a broker to be stopped so, and return it."""
-    request.config.stash.setdefault(STOPPED_EARLY, []).append(broker)
+    request.config.stash.setdefault(STOPPED_EARLY, {}).setdefault(needed, []).append(broker)
     return broker
 
 
@@ -91,6 +96,29 @@ def secured(secured_broker: Secured) -> Iterator[Secured]:
     rights = secured_broker.rights()
     yield secured_broker
     secured_broker.put_back({"orders"}, rights)
+
+
+@pytest.fixture(scope="session")
+def three(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Trio]:
+    """Three brokers, each of which leads two partitions of ``spread`` that hold two records each.
+
+    What the third coordinates the first takes over when it dies, which coordinates all other groups.
+    """
+    with Trio(tmp_path_factory.mktemp("trio"), kafka_jars) as running:
+        for node in sorted(running.brokers, reverse=True):
+            stopped_early(request, running.brokers[node], "trio")
+        running.create("spread", 2)
+        running.workbench.write([("spread", number, written) for written in (1e9, NEWEST) for number in range(6)])
+        coordinators = [[THIRD, 1], [1, 2], [THIRD, 1], [1, 2]]
+        running.workbench.create_on("__consumer_offsets", coordinators, {"cleanup.policy": "compact"})
+        yield running
+
+
+@pytest.fixture
+def trio(three: Trio) -> Iterator[Trio]:
+    """Three brokers; a test takes some away for a while, and what it leaves down where it fails is started again."""
+    yield three
+    three.start()
 
 
 @pytest.fixture

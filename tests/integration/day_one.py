@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter
+from tests.waiting import until
 
 
 class DayOne:

@@ -13,9 +13,7 @@ from exporter.domain.polls.table import Snapshot
 from exporter.factory.clusters import make_inspector
 from exporter.factory.sources import make_poll_source
 from exporter.settings.schema import Settings
-from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
+from tests.integration.watch import watching
 from tests.views import Inspected, readings_of
 
 
@@ -34,11 +32,7 @@ class Inspecting:
         inspector = make_inspector(cluster, settings, clock)
         assert inspector is not None
         self.inspector = inspector
-        self.monitor = Monitor(
-            MonitorSettings({"test": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=1.0),
-            clock,
-            version="0",
-        )
+        self.monitor = watching()
         self.source = make_poll_source(cluster, settings)
         self._poller = Poller("test", self.source, [inspector, self.monitor], clock, inspections=inspector)
 

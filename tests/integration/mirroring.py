@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
+from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, TopicPartition
 from exporter.domain.polls.table import Snapshot
+from exporter.domain.ports import PollSource
 from exporter.domain.replicas.comparison import Comparison, ReplicaReading
 from exporter.factory.clusters import make_replica_watches
 from exporter.factory.sources import make_poll_source
-from exporter.java import java
 from exporter.settings.schema import Settings
 from tests.demo.broker import java_properties
 from tests.demo.lifeline import Lifeline
-from tests.integration.fresh import Fresh
+from tests.integration.kafka_tools import small_java
 from tests.unit.readings import Replica, replica_readings
 from tests.views import readings_of
+from tests.waiting import until
 from tests.workbench import QUIET
 
 ONE = ("replication.factor", "checkpoints.topic.replication.factor", "heartbeats.topic.replication.factor")
@@ -31,7 +33,8 @@ STORED = ("offset", "status", "config")
 class MirrorMaker:
     """MirrorMaker 2 as its own process, from ``east`` to ``west``; copies topics whose names begin with ``copied-``."""
 
-    def __init__(self, folder: Path, *, jars: Path, east: str, west: str) -> None:
+    def __init__(self, folder: Path, *jars: Path, east: str, west: str) -> None:
+        """``jars`` are the folders with those of the broker and of MirrorMaker."""
         self._folder = folder
         self._jars = jars
         self._west = west
@@ -66,9 +69,9 @@ class MirrorMaker:
 
     def start(self) -> None:
         """Start it; what it copies comes when it is ready, which takes some seconds."""
-        command = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        command += [f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}", "-cp", f"{self._jars}/*"]
-        command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(self._folder / "mm2.properties")]
+        command = [*small_java("256m", *self._jars), "org.apache.kafka.connect.mirror.MirrorMaker"]
+        command[1:1] = [f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"]
+        command += [str(self._folder / "mm2.properties")]
         self._process = Lifeline([*command, "--clusters", "west"], output=self.log, cwd=self._folder)
 
     def stop(self) -> None:
@@ -79,11 +82,26 @@ class MirrorMaker:
 
     def await_topic(self, topic: str, seconds: float = 120.0) -> None:
         """Wait until the replica of a topic was made."""
-        admin, deadline = AdminClient({"bootstrap.servers": self._west, **QUIET}), time.monotonic() + seconds
-        while f"east.{topic}" not in admin.list_topics(timeout=10).topics:
-            assert time.monotonic() < deadline, self.log.read_text(errors="replace")[-4000:]
+        admin = AdminClient({"bootstrap.servers": self._west, **QUIET})
+
+        def made() -> bool:
             assert self._process is None or self._process.poll() is None, self.log.read_text(errors="replace")[-4000:]
-            time.sleep(0.1)
+            return f"east.{topic}" in admin.list_topics(timeout=10).topics
+
+        until(made, f"east.{topic}", seconds)
+
+
+class Fresh:
+    """A source whose metadata is read anew at every poll, for tests that do not wait a minute for a new partition."""
+
+    def __init__(self, source: PollSource) -> None:
+        self._source = source
+
+    def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:  # noqa: ARG002
+        return self._source.metadata(fresh=True, doubted=doubted)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
 
 
 class PairTest:
@@ -133,11 +151,8 @@ class PairTest:
 
     def until(self, true: Callable[[Comparison], bool], seconds: float = 120.0) -> Comparison:
         """Compare until something is so, and return that comparison."""
-        deadline = time.monotonic() + seconds
-        while not true(found := self.compare()):
-            assert time.monotonic() < deadline, f"not so within {seconds:g} s: {found}"
-            time.sleep(0.1)
-        return found
+        until(lambda: true(self.compare()), "the comparison", seconds)
+        return self._found[-1]
 
 
 def copy(topic: str, partition: int = 0) -> Replica:

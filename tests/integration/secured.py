@@ -7,7 +7,7 @@ import re
 import shlex
 import time
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -31,17 +31,10 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from exporter.clock import SystemClock
-from exporter.collectors.poller import Poller
-from exporter.domain.polls.readings import PollFailure
-from exporter.domain.polls.table import Snapshot
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.poll_source import PollSource
-from exporter.kafka.source import KafkaSource
-from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from tests.demo.broker import Broker, free_port
+from tests.integration.watch import Watch, watching
+from tests.waiting import until
 from tests.workbench import Workbench
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -225,7 +218,7 @@ class Secured:
         if further := self.rights() - rights:
             for deleted in admin.delete_acls([_exactly(right) for right in further]).values():
                 deleted.result(30)
-        await_that(lambda: self.rights() == rights, "rights as they were")
+        until(lambda: self.rights() == rights, "rights as they were")
 
     def _server(self) -> Mapping[str, str]:
         kafka = "org.apache.kafka.common.security"
@@ -304,33 +297,15 @@ def unsigned_token() -> str:
     return ".".join([*(urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts), ""])
 
 
-class Watched:
+class Watched(Watch):
     """A cluster polled by one configuration, as the exporter does it, with what is logged and shown."""
 
     def __init__(self, properties: Properties, *include: str, iam: AwsIam | None = None) -> None:
-        clock = SystemClock()
-        self.monitor = Monitor(
-            MonitorSettings({"test": Rhythm(30.0)}, partition_switches=(), expectations_max_age_seconds=1.0),
-            clock,
-            version="0",
-        )
+        self.monitor = watching()
+        further: dict[str, Any] = dict(properties)
+        bootstrap = str(further.pop("bootstrap.servers"))
         # A busy machine may be slow; what is refused does not wait for it.
-        self.source = KafkaSource(
-            properties, aws_iam=iam, clock=clock, request_timeout=30.0, include=include or (".*",)
-        )
-        self._poller = Poller("test", PollSource(self.source, clock, metadata_seconds=0), [self.monitor], clock)
-
-    def poll(self) -> Snapshot:
-        """Poll, and insist that the cluster could be asked."""
-        outcome = self._poller.poll()
-        assert isinstance(outcome, Snapshot), outcome
-        return outcome
-
-    def fail(self) -> PollFailure:
-        """Poll, and insist that the cluster could not be asked."""
-        outcome = self._poller.poll()
-        assert isinstance(outcome, PollFailure), outcome
-        return outcome
+        super().__init__(bootstrap, include or (".*",), timeout=30.0, sinks=[self.monitor], iam=iam, **further)
 
     def shown(self) -> str:
         """Everything that a page or a scrape shows."""
@@ -340,11 +315,3 @@ class Watched:
         """The value of one series, as it stands in the exposition."""
         found = re.search(rf"^{re.escape(metric)} (\S+)$", self.monitor.metrics().decode(), re.MULTILINE)
         return None if found is None else float(found[1])
-
-
-def await_that(true: Callable[[], bool], what: str = "the right has its effect", seconds: float = 90.0) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not so within {seconds:g} s"
-        time.sleep(0.05)

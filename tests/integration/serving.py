@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
+import pyarrow.parquet as pq
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
@@ -21,13 +21,10 @@ from tests.plain_http import get
 from tests.process_tree import descendants
 
 
-def until(true: Callable[[], bool], what: str, seconds: float = 90.0) -> None:
-    """Wait until something is so; what takes long is asked less often, because most questions cost a whole scrape."""
-    begun = time.monotonic()
-    while not true():
-        waited = time.monotonic() - begun
-        assert waited < seconds, f"{what}: not so within {seconds:g} s"
-        time.sleep(min(0.5, 0.05 + waited / 20))
+def rows_of(history: Path, table: str) -> list[dict[str, Any]]:
+    """Return the rows of all files of a table of the spool."""
+    files = sorted((history / "spool" / table).glob("[!.]*.parquet"))
+    return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
 
 
 class Exporter:
@@ -84,12 +81,13 @@ class Exporter:
             return ""
 
     def value(self, name: str, **labels: str) -> float | None:
-        found = (one.value for one in self.samples() if one.name == name and labels.items() <= one.labels.items())
+        found = (one.value for one in self.samples(name) if one.name == name and labels.items() <= one.labels.items())
         return next(found, None)
 
-    def samples(self) -> list[Sample]:
-        """Return all samples of one scrape."""
-        return [sample for family in text_string_to_metric_families(self.metrics()) for sample in family.samples]
+    def samples(self, name: str = "") -> list[Sample]:
+        """Return the samples of one scrape whose names begin so; to parse all of a large cluster takes long."""
+        text = "".join(line for line in self.metrics().splitlines(keepends=True) if line.startswith(name))
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
     def clients(self) -> list[int]:
         """Return the ids of its processes with Kafka clients, in the order in which they were started."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import random
 import signal
@@ -82,17 +81,15 @@ def test_who_reads_a_topic_now_is_who_has_it_assigned(fleet: str) -> None:
     assert row["committed"] == ["audit-left"]
 
 
-@pytest.mark.parametrize("style", ["table", "csv", "html"])
-def test_every_format_has_every_topic(fleet: str, style: str) -> None:
-    """Each format shows the same topics, with what they are."""
-    text = printed(fleet, style, "fleet-.*")
-    assert all(f"fleet-{story.name}" in text for story in (*DEAD, *LIVING))
-    assert "abandoned" in text
-    if style == "csv":
-        rows = list(csv.DictReader(text.splitlines()))
-        assert len(rows) == 32 and rows[0]["what"] == "abandoned" and rows[0]["last_record"].endswith("Z")
-    if style == "html":
-        assert "http" not in text.split("<style>")[0].replace("http-equiv", "")
+def test_a_file_has_every_topic_and_is_written_in_one_step(fleet: str, tmp_path: Path) -> None:
+    """The page shows what each topic is, fetches nothing, and nothing is left beside it."""
+    path = tmp_path / "audit.html"
+    assert printed(fleet, "html", "fleet-.*", output=path) == ""
+    assert list(tmp_path.iterdir()) == [path]
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert all(f"fleet-{story.name}" in text for story in (*DEAD, *LIVING)) and "abandoned" in text
+    assert "http" not in text.split("<style>")[0].replace("http-equiv", "")
 
 
 def test_only_what_is_silent_for_long_is_listed_where_that_is_asked(fleet: str) -> None:
@@ -109,29 +106,32 @@ def test_only_what_is_silent_for_long_is_listed_where_that_is_asked(fleet: str) 
     assert " of 32 topics " in found.head["summary"]
 
 
-def test_odd_timestamps_are_said_and_not_judged(broker: Broker, workbench: Workbench) -> None:
-    """Seconds and microseconds in place of milliseconds, and records of the future, are no sign of death."""
+@pytest.fixture(scope="module")
+def cases(broker: Broker, workbench: Workbench) -> Audited:
+    """An audit of topics of which each is odd, case-*, and of those of a mirror, which copies while it runs."""
+    ended = {"retention.ms": str(1000 * 86_400_000)}
     for topic, times in {
-        "odd-seconds": [(NOW - 90 * DAY) / 1000, (NOW - 60 * DAY) / 1000],
-        "odd-micros": [(NOW - 90 * DAY) * 1000, (NOW - 60 * DAY) * 1000],
-        "odd-future": [NOW - 90 * DAY, NOW - 80 * DAY, NOW + 400 * DAY],
+        "case-odd-seconds": [(NOW - 90 * DAY) / 1000, (NOW - 60 * DAY) / 1000],
+        "case-odd-micros": [(NOW - 90 * DAY) * 1000, (NOW - 60 * DAY) * 1000],
+        "case-odd-future": [NOW - 90 * DAY, NOW - 80 * DAY, NOW + 400 * DAY],
+        "case-void-empty": [NOW - 90 * DAY],
+        "case-week-died": Story("died", every(HOUR, 0.05), 3).times(NOW, random.Random(5)),
+        "case-quarterly": [NOW - (60 + 90 * run) * DAY + number for run in (3, 2, 1, 0) for number in range(300)],
+        "west.heartbeats": [NOW],
     }.items():
         workbench.create(topic)
         workbench.write((topic, 0, at) for at in times)
-    found = audit(broker.bootstrap, "odd-.*")
-    assert {record["what"] for record in found.topics.values()} == {"unknown"}
-    assert found.topics["odd-seconds"]["why_unknown"] == "the timestamps of its records are seconds, not milliseconds"
-    for topic in ("odd-micros", "odd-future"):
-        assert "dated in the future" in found.topics[topic]["why_unknown"]
-    assert found.code == 1
-
-
-def test_a_mirrored_topic_that_advances_is_written_now(broker: Broker, workbench: Workbench) -> None:
-    """Records with old timestamps that arrive while the audit runs show life; a copy that rests has its copy's age."""
-    workbench.create("west.heartbeats")
-    workbench.write([("west.heartbeats", 0, NOW)])
-    write(workbench, "west.orders", 200)
-    write(workbench, "west.rests", 200)
+    workbench.create("case-void-never", 3)
+    workbench.delete_records("case-void-empty", 0, 1)
+    kafka = Kafka(KAFKA_VERSION, broker.bootstrap)
+    kafka.create("case-role-compacted", 1, EVERLASTING | {"cleanup.policy": "compact"})
+    days = [(f"{number}".encode(), NOW - (90 + number) * DAY) for number in reversed(range(60))]
+    kafka.write_keyed(TopicPartition("case-role-compacted", 0), days)
+    write(workbench, "case-role-endless", 90)
+    for name in ("orders.DLT", "app-store-changelog", "plain"):
+        write(workbench, f"case-role-{name}", 90, ended)
+    for name in ("orders", "rests"):
+        write(workbench, f"west.{name}", 200)
     stop = threading.Event()
 
     def mirror() -> None:
@@ -141,50 +141,55 @@ def test_a_mirrored_topic_that_advances_is_written_now(broker: Broker, workbench
     thread = threading.Thread(target=mirror)
     thread.start()
     try:
-        found = audit(broker.bootstrap, "west[.].*")
+        return audit(broker.bootstrap, "case-.*", "west[.].*")
     finally:
         stop.set()
         thread.join()
-    assert found.what("west.orders") == "written now"
-    assert "mirrored or back-dated" in found.topics["west.orders"]["evidence"]
-    assert found.what("west.rests") == "abandoned"
-    assert "a copy that MirrorMaker makes from west" in found.topics["west.rests"]["evidence"]
 
 
-def test_topics_that_hold_state_or_errors_never_stand_without_that_word(broker: Broker, workbench: Workbench) -> None:
+@pytest.mark.parametrize(
+    ("topic", "what", "column", "text"),
+    [
+        ("case-odd-seconds", "unknown", "why_unknown", "the timestamps of its records are seconds, not milliseconds"),
+        ("case-odd-micros", "unknown", "why_unknown", "dated in the future"),
+        ("case-odd-future", "unknown", "why_unknown", "dated in the future"),
+        ("west.orders", "written now", "evidence", "mirrored or back-dated"),
+        ("west.rests", "abandoned", "evidence", "a copy that MirrorMaker makes from west"),
+        ("case-role-compacted", "abandoned", "roles", "compacted"),
+        ("case-role-endless", "abandoned", "roles", "kept for ever"),
+        ("case-role-orders.DLT", "abandoned", "roles", "error topic"),
+        ("case-role-app-store-changelog", "abandoned", "roles", "internal"),
+        ("case-role-plain", "abandoned", "roles", ""),
+        ("case-void-never", "never written", "evidence", ""),
+        ("case-void-empty", "empty", "evidence", ""),
+        ("case-week-died", "died this week", "evidence", ""),
+        ("case-quarterly", "silent as usual", "evidence", ""),
+    ],
+)
+def test_what_is_odd_is_told_apart(cases: Audited, topic: str, what: str, column: str, text: str) -> None:
+    """Wrong units, a mirror at work and at rest, state, errors, nothing, a death of this week, runs of a quarter."""
+    assert cases.what(topic) == what
+    found = cases.topics[topic][column]
+    assert text in found if isinstance(found, str) else found == ([text] if text else [])
+
+
+def test_quarterly_runs_of_many_records_are_found_one_by_one(cases: Audited) -> None:
+    """Sixty days after a run, two earlier ones are found, however many records each has."""
+    assert cases.topics["case-quarterly"]["longest_silence_seconds"] == pytest.approx(90 * DAY, abs=HOUR)
+
+
+@pytest.mark.usefixtures("cases")
+def test_the_exit_code_says_whether_a_topic_needs_a_look(broker: Broker) -> None:
+    """What cannot be judged does, and what is empty does not."""
+    assert (audit(broker.bootstrap, "case-odd-.*").code, audit(broker.bootstrap, "case-void-.*").code) == (1, 0)
+
+
+@pytest.mark.usefixtures("cases")
+def test_topics_that_hold_state_or_errors_never_stand_without_that_word(broker: Broker) -> None:
     """Compacted, endless, internal and dead-letter topics are marked wherever they are called abandoned."""
-    ended = {"retention.ms": str(1000 * 86_400_000)}
-    kafka = Kafka(KAFKA_VERSION, broker.bootstrap)
-    kafka.create("role-compacted", 1, EVERLASTING | {"cleanup.policy": "compact"})
-    days = [(f"{number}".encode(), NOW - (90 + number) * DAY) for number in reversed(range(60))]
-    kafka.write_keyed(TopicPartition("role-compacted", 0), days)
-    write(workbench, "role-endless", 90)
-    write(workbench, "role-orders.DLT", 90, ended)
-    write(workbench, "role-app-store-changelog", 90, ended)
-    write(workbench, "role-plain", 90, ended)
-    found = audit(broker.bootstrap, "role-.*")
-    assert {record["what"] for record in found.topics.values()} == {"abandoned"}
-    assert {name: record["roles"] for name, record in found.topics.items()} == {
-        "role-compacted": ["compacted"],
-        "role-endless": ["kept for ever"],
-        "role-orders.DLT": ["error topic"],
-        "role-app-store-changelog": ["internal"],
-        "role-plain": [],
-    }
-    lines = printed(broker.bootstrap, "table", "role-.*").splitlines()
-    assert all("abandoned, " in line for line in lines if line.startswith("role-") and "plain" not in line)
+    lines = printed(broker.bootstrap, "table", "case-role-.*").splitlines()
+    assert all("abandoned, " in line for line in lines if line.startswith("case-role-") and "plain" not in line)
     assert "3 of these may hold state" in lines[-1] and "1 error topic among them" in lines[-1]
-
-
-def test_empty_and_never_written_topics_say_so(broker: Broker, workbench: Workbench) -> None:
-    """Neither is abandoned, and neither makes the exit code 1."""
-    workbench.create("void-never", 3)
-    workbench.create("void-empty")
-    workbench.write([("void-empty", 0, NOW - 90 * DAY)])
-    workbench.delete_records("void-empty", 0, 1)
-    found = audit(broker.bootstrap, "void-.*")
-    assert (found.what("void-never"), found.what("void-empty")) == ("never written", "empty")
-    assert found.code == 0
 
 
 @pytest.mark.parametrize("after", ["metadata", "ends"])
@@ -254,24 +259,6 @@ def test_ctrl_c_prints_what_is_known(slowly: subprocess.Popen[str]) -> None:
     assert " abandoned (" not in out or "0 of 32 topics are abandoned" in out
 
 
-def test_a_file_is_written_in_one_step(fleet: str, tmp_path: Path) -> None:
-    """--output holds the page, and nothing else is left beside it."""
-    path = tmp_path / "audit.html"
-    assert printed(fleet, "html", "fleet-.*", output=path) == ""
-    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert [one.name for one in tmp_path.iterdir()] == ["audit.html"]
-
-
-def test_a_topic_that_died_this_week_is_not_abandoned(broker: Broker, workbench: Workbench) -> None:
-    """An hourly topic that stopped three days ago died this week."""
-    workbench.create("week-died")
-    times = Story("died", every(HOUR, 0.05), 3).times(NOW, random.Random(5))
-    workbench.write(("week-died", 0, at) for at in times)
-    found = audit(broker.bootstrap, "week-died")
-    assert found.what("week-died") == "died this week"
-    assert found.head["summary"] == "0 of 1 topic is abandoned; 1 died this week"
-
-
 def test_topics_that_fell_silent_together_are_one_incident(broker: Broker, workbench: Workbench) -> None:
     """Nine of twelve topics stopped seven hours ago: they are overdue, held as one incident, and none died."""
     rng = random.Random(8)
@@ -284,13 +271,3 @@ def test_topics_that_fell_silent_together_are_one_incident(broker: Broker, workb
     assert [found.what(f"together-{number}") for number in range(12)] == ["overdue"] * 9 + ["written now"] * 3
     assert {found.topics[f"together-{number}"]["verdict"] for number in range(9)} == {"held"}
     assert "held: 9 of 12 topics fell silent together" in found.topics["together-0"]["evidence"]
-
-
-def test_a_quarterly_run_of_many_records_is_silent_as_usual(broker: Broker, workbench: Workbench) -> None:
-    """Sixty days after a run, two earlier ones are found, however many records each has."""
-    workbench.create("quarterly")
-    runs = [NOW - (60 + 90 * number) * DAY for number in (3, 2, 1, 0)]
-    workbench.write(("quarterly", 0, at + number) for at in runs for number in range(300))
-    found = audit(broker.bootstrap, "quarterly")
-    assert found.what("quarterly") == "silent as usual"
-    assert found.topics["quarterly"]["longest_silence_seconds"] == pytest.approx(90 * DAY, abs=HOUR)

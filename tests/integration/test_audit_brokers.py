@@ -1,27 +1,15 @@
-"""``topic-liveness audit`` on brokers that know less, show less or are gone."""
+"""``topic-liveness audit`` on brokers that know less, or show less."""
 
 from __future__ import annotations
-
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from tests.dead_and_living import DAY
-from tests.integration.auditing import audit, settings_of
+from tests.integration.auditing import audit, dates, settings_of
 from tests.integration.kafka import Kafka
-from tests.integration.secured import Secured, await_that, documented_group_rights
+from tests.integration.secured import Secured, documented_group_rights
 from tests.integration.sweeping import member
-from tests.trio import Trio
-
-NOW = time.time()
-
-
-def dates(dead_days: float, count: int = 60) -> list[float]:
-    """A record a day, of which the newest is so old."""
-    return [NOW - (dead_days + number) * DAY for number in reversed(range(count))]
+from tests.waiting import until
 
 
 def test_every_version_names_the_dead_topic_and_not_the_living_one(kafka: Kafka) -> None:
@@ -55,7 +43,7 @@ def test_what_may_not_be_read_is_unknown_and_says_so(secured: Secured) -> None:
     bootstrap = str(properties.pop("bootstrap.servers"))
     settings = settings_of(bootstrap, **properties)
     with member(secured.broker.bootstrap, "reads-hidden", "hidden-dead", 5):
-        await_that(lambda: "seen-dead" in audit(settings).topics)
+        until(lambda: "seen-dead" in audit(settings).topics)
         found = audit(settings)
     assert {name: record["what"] for name, record in found.topics.items()} == {
         "seen-dead": "abandoned",
@@ -67,33 +55,3 @@ def test_what_may_not_be_read_is_unknown_and_says_so(secured: Secured) -> None:
     assert found.topics["seen-dead"]["bytes"] is None
     assert any("sizes are not all known: unauthorized" in problem for problem in found.head["problems"])
     assert found.head["summary"].endswith("1 cannot be judged: no right to describe it")
-
-
-@pytest.fixture(scope="module")
-def trio(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Path) -> Iterator[Trio]:
-    """Three brokers with a dead topic on each alone, and one on all of them."""
-    with Trio(tmp_path_factory.mktemp("audited"), kafka_jars) as running:
-        for node in (1, 2, 3):
-            running.workbench.create_on(f"only-{node}", [[node]])
-            running.workbench.write((f"only-{node}", 0, at) for at in dates(90))
-        running.create("everywhere")
-        running.workbench.write(("everywhere", number % 3, at) for number, at in enumerate(dates(90)))
-        yield running
-
-
-def test_a_broker_that_is_gone_costs_the_topics_that_it_leads(trio: Trio) -> None:
-    """Topics with a partition that it leads are unknown, with the reason; the others are judged."""
-    settings = settings_of(trio.bootstrap, request_timeout_ms=5000)
-    settings = settings.model_copy(update={"poll": settings.poll.model_copy(update={"request_timeout": 3.0})})
-    with trio.paused():
-        found = audit(settings)
-    assert {name: record["what"] for name, record in found.topics.items()} == {
-        "only-1": "abandoned",
-        "only-2": "abandoned",
-        "only-3": "unknown",
-        "everywhere": "unknown",
-    }
-    assert found.topics["everywhere"]["partitions_not_read"] == 1
-    why = found.topics["everywhere"]["why_unknown"]
-    assert why in ("no leader", "its broker does not answer", "its broker did not answer in time")
-    assert found.topics["everywhere"]["evidence"].startswith("1 of 3 partitions not read: ")

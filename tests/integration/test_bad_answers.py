@@ -8,13 +8,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.clock import SystemClock
 from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
-from tests.integration.watch import Watch, advanced, seen
+from tests.integration.watch import Watch, advanced, seen, watching
 from tests.scripted import Answering, ListedOffset, ScriptedBroker
 from tests.times import first_since
 from tests.views import readings_of
@@ -175,15 +171,7 @@ def test_every_topic_keeps_its_own_series_whatever_its_name() -> None:
     def answering(target: int, keys: Sequence[tuple[str, int]]) -> list[ListedOffset]:
         return [each._replace(offset=ends[each.topic]) if target == LATEST else each for each in well(target, keys)]
 
-    monitor = Monitor(
-        MonitorSettings(
-            {"test": Rhythm(30.0)},
-            partition_switches=DEFAULT_PARTITION_SWITCHES,
-            expectations_max_age_seconds=3600.0,
-        ),
-        SystemClock(),
-        version="",
-    )
+    monitor = watching(partition_switches=DEFAULT_PARTITION_SWITCHES)
     with ScriptedBroker(dict.fromkeys(NAMES, 1), answering) as broker:
         watch = Watch(broker.bootstrap, [".*"], timeout=5.0, sinks=[monitor])
         snapshot = watch.poll()

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any, cast
 
 import confluent_kafka
 import numpy as np
 import pytest
-from confluent_kafka import ElectionType, KafkaError  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from exporter.clock import SystemClock
-from exporter.collectors.consumer_groups import GroupWatch
-from exporter.domain.polls.answers import ANSWERED, reason_of_code
-from exporter.domain.polls.readings import Reason, TopicPartition
-from exporter.factory.clusters import make_group_watch
+from exporter.domain.polls.answers import ANSWERED
 from exporter.kafka import list_offsets_call
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from exporter.settings.schema import Settings
-from tests.demo.broker import Broker
-from tests.groups import groups_of
 from tests.integration.kafka import DAY_AGO, Kafka
-from tests.integration.mirroring import PairTest
 from tests.integration.secured import Properties, Secured, documented_group_rights, documented_rights
-from tests.integration.sweeping import commit as commit_at
-from tests.times import first_since, objects
-from tests.trio import THIRD, Trio
-from tests.workbench import Workbench
+from tests.times import objects
 
 TOPIC = "asked-both-ways"
 OFFSETS = "__consumer_offsets"
@@ -127,30 +115,6 @@ def batching_source(properties: Properties, *include: str) -> PollSource:
     return PollSource(source, clock, worth_batching=1)
 
 
-def test_polls_and_sweeps_make_no_topic(kafka_jars: Path, tmp_path: Path) -> None:
-    """A broker without groups has no ``__consumer_offsets``, which a consumer alone would make it have."""
-    with Broker(tmp_path / "fresh", jars=kafka_jars) as broker:
-        bench = Workbench(broker.bootstrap)
-        bench.create("orders")
-        polled = batching_source({"bootstrap.servers": broker.bootstrap}, "orders")
-        groups = KafkaSource({"bootstrap.servers": broker.bootstrap}, clock=SystemClock())
-        for _ in range(2):
-            polled.metadata(fresh=True)
-            assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
-            groups.groups.list_groups()
-        time.sleep(2)
-        assert OFFSETS not in bench.admin.list_topics(timeout=10).topics
-        assert not polled.batching
-        consumer = groups.batched()
-        bench.until(lambda: OFFSETS in bench.admin.list_topics(timeout=10).topics)
-        polled.metadata(fresh=True)
-        polled.latest(np.array([0]))
-        assert polled.batching, "from when others made it on"
-        consumer.close()
-        polled.close()
-        groups.close()
-
-
 def test_the_documented_rights_are_enough(secured: Secured) -> None:
     """With DESCRIBE on topics and groups the cheap call is used, and held to be right."""
     secured.bench.create(TOPIC)
@@ -193,141 +157,3 @@ def denials(secured: Secured, user: str) -> int:
     """How often a broker has refused a user something about groups, by its log."""
     lines = secured.broker.log.read_text(errors="replace").splitlines()
     return sum(f"User:{user}" in line and "enied" in line and "Group" in line for line in lines)
-
-
-@pytest.fixture(scope="module")
-def trio(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
-    """Three brokers; a test takes the third away for a while and gives it back."""
-    with Trio(tmp_path_factory.mktemp("trio"), kafka_jars) as running:
-        running.create(TOPIC, 2)
-        running.workbench.write([(TOPIC, number, DAY_AGO) for number in range(6)])
-        # On a broker that stays: a coordinator that is gone is not what is looked at.
-        running.workbench.create_on(OFFSETS, [[1]] * 4, {"cleanup.policy": "compact"})
-        yield running
-
-
-def test_look_ups_by_time_follow_a_leader_that_moves(trio: Trio) -> None:
-    """A connection that never reads metadata is answered, though both brokers live and the old leader refuses."""
-    trio.workbench.create_on("moves", [[THIRD, 1]] * 6)
-    key = TopicPartition("moves", 0)
-    with closing(KafkaSource({"bootstrap.servers": trio.bootstrap}, clock=SystemClock(), include=["moves"])) as source:
-
-        def answered() -> bool:
-            return first_since(source, key, 0.0).reason is None
-
-        with trio.dead():
-            trio.workbench.until(lambda: leads(trio.workbench, "moves") == {1}, 60)
-            # A broker that is asked may hear a moment later than the first who leads.
-            trio.workbench.until(lambda: key in source.metadata().membership.layout and answered(), 60)
-        trio.workbench.until(lambda: prefer(trio.workbench, "moves"), 60)
-        trio.workbench.until(answered, 60)
-
-
-def test_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
-    """Through its client process: all is known again, though all brokers live and the old leader refuses."""
-    bench, topic = trio.workbench, "travels"
-    bench.create_on(topic, [[THIRD, 1]] * 6)
-    began = float(int(time.time())) - 100
-    bench.write([(topic, number, began) for number in range(6)])
-    keys = [TopicPartition(topic, number) for number in range(6)]
-    bench.until(lambda: committed(bench, dict.fromkeys(keys, 0)), 60)
-    pair = PairTest(trio.bootstrap, trio.bootstrap, topics=topic)
-    groups = sweeping(trio.bootstrap, topic, "traveller")
-
-    def exact(records: int) -> bool:
-        """Sweep; return whether all is known and right."""
-        groups.accept(pair.poll()["east"])
-        sweep = groups.sweep()
-        positions = groups_of(sweep)["traveller"].partitions.values() if sweep.complete else []
-        at_end = all(position.committed + (position.lag or 0) == records for position in positions)
-        return at_end and len([position for position in positions if position.time_lag is not None]) == 6
-
-    bench.until(lambda: exact(1), 60)
-    with trio.dead():
-        bench.until(lambda: leads(bench, topic) == {1}, 60)
-        bench.write([(topic, number, began + at) for number in range(6) for at in (10, 20)])
-        bench.until(lambda: committed(bench, dict.fromkeys(keys, 1)), 60)
-        exact(3)  # now every client knows the new leader, or waits for the old one
-    # Both brokers live from here on, and the old leader refuses.
-    bench.until(lambda: prefer(bench, topic), 60)
-    bench.write([(topic, number, began + at) for number in range(6) for at in (30, 40)])
-    bench.until(lambda: committed(bench, dict.fromkeys(keys, 2)), 60)
-    bench.until(lambda: exact(5), 120)
-    groups.close()
-    pair.close()
-
-
-def committed(workbench: Workbench, offsets: Mapping[TopicPartition, int]) -> bool:
-    """Commit for the group of the test above, and return whether its coordinator was there already."""
-    with suppress(confluent_kafka.KafkaException):
-        commit_at(workbench.bootstrap, "traveller", offsets)
-        return True
-    return False
-
-
-def sweeping(bootstrap: str, topic: str, group: str) -> GroupWatch:
-    """The collector of this group as `serve` builds it, which asks through a client process."""
-    settings = Settings.model_validate(
-        {
-            "clusters": [
-                {"name": "east", "kafka": {"bootstrap.servers": bootstrap}, "topics": {"include": [topic]}},
-            ],
-            "groups": {"include": [group]},
-        }
-    )
-    watch = make_group_watch(settings.clusters[0], settings, SystemClock())
-    assert watch is not None
-    return watch
-
-
-def leads(workbench: Workbench, topic: str) -> set[int]:
-    """Who leads the partitions of a topic that moves; nobody where no broker answers in time, as after a kill."""
-    try:
-        topics = workbench.admin.list_topics(timeout=10).topics
-    except confluent_kafka.KafkaException:
-        return set()
-    return {partition.leader for partition in topics[topic].partitions.values()}
-
-
-def prefer(workbench: Workbench, topic: str) -> bool:
-    """Have the preferred leaders elected, and return whether they lead."""
-    partitions = [confluent_kafka.TopicPartition(topic, number) for number in range(6)]
-    admin: Any = workbench.admin  # the stubs know no elections
-    with suppress(confluent_kafka.KafkaException):  # as long as that broker is not in sync
-        admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
-    return leads(workbench, topic) == {THIRD}
-
-
-@pytest.mark.parametrize("how", ["cut_off", "paused", "dead"])
-def test_a_broker_that_is_gone_costs_its_own_partitions_and_one_timeout(trio: Trio, how: str) -> None:
-    """As with the documented call: all others are exact at each poll, within the budget; then it is back."""
-    clock = SystemClock()
-    connection = KafkaSource(
-        {"bootstrap.servers": trio.bootstrap}, clock=clock, include=[TOPIC], request_timeout=3.0, budget=12.0
-    )
-    source = PollSource(connection, clock, worth_batching=1)
-
-    def poll() -> tuple[list[int], set[Reason | None], float]:
-        began = time.monotonic()
-        membership = source.metadata(fresh=True).membership
-        rows = np.flatnonzero(membership.leader >= 0)
-        answers = source.latest(rows)
-        read = answers.reason == ANSWERED
-        assert (answers.offset[read] == 1).all()
-        reasons = {reason_of_code(code) for code in np.unique(answers.reason[~read]).tolist()}
-        return membership.layout.partition[rows[read]].tolist(), reasons, time.monotonic() - began
-
-    assert poll()[:2] == ([0, 1, 2, 3, 4, 5], set())
-    assert source.batching
-    expected: set[Reason | None] = {Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT}
-    if how != "cut_off":  # the controller, which no longer hears from it, takes its partitions, perhaps within a poll
-        expected.add(Reason.NO_LEADER)
-    with getattr(trio, how)():
-        for _ in range(3):
-            read, reasons, seconds = poll()
-            assert read == [0, 1, 3, 4]
-            assert reasons <= expected
-            assert seconds < 12.0 + 5.0
-    trio.workbench.until(lambda: poll()[0] == [0, 1, 2, 3, 4, 5], 60)
-    assert source.batching
-    source.close()

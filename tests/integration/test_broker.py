@@ -1,8 +1,7 @@
-"""The broker of the tests: it does not outlive its owner, and shares what the first one leaves."""
+"""The broker of the tests does not outlive its owner, and says which Java it needs."""
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from exporter.java import JavaError, java
-from tests.demo.broker import Broker, DemoError
 from tests.workbench import Workbench
 
 OWNER = """
@@ -46,37 +44,6 @@ def test_a_child_ends_with_its_owner(tmp_path: Path, end: signal.Signals) -> Non
         owner.send_signal(end)
         owner.wait(60)
     Workbench.until(lambda: not runs(child) and not runs(guard))
-
-
-def test_later_brokers_share_what_the_first_one_leaves(kafka_jars: Path, tmp_path: Path) -> None:
-    """The first leaves an archive of its classes and its features beside the jars; the next one is the same by them.
-
-    A setting that Kafka refuses ends the start with the setting's name, before the first one too.
-    """
-    jars = tmp_path / "jars"
-    jars.mkdir()
-    for jar in kafka_jars.glob("*.jar"):
-        (jars / jar.name).symlink_to(jar)
-    refused = Broker(tmp_path / "refused", jars=jars, properties={"num.io.threads": "none"})
-    with pytest.raises(DemoError, match=r"(?s)^formatting .*num\.io\.threads"):
-        refused.start()
-    assert refused.pid is None
-
-    def features(broker: Broker) -> str:
-        [found] = set(re.findall(r"finalizedFeatures=(\{[^}]+\})", broker.log.read_text()))
-        return str(found)
-
-    first, second = (Broker(tmp_path / name, jars=jars) for name in ("first", "second"))
-    first.start()
-    with pytest.raises(DemoError, match="is running already; next step: stop"):
-        first.start()
-    first.stop(grace=120.0)
-    left = {path.name for path in jars.iterdir() if path.suffix != ".jar"}
-    assert left == {"kafka.Kafka.jsa", "bootstrap.checkpoint"}
-    with second:
-        children = Path(f"/proc/{second.pid}/task/{second.pid}/children").read_text().split()
-        assert any(str(jars / "kafka.Kafka.jsa") in Path(f"/proc/{child}/maps").read_text() for child in children)
-        assert features(second) == features(first)
 
 
 def test_java_missing_or_too_old_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,42 +8,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.clock import SystemClock
-from exporter.collectors.poller import Poller
-from exporter.domain.polls.readings import TopicPartition
-from exporter.domain.polls.table import Snapshot
-from exporter.kafka.poll_source import PollSource
-from exporter.kafka.source import KafkaSource
-from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
+from exporter.domain.ports import METADATA_SECONDS
 from tests.fake_cluster import FakeCluster
+from tests.integration.watch import Watch, watching
 from tests.views import readings_of
 from tests.workbench import Workbench
 
-POLLS = 300
+POLLS = 100
 
 
-class Watched:
+class Watched(Watch):
     """A cluster, polled and shown as `serve` does it."""
 
     def __init__(self, bootstrap: str, topics: str = ".*") -> None:
-        clock = SystemClock()
-        self.monitor = Monitor(
-            MonitorSettings(
-                {"test": Rhythm(30.0)}, partition_switches=["current_offset"], expectations_max_age_seconds=1.0
-            ),
-            clock,
-            version="0",
+        self.monitor = watching(partition_switches=["current_offset"])
+        super().__init__(
+            bootstrap, [topics], sinks=[self.monitor], earliest_interval=300.0, metadata_seconds=METADATA_SECONDS
         )
-        source = KafkaSource({"bootstrap.servers": bootstrap}, clock=clock, include=[topics])
-        self.source = PollSource(source, clock)
-        self._poller = Poller("test", self.source, [self.monitor], clock, earliest_interval=300.0)
-
-    def poll(self) -> Snapshot:
-        outcome = self._poller.poll()
-        assert isinstance(outcome, Snapshot), outcome
-        return outcome
 
     def shown(self) -> set[str]:
         """Return the topics that have any series."""
@@ -60,7 +41,7 @@ def watched() -> Iterator[tuple[FakeCluster, Watched]]:
 
 
 def test_no_series_of_a_deleted_topic_stays(watched: tuple[FakeCluster, Watched]) -> None:
-    """Over 300 polls, each after some topics were made and others deleted, those that are gone are shown no more."""
+    """Over 100 polls, each after some topics were made and others deleted, those that are gone are shown no more."""
     cluster, seen = watched
     generator = random.Random(7)
     there = [f"bench-{number:04d}" for number in range(10)]
@@ -96,23 +77,3 @@ def test_a_real_broker_is_shown_without_its_deleted_topics(workbench: Workbench)
     for topic in there:
         workbench.delete(topic)
     seen.source.close()
-
-
-def test_a_topic_made_again_has_no_ghost_of_the_old_one(watched: tuple[FakeCluster, Watched]) -> None:
-    """Deleted and made again between two polls, with other partitions: rows carry nothing over."""
-    cluster, seen = watched
-    cluster.command("set", "bench-0004", 1, 5, 100, 1_700_000_000_000)
-    seen.poll()
-    cluster.command("move", 1.0)
-    before = readings_of(seen.poll())[TopicPartition("bench-0004", 1)]
-    assert before.latest == 101
-    assert before.activity.last_advance is not None
-    cluster.command("delete", "bench-0004")
-    cluster.command("create", "bench-0004", 2)
-    after = seen.poll()
-    assert after.metadata.topics["bench-0004"].topic_id is not None
-    reading = readings_of(after)[TopicPartition("bench-0004", 1)]
-    assert TopicPartition("bench-0004", 2) not in readings_of(after)
-    assert reading.latest is not None
-    assert reading.latest < 101
-    assert reading.activity.restarted or reading.activity.last_advance is None

@@ -1,31 +1,32 @@
-"""`serve` while the processes with its Kafka clients end, or stay blind."""
+"""`serve` while the processes with its Kafka clients end, hang, grow, or stay blind."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from collections.abc import Iterator
+import threading
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
+from tests.demo.broker import Broker
 from tests.fake_cluster import FakeCluster
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter, rows_of
+from tests.plain_http import NO_TLS
 from tests.unit.test_memory import lay_out
+from tests.waiting import until
+from tests.workbench import Workbench
+
+ADVANCE = "kafka_topic_last_advance_timestamp_seconds"
+SILENCE = "kafka_topic_silence_seconds"
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Exporter]:
-    """An exporter of two clusters, both of which it has polled."""
-    with FakeCluster(topics=2, partitions=2) as east, FakeCluster(topics=2, partitions=2) as west:
-        clusters = [
-            {"name": name, "kafka": {"bootstrap.servers": cluster.bootstrap}}
-            for name, cluster in (("east", east), ("west", west))
-        ]
-        with Exporter(tmp_path, TOPIC_LIVENESS_CLUSTERS=json.dumps(clusters)) as exporter:
-            until(lambda: all(polls(exporter, name) >= 2 for name in ("east", "west")), "two polls of each")
-            yield exporter
+def clusters_of(**bootstraps: str) -> str:
+    """The settings of clusters by their names."""
+    return json.dumps([{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in bootstraps.items()])
 
 
 def polls(exporter: Exporter, cluster: str, outcome: str = "ok") -> float:
@@ -37,38 +38,111 @@ def restarts(exporter: Exporter, cluster: str) -> dict[str, float]:
     """How often processes of a cluster were replaced, by reason."""
     return {
         sample.labels["reason"]: sample.value
-        for sample in exporter.samples()
-        if sample.name == "topic_liveness_client_restarts_total" and sample.labels["kafka_cluster"] == cluster
+        for sample in exporter.samples("topic_liveness_client_restarts_total")
+        if sample.labels["kafka_cluster"] == cluster
     }
 
 
-def test_a_client_that_aborts_or_hangs_is_replaced_and_costs_no_other_cluster(pair: Exporter) -> None:
-    """Restarts are counted, silences go on, and the other cluster misses nothing. Clients end with the exporter."""
-    assert restarts(pair, "east") == dict.fromkeys(("ended", "hung", "memory", "failing"), 0.0)
-    silent = pair.value("kafka_topic_partition_last_record_timestamp_seconds", kafka_cluster="east", topic="bench-0000")
-    aborted, stopped = pair.clients()
-    os.kill(aborted, signal.SIGABRT)
-    until(lambda: restarts(pair, "east")["ended"] == 1, "the end is counted")
-    before = polls(pair, "east")
-    until(lambda: polls(pair, "east") >= before + 2, "good polls by a new process")
-    assert restarts(pair, "east") == {"ended": 1.0, "hung": 0.0, "memory": 0.0, "failing": 0.0}
-    assert set(restarts(pair, "west").values()) == {0.0}
-    assert pair.value("topic_liveness_cluster_up", kafka_cluster="east") == 1
-    after = pair.value("kafka_topic_partition_last_record_timestamp_seconds", kafka_cluster="east", topic="bench-0000")
-    assert after == silent
-    assert [sample for sample in pair.samples() if sample.labels.get("verdict") == "dead"] == []
-    failures = ("client-failed", "cluster-unreachable", "other-error")
-    assert [reason for reason in failures if polls(pair, "west", reason)] == []
+class Scraping(threading.Thread):
+    """Scrapes every 100 ms until asked to end; a scrape that fails or lacks the topic's series is kept."""
 
-    os.kill(stopped, signal.SIGSTOP)
-    until(lambda: restarts(pair, "west").get("hung") == 1, "it is found to hang", seconds=120)
-    before = polls(pair, "west")
-    until(lambda: polls(pair, "west") >= before + 2, "good polls by a new process", seconds=120)
-    assert not Path(f"/proc/{stopped}").exists()
-    running = pair.clients()
-    assert len(running) == 2
-    pair.process.kill()
-    until(lambda: not any(Path(f"/proc/{each}").exists() for each in running), "no client outlives the exporter")
+    def __init__(self, exporter: Exporter, wanted: str) -> None:
+        super().__init__(daemon=True)
+        self._address = f"http://127.0.0.1:{exporter.port}/metrics"
+        self._wanted = wanted
+        self._over = threading.Event()
+        self.scrapes = 0
+        self.bad: list[str] = []
+
+    def run(self) -> None:
+        """Scrape."""
+        with httpx.Client(timeout=30, verify=NO_TLS) as client:
+            while not self._over.wait(0.1):
+                page = client.get(self._address)
+                self.scrapes += 1
+                if page.status_code != httpx.codes.OK or self._wanted not in page.text:
+                    self.bad.append(f"{page.status_code}: {page.text[:200]}")
+
+    def end(self) -> None:
+        """Scrape no more."""
+        self._over.set()
+        self.join()
+
+
+def test_a_client_that_ends_or_hangs_changes_no_silence_window_or_scrape(
+    broker: Broker, workbench: Workbench, tmp_path: Path
+) -> None:
+    """A poll under way is a missed one, and coverage shows it; what was written meanwhile is found by the next poll.
+
+    Restarts are counted by reason, and the other cluster misses nothing.
+    """
+    rests, moves = (f"{name}-{time.time_ns()}" for name in ("rests", "moves"))
+    for topic in (rests, moves):
+        workbench.create(topic)
+        workbench.write([(topic, 0, time.time())])
+    nothing = dict.fromkeys(("ended", "hung", "memory", "failing"), 0.0)
+    with FakeCluster(topics=2, partitions=2) as fake:
+        environment = {
+            "TOPIC_LIVENESS_CLUSTERS": clusters_of(east=broker.bootstrap, west=fake.bootstrap),
+            "TOPIC_LIVENESS_HISTORY__WINDOW": "1m",
+            "TOPIC_LIVENESS_GROUPS__ENABLED": "false",
+        }
+        with Exporter(tmp_path, **environment) as exporter:
+
+            def value(name: str) -> float | None:
+                return exporter.value(name, topic=rests)
+
+            def good_polls(cluster: str) -> None:
+                wanted = polls(exporter, cluster) + 2
+                until(lambda: polls(exporter, cluster) >= wanted, f"good polls of {cluster}", 120)
+
+            for cluster in ("east", "west"):
+                good_polls(cluster)
+                assert restarts(exporter, cluster) == nothing
+            workbench.write([(topic, 0, time.time()) for topic in (rests, moves)])
+            until(lambda: value(ADVANCE) is not None, "the advance is seen")
+            advance = value(ADVANCE)
+            assert advance is not None
+            scraping = Scraping(exporter, f'{SILENCE}{{kafka_cluster="east",topic="{rests}"')
+            scraping.start()
+            _, stopped = exporter.clients()
+            for count, kill in enumerate((signal.SIGABRT, signal.SIGKILL), start=1):
+                os.kill(next(each for each in exporter.clients() if each != stopped), kill)
+                workbench.write([(moves, 0, time.time())])
+                until(lambda: restarts(exporter, "east")["ended"] == count, "the end is counted")  # noqa: B023
+                good_polls("east")
+                assert value(ADVANCE) == advance
+                silence, now = value(SILENCE), time.time()
+                assert silence is not None
+                assert now - advance - 10 < silence < now - advance + 10
+            assert (restarts(exporter, "east"), restarts(exporter, "west")) == (nothing | {"ended": 2.0}, nothing)
+            scraping.end()
+            assert scraping.scrapes > 50
+            assert scraping.bad == []
+            failures = ("client-failed", "cluster-unreachable", "other-error")
+            assert [reason for reason in failures if polls(exporter, "west", reason)] == []
+            os.kill(stopped, signal.SIGSTOP)
+            until(lambda: restarts(exporter, "west").get("hung") == 1, "it is found to hang", seconds=120)
+            good_polls("west")
+            assert not Path(f"/proc/{stopped}").exists()
+            assert [each for each in exporter.samples("kafka_topic") if each.labels.get("verdict") == "dead"] == []
+            failed = polls(exporter, "east", "client-failed")
+            assert exporter.end() == 0
+    assert_in_history(exporter.history, rests, moves, advance)
+    coverage = [row for row in rows_of(exporter.history, "coverage") if row["cluster"] == "east"]
+    assert sum(row["polls_total"] - row["polls_ok"] for row in coverage) == failed
+
+
+def assert_in_history(history: Path, rests: str, moves: str, advance: float) -> None:
+    """Each record of both topics is in one window, and no poll that was missed is taken for a silence."""
+    windows = sorted(rows_of(history, "windows"), key=lambda row: row["window_start"])
+    [rested] = [row for row in windows if row["topic"] == rests]
+    assert rested["records"] == rested["advances"] == 1
+    assert rested["last_advance"].timestamp() == pytest.approx(advance, abs=1e-5)
+    moved = [row for row in windows if row["topic"] == moves]
+    assert sum(row["records"] for row in moved) == 3
+    assert (moved[0]["start_offset"], moved[-1]["end_offset"]) == (1, 4)
+    assert {(row["offset_regressions"], row["reason"]) for row in (rested, *moved)} == {(0, None)}
 
 
 LIMITED = """
@@ -89,8 +163,8 @@ def test_a_client_that_grows_past_the_containers_limit_is_replaced(tmp_path: Pat
         program = ("-c", LIMITED, str(tmp_path))
 
     with FakeCluster(topics=2, partitions=2) as cluster:
-        clusters = [{"name": "east", "kafka": {"bootstrap.servers": cluster.bootstrap}}]
-        settings = {"TOPIC_LIVENESS_CLUSTERS": json.dumps(clusters), "TOPIC_LIVENESS_METRICS__GRANULARITY": "topic"}
+        clusters = clusters_of(east=cluster.bootstrap)
+        settings = {"TOPIC_LIVENESS_CLUSTERS": clusters, "TOPIC_LIVENESS_METRICS__GRANULARITY": "topic"}
         with Limited(tmp_path, **settings) as exporter:
 
             def held() -> float:
@@ -108,7 +182,7 @@ def test_a_client_that_grows_past_the_containers_limit_is_replaced(tmp_path: Pat
             until(lambda: polls(exporter, "east") >= before + 2, "good polls by a new process")
             assert held() > settled
             assert restarts(exporter, "east") == {"ended": 0.0, "hung": 0.0, "memory": 1.0, "failing": 0.0}
-            poll_counts = [each for each in exporter.samples() if each.name == "topic_liveness_polls_total"]
+            poll_counts = exporter.samples("topic_liveness_polls_total")
             assert {each.labels["outcome"] for each in poll_counts if each.value} == {"ok"}
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.fake_cluster import FakeCluster
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter
 from tests.programs import program
+from tests.waiting import until
 
 DAY = 86_400
 FILE = "FAKETIME_TIMESTAMP_FILE"
@@ -62,7 +63,7 @@ class SetClock(Exporter):
 
     def silences(self) -> list[float]:
         """How long each topic has been silent, as a scrape shows it."""
-        return [sample.value for sample in self.samples() if sample.name == "kafka_topic_silence_seconds"]
+        return [sample.value for sample in self.samples("kafka_topic_silence_seconds{")]
 
     def silent_since(self) -> list[float]:
         """When each of these silences began, by the clock that nobody sets."""
@@ -71,7 +72,7 @@ class SetClock(Exporter):
 
 @pytest.mark.timeout(600)
 def test_polls_go_on_when_the_wall_clock_is_set(tmp_path: Path) -> None:
-    """By a minute or a day back, by an hour or a day forward: polls go on, and silences keep their length.
+    """By a day back or forward: polls go on, and silences keep their length.
 
     Where the clock is set back, the exporter alone sees it: its client processes keep the real clock. With the library
     that sets the clock librdkafka would spin in them, as it does not by a real clock (``SetClock``). So what a client
@@ -84,7 +85,7 @@ def test_polls_go_on_when_the_wall_clock_is_set(tmp_path: Path) -> None:
             folder.mkdir()
             return running.enter_context(SetClock(folder, cluster.bootstrap, seconds))
 
-        exporters = [start(seconds) for seconds in (-60, -DAY, 3600, DAY)]
+        exporters = [start(seconds) for seconds in (-DAY, DAY)]
         for each in exporters:
             until(partial(polled, each, 2), f"two polls before the clock is set by {each.seconds} s", 200)
         cluster.command("move", 1.0)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.demo.broker import Broker, free_port
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter, rows_of
+from tests.trio import frozen
+from tests.waiting import until
 from tests.workbench import Workbench
 
 PASSWORD = "s3cr3t-of-eve"  # noqa: S105 - of a broker that lives for this file
@@ -40,11 +39,6 @@ def other(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     }
     with Broker(tmp_path_factory.mktemp("other"), jars=kafka_jars, properties=properties) as running:
         yield running
-
-
-def java(broker: Broker) -> int:
-    """The process id of the broker itself, behind its guard."""
-    return int(Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()[0])
 
 
 class Watched:
@@ -116,8 +110,7 @@ class Pace:
 
 def rows(history: Path, table: str, name: str) -> list[dict[str, Any]]:
     """Return what the spool has of one cluster."""
-    files = sorted((history / "spool" / table).glob("*.parquet"))
-    return [row for path in files for row in pq.read_table(path).to_pylist() if row["cluster"] == name]
+    return [row for row in rows_of(history, table) if row["cluster"] == name]
 
 
 def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
@@ -150,8 +143,7 @@ def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
 
         pace = Pace(good)
         frozen_at = time.time()
-        os.kill(java(other), signal.SIGSTOP)
-        try:
+        with frozen(other):
             until(lambda: shaky.polls("cluster-unreachable") > 0, "the frozen cluster counted")
             workbench.write([(TOPIC, 0, time.time())] * 2)
             until(lambda: good.offset() == 3.0, "the advance of the good one")
@@ -173,8 +165,6 @@ def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
                 "the spool written meanwhile",
             )
             pace.assert_on_time()
-        finally:
-            os.kill(java(other), signal.SIGCONT)
         elsewhere.write([(TOPIC, 0, time.time())])
         until(lambda: shaky.offset() == 6.0, "the other one back, exact", 120)
 
@@ -198,4 +188,3 @@ def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
         covered = rows(exporter.history, "coverage", "good")
         assert sum(row["polls_total"] for row in covered) == sum(row["polls_ok"] for row in covered)
         assert sum(row["polls_ok"] for row in rows(exporter.history, "coverage", "closed")) == 0
-    other.start()

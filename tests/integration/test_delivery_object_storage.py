@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from exporter.commands.delivery import finish, last_dated, reports_of
 from exporter.delivery.send import DeliveryError, open_record, reached_all, read_report
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
-from exporter.settings.load import load_settings
 from tests.integration.receiving import Hook, http_server, write_report
+from tests.programs import Call
 from tests.s3 import SECRET, S3Server, s3_for_all
 
 
@@ -45,43 +42,28 @@ def config(hook: Hook, tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
-def deliver(config: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run `topic-liveness deliver`."""
-    command = [sys.executable, "-m", "exporter", "deliver", "--config", str(config), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=os.environ)
-
-
 def test_the_last_report_is_sent_once_and_its_record_lies_beside_it(
-    server: S3Server, config: Path, hook: Hook, tmp_path: Path
+    server: S3Server, config: Path, hook: Hook, tmp_path: Path, call: Call
 ) -> None:
     """What was taken is not sent again, with the page; the exporter reads who got it."""
     reports = server.folder_of("sent") / "published" / "reports"
     write_report(reports / "2026-02-24")
     write_report(reports / "2026-03-03")
     hook.answers = [(503, {}, "restarting")]
-    refused = deliver(config)
+    refused = call("deliver", "--config", str(config))
     assert refused.returncode == ExitCode.FOUND and "503" in refused.stderr
-    sent = deliver(config)
+    sent = call("deliver", "--config", str(config))
     assert (sent.returncode, sent.stdout) == (0, f"delivered to {tmp_path / 'url'}\n"), sent.stderr
     assert SECRET not in refused.stderr + sent.stdout + sent.stderr
-    again = deliver(config)
+    again = call("deliver", "--config", str(config))
     assert (again.returncode, again.stdout) == (0, "1 delivered before, not sent again\n"), again.stderr
     assert len(hook.bodies) == 2
     assert [one["filename"] for one in hook.bodies[-1]["attachments"]] == ["liveness.html"]
     folder = server.location("sent") / "published" / "reports" / "2026-03-03"
     assert reached_all(folder)
     assert Expectations(server.location("sent")).reported_at(reached_all) is not None
-    named = deliver(config, "--report", "s3://history/sent/published/reports/2026-02-24")
+    named = call("deliver", "--config", str(config), "--report", "s3://history/sent/published/reports/2026-02-24")
     assert named.returncode == 0 and len(hook.bodies) == 3, named.stderr
-
-
-def test_the_exit_code_of_a_report_there_shows_whether_anything_died(server: S3Server, config: Path) -> None:
-    """Read from the report that was just written."""
-    write_report(server.folder_of("sent") / "published" / "reports" / "2026-03-10")
-    settings = load_settings(config, None, os.environ, with_clusters=False)
-    newest = last_dated(reports_of(settings))
-    assert str(newest) == "s3://history/sent/published/reports/2026-03-10"
-    assert finish(newest, settings, send=False, exit_code=True) == ExitCode.DIED
 
 
 def test_two_processes_do_not_deliver_one_report_there(server: S3Server) -> None:
@@ -97,7 +79,7 @@ def test_two_processes_do_not_deliver_one_report_there(server: S3Server) -> None
         write()
 
 
-def test_storage_that_is_gone_sends_nothing(server: S3Server, config: Path, hook: Hook) -> None:
+def test_storage_that_is_gone_sends_nothing(server: S3Server, config: Path, hook: Hook, call: Call) -> None:
     """One line names what cannot be read or written, and the cause; afterwards it goes on."""
     write_report(server.folder_of("sent") / "published" / "reports" / "2026-03-17")
     folder = server.location("sent") / "published" / "reports" / "2026-03-17"
@@ -108,7 +90,7 @@ def test_storage_that_is_gone_sends_nothing(server: S3Server, config: Path, hook
     with pytest.raises(DeliveryError, match=r"liveness\.json cannot be read: the storage does not answer"):
         read_report(folder)
     server.start("--readonly")
-    refused = deliver(config)
+    refused = call("deliver", "--config", str(config))
     assert refused.returncode == 2, refused.stdout
     assert "deliveries.lock cannot be written: the storage refuses access" in refused.stderr
     assert refused.stderr.count("\n") == 1 and hook.bodies == []

@@ -16,16 +16,9 @@ from exporter.domain.polls.readings import Reason
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.connectivity import AddressCheck
 from tests.integration.kafka import DAY_AGO, Kafka
-from tests.integration.secured import (
-    SECRET,
-    WRONG,
-    Properties,
-    Secured,
-    await_that,
-    documented_group_rights,
-    documented_rights,
-)
+from tests.integration.secured import SECRET, WRONG, Properties, Secured, documented_group_rights, documented_rights
 from tests.integration.sweeping import commit
+from tests.waiting import until
 from tests.workbench import Workbench
 
 
@@ -156,9 +149,7 @@ def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(sec
     secured.add_user("patient")
     secured.grant("patient", [(AclOperation.DESCRIBE, "doctored")])
     properties = secured.by_password(user="patient")
-    await_that(
-        lambda: AddressCheck(properties, request_timeout=30).check(secured.address("PASSWORD")).visible_topics == 1
-    )
+    until(lambda: AddressCheck(properties, request_timeout=30).check(secured.address("PASSWORD")).visible_topics == 1)
     found = doctor.findings(properties, "doctored", "hidden")
     assert findings_of(found, "connection")[0][1].endswith(", by SASL_SSL")
     counts = "1 topic visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed"
@@ -176,9 +167,7 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     secured.add_user("entitled")
     secured.grant("entitled", documented_rights())
     properties = secured.by_password(user="entitled")
-    await_that(
-        lambda: bool(AddressCheck(properties, request_timeout=30).check(secured.address("PASSWORD")).visible_topics)
-    )
+    until(lambda: bool(AddressCheck(properties, request_timeout=30).check(secured.address("PASSWORD")).visible_topics))
     # Without a group there is no coordinator to ask about the right on groups.
     commit(secured.bench.bootstrap, "doctored", {"orders": 0})
     found = doctor.findings(properties, "orders")
@@ -190,7 +179,7 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     fix = next(each["fix"] for each in found if each["what"] == "without Describe on all groups some may be hidden")
     assert "--operation Describe --group '*' (docs/security.md)" in fix
     secured.grant("entitled", documented_group_rights(), ResourceType.GROUP)
-    await_that(lambda: len(findings_of(doctor.findings(properties, "orders"), "groups")) == 1)
+    until(lambda: len(findings_of(doctor.findings(properties, "orders"), "groups")) == 1)
 
 
 def test_an_address_whose_certificate_has_expired_is_reported_in_the_same_words_as_by_a_poll(secured: Secured) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.demo.broker import Broker
 from tests.integration.day_one import DayOne, sections_of, verdicts
-from tests.integration.serving import until
+from tests.waiting import until
 from tests.workbench import Workbench
 
 HOUR, DAY = 3600.0, 86_400.0

@@ -7,15 +7,12 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from exporter.clock import SystemClock
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, TopicPartition
-from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from tests.groups import GroupPartition, groups_of
 from tests.integration.secured import Secured, documented_group_rights, documented_rights
 from tests.integration.sweeping import Swept, commit
+from tests.integration.watch import watching
 
 TOPIC = TopicPartition("orders", 0)
 GROUPS = ("allowed", "forbidden")
@@ -39,11 +36,7 @@ class Watched:
         properties = secured.by_password(user=user)
         bootstrap = str(properties.pop("bootstrap.servers"))
         self.swept = Swept(bootstrap, "orders", ".*", timeout=30.0, properties=properties)
-        self.monitor = Monitor(
-            MonitorSettings({"test": Rhythm(30.0)}, partition_switches=(), expectations_max_age_seconds=1.0),
-            SystemClock(),
-            version="0",
-        )
+        self.monitor = watching()
 
     def sweep(self) -> GroupSweep:
         """Sweep and show it."""
@@ -100,8 +93,3 @@ def test_a_group_that_is_listed_and_may_not_be_described_is_counted(secured: Sec
     assert watched.counted('topic_liveness_groups{kafka_cluster="test",outcome="unauthorized"}') == "1.0"
     assert watched.counted('topic_liveness_groups{kafka_cluster="test",outcome="ok"}') == "1.0"
     watched.swept.close()
-
-
-def test_every_documented_right_on_groups_has_its_test() -> None:
-    """The one in the document is the one whose lack is shown above."""
-    assert documented_group_rights() == [(AclOperation.DESCRIBE, "*")]

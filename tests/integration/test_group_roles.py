@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -11,27 +12,30 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from exporter.clock import SystemClock
 from exporter.commands.explanation import explain
-from exporter.domain.groups.consumer_groups import NoTimeLag, OtherGroup
 from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.judging.readers_and_copies import why_keep
 from exporter.domain.judging.subject_facts import record_subject
+from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.verdicts import Verdict
-from exporter.java import java
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.demo.broker import Broker, resolve_kafka
 from tests.exposed import exposed
-from tests.groups import GroupPartition, groups_of, readers
+from tests.groups import readers
 from tests.integration.kafka import DAY_AGO
+from tests.integration.kafka_tools import small_java
 from tests.integration.lagging import Exporter
 from tests.integration.sweeping import commit, forget, member, sweeping
 from tests.workbench import QUIET, Workbench
 
+OFFSETS = "__consumer_offsets"
 ASSIGNED, LEFT, GONE = GroupRole.ASSIGNED, GroupRole.COMMITTED, GroupRole.GONE
 
 
@@ -53,19 +57,21 @@ def lines_of(sweep: GroupSweep, topic: str) -> list[str]:
 
 
 @contextmanager
-def subscribed(bootstrap: str, group: str, topics: Sequence[str], protocol: str) -> Iterator[Consumer]:
-    """A member of a group that has polled until it has a partition of each of its topics."""
+def subscribed(bootstrap: str, group: str, topic: str, protocol: str) -> Iterator[Consumer]:
+    """A member of a group that wants a topic; it has no partition before it polls."""
     settings = {"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": protocol, **QUIET}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
-    consumer.subscribe(list(topics))
+    consumer.subscribe([topic])
     try:
-        for _ in range(600):
-            consumer.poll(0.1)
-            if {one.topic for one in consumer.assignment()} == set(topics):
-                break
         yield consumer
     finally:
         consumer.close()
+
+
+def polls_its_topic(consumer: Consumer) -> bool:
+    """Poll, and return whether a member has a partition by now."""
+    consumer.poll(0.1)
+    return bool(consumer.assignment())
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -83,7 +89,8 @@ def test_a_group_that_left_a_topic_does_not_read_it(workbench: Workbench, protoc
             left: {group: GONE},
             read: {group: GONE},
         }
-        with subscribed(workbench.bootstrap, group, [read], protocol):
+        with subscribed(workbench.bootstrap, group, read, protocol) as consumer:
+            workbench.until(lambda: polls_its_topic(consumer))
             sweep = swept.sweep()
             assert dict(find_readers(sweep, [left]).named(0)) == {group: LEFT}
             assert dict(find_readers(sweep, [read]).named(0)) == {group: ASSIGNED}
@@ -106,8 +113,7 @@ def test_a_group_whose_members_share_its_topics_reads_all_of_them(workbench: Wor
     with ExitStack() as running:
         swept = running.enter_context(sweeping(workbench.bootstrap, f"{group}-.*", ".*"))
         members = [
-            running.enter_context(subscribed(workbench.bootstrap, group, [topic], protocol))
-            for topic in (first, second)
+            running.enter_context(subscribed(workbench.bootstrap, group, topic, protocol)) for topic in (first, second)
         ]
 
         def assigned() -> bool:
@@ -117,42 +123,69 @@ def test_a_group_whose_members_share_its_topics_reads_all_of_them(workbench: Wor
             found = readers(sweep, first, second, other)
             return found == {first: {group: ASSIGNED}, second: {group: ASSIGNED}, other: {}}
 
-        workbench.until(assigned, 60)
+        workbench.until(assigned, seconds=60)
     forget(workbench, group)
     for topic in (first, second, other):
         workbench.delete(topic)
 
 
 @pytest.fixture(scope="module")
-def busy(kafka_jars: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker with a live share group and a live streams group, each on a topic of its name."""
+def fresh(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that nobody has asked for a group."""
+    with Broker(tmp_path_factory.mktemp("fresh"), jars=kafka_jars) as running:
+        yield running
+
+
+def test_polls_and_sweeps_make_no_topic(fresh: Broker) -> None:
+    """A broker without groups has no ``__consumer_offsets``, which a consumer alone would make it have."""
+    bench, clock = Workbench(fresh.bootstrap), SystemClock()
+    bench.create("orders")
+    properties = {"bootstrap.servers": fresh.bootstrap}
+    polled = PollSource(KafkaSource(properties, clock=clock, include=["orders"]), clock, worth_batching=1)
+    groups = KafkaSource(properties, clock=clock)
+    for _ in range(2):
+        polled.metadata(fresh=True)
+        assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
+        groups.groups.list_groups()
+    time.sleep(2)
+    assert OFFSETS not in bench.admin.list_topics(timeout=10).topics
+    assert not polled.batching
+    consumer = groups.batched()
+    bench.until(lambda: OFFSETS in bench.admin.list_topics(timeout=10).topics)
+    polled.metadata(fresh=True)
+    polled.latest(np.array([0]))
+    assert polled.batching, "from when others made it on"
+    for each in (consumer, polled, groups):
+        each.close()
+
+
+@pytest.fixture
+def busy(fresh: Broker, kafka_jars: Path, cache: Path, tmp_path: Path) -> Iterator[Workbench]:
+    """That broker with a live share group and a live streams group, each on a topic of its name."""
     tools, streams = (
         resolve_kafka(cache=cache, progress=print, artifact=f"kafka-{one}") for one in ("tools", "streams")
     )
-    folder = tmp_path_factory.mktemp("busy")
-    small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    with Broker(folder, jars=kafka_jars) as broker, ExitStack() as running:
-        workbench = Workbench(broker.bootstrap)
-        for topic in ("shared", "streamed", "plain"):
-            workbench.create(topic)
-        share = ["org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", broker.bootstrap]
-        forward = str(Path(__file__).with_name("Forward.java"))
+    workbench = Workbench(fresh.bootstrap)
+    for topic in ("shared", "streamed", "plain"):
+        workbench.create(topic)
+    share = ["org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", fresh.bootstrap]
+    forward = str(Path(__file__).with_name("Forward.java"))
+    with ExitStack() as running:
         for jars, command in (
             (tools, [*share, "--topic", "shared", "--group", "shared"]),
-            (streams, [forward, broker.bootstrap, "streamed", "streamed", str(folder / "state")]),
+            (streams, [forward, fresh.bootstrap, "streamed", "streamed", str(tmp_path / "state")]),
         ):
-            classes = ["-cp", f"{kafka_jars}/*:{jars}/*"]
-            started = [java(), *small, *classes, *command]
+            started = [*small_java("128m", kafka_jars, jars), *command]
             process = running.enter_context(subprocess.Popen(started, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
             running.callback(process.kill)
-        with sweeping(broker.bootstrap, "plain", ".*") as swept:
-            workbench.until(lambda: set(swept.attempt().others or {}) == {"shared", "streamed"}, 120)
-        yield broker
+        with sweeping(fresh.bootstrap, "plain", ".*") as swept:
+            workbench.until(lambda: set(swept.attempt().others or {}) == {"shared", "streamed"}, seconds=120)
+        yield workbench
 
 
-def test_share_and_streams_groups_leave_open_who_reads_a_topic(busy: Broker) -> None:
+def test_share_and_streams_groups_leave_open_who_reads_a_topic(busy: Workbench) -> None:
     """Both are live, and no request says what they read: they are shown, and no topic is called unread."""
-    Workbench(busy.bootstrap).write([("plain", 0, DAY_AGO)] * 2)
+    busy.write([("plain", 0, DAY_AGO)] * 2)
     topics = ("shared", "streamed", "plain")
     with sweeping(busy.bootstrap, "shared|streamed|plain", ".*") as swept, member(busy.bootstrap, "g", "plain", 1):
         sweep = swept.sweep()
@@ -168,42 +201,6 @@ def test_share_and_streams_groups_leave_open_who_reads_a_topic(busy: Broker) -> 
             "perhaps groups that do not say what they read: shared (share group" in line
             for line in lines_of(sweep, "shared")
         )
-
-
-def test_without_kafka_python_they_are_groups_of_an_unknown_type(busy: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their names are known all the same."""
-    with sweeping(busy.bootstrap, "shared", ".*") as swept:
-        monkeypatch.setattr(swept.source.groups, "_list_types", dict)
-        sweep = swept.sweep()
-        assert sweep.others == {"shared": OtherGroup(), "streamed": OtherGroup()}
-        assert readers(sweep, "shared") == {"shared": None}
-
-
-def test_an_offset_past_the_end_is_no_lag_of_0(workbench: Workbench) -> None:
-    """As after an unclean election: no lag, no time lag, a series of its own and a line that says what is skipped."""
-    name = "past-the-end"
-    key = TopicPartition(name, 0)
-    workbench.create(name)
-    workbench.write([(name, 0, DAY_AGO)] * 100)
-    commit(workbench.bootstrap, name, {key: 500})
-    exporter = Exporter(workbench.bootstrap, name)
-    try:
-        sweep = exporter.sweep()
-    finally:
-        exporter.close()
-    found = GroupPartition(500, reason=NoTimeLag.PAST_END, no_time_lag=NoTimeLag.PAST_END, past_end=400)
-    assert groups_of(sweep)[name].partitions == {key: found}
-    assert sweep.partitions == sweep.time_lags == {NoTimeLag.PAST_END: 1}
-    [line] = [line for line in lines_of(sweep, name) if line.startswith("committed")]
-    assert line.endswith(f"{name} (committed 400 past the end of the log, and skips records up to there)")
-    with sweeping(workbench.bootstrap, name) as swept:
-        swept.sweep()
-        shown = swept.shown()
-    topic = f'{{kafka_cluster="test",consumergroup="{name}",topic="{name}"}}'
-    assert f"kafka_consumergroup_past_end_records_sum{topic} 400\n" in shown
-    assert "kafka_consumergroup_lag{" not in shown and "kafka_consumergroup_lag_sum{" not in shown
-    forget(workbench, name)
-    workbench.delete(name)
 
 
 def test_markers_of_producers_that_ended_are_no_time_lag(workbench: Workbench) -> None:
@@ -246,38 +243,3 @@ def test_markers_of_producers_that_ended_are_no_time_lag(workbench: Workbench) -
         exporter.close()
     forget(workbench, name)
     workbench.delete(name)
-
-
-def test_a_topic_that_holds_state_is_never_said_to_be_unneeded(workbench: Workbench) -> None:
-    """As the broker describes topics that nobody reads: compacted, kept for ever, with an internal name."""
-    week = {"retention.ms": "604800000"}
-    topics = {
-        "_schemas": {"cleanup.policy": "compact"},
-        "unneeded-changelog": week,
-        "unneeded-forever": {"retention.ms": "-1"},
-        "unneeded-compacted": {"cleanup.policy": "compact,delete", **week},
-        "unneeded": week,
-    }
-    for topic, config in topics.items():
-        workbench.create(topic, 1, config)
-    with sweeping(workbench.bootstrap, "_schemas|unneeded.*", ".*") as swept:
-        sweep = swept.sweep()
-        info = {name: one.config for name, one in swept.snapshot().metadata.topics.items()}
-    configs = [info[name] for name in topics]
-    assert None not in configs
-    found = why_keep(
-        list(topics),
-        [one.cleanup_policy for one in configs if one is not None],
-        np.array([one.retention_seconds for one in configs if one is not None], dtype=np.float64),
-        [one.remote_storage for one in configs if one is not None],
-        find_readers(sweep, list(topics)).readership(),
-    )
-    assert dict(zip(topics, found, strict=True)) == {
-        "_schemas": "it is compacted; its name is that of an internal topic",
-        "unneeded-changelog": "its name is that of an internal topic",
-        "unneeded-forever": "it is kept for ever",
-        "unneeded-compacted": "it is compacted",
-        "unneeded": "",
-    }
-    for topic in topics:
-        workbench.delete(topic)

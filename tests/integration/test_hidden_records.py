@@ -183,34 +183,6 @@ def test_segments_past_the_log_start_hide_no_death(lingering: Broker, bench: Wor
     assert sum(window.first_advance is not None for window in windows) >= len(times) - start - 2
 
 
-def test_a_deleted_record_is_not_the_newest(lingering: Broker, bench: Workbench) -> None:
-    """Deleted by its operator, a record of 2099, or one of ten minutes ago, says no more how old a partition is."""
-    now = time.time()
-    watch = Watch(lingering.bootstrap, ["removed", "tenth"])
-    for topic, deleted in (("removed", 4_070_908_800.0), ("tenth", now - 600)):
-        bench.create(topic)
-        bench.write([(topic, 0, deleted), *((topic, 0, now - DAY - 100 + n * 10) for n in range(10))])
-    newest = round((now - DAY - 10) * 1000) / 1000
-    assert [watch.reading(topic).state for topic in ("removed", "tenth")] == [State.FUTURE, State.OBSERVED]
-    for topic in ("removed", "tenth"):
-        bench.delete_records(topic, 0, 1)
-        assert seen(watch.reading(topic)) == (State.OBSERVED, 1, 11, newest)
-    watch.source.close()
-
-
-def test_before_3_8_too(kafka: Kafka) -> None:
-    """Brokers 3.0 to 3.7 return a wrong offset of the newest record (KAFKA-16310), and deleted ones are no newest."""
-    if not kafka.knows_max_timestamp:
-        return
-    now = time.time()
-    kafka.create("deleted-newest")
-    kafka.write([("deleted-newest", 0, now + 40 * DAY)])
-    kafka.write([("deleted-newest", 0, now - DAY - 100 + n * 10) for n in range(10)])
-    kafka.delete_records("deleted-newest", 0, 1)
-    reading = Watch(kafka.bootstrap, ["deleted-newest"]).reading("deleted-newest")
-    assert seen(reading) == (State.OBSERVED, 1, 11, round((now - DAY - 10) * 1000) / 1000)
-
-
 def test_before_3_8_a_batch_that_the_log_start_cuts_names_no_newest(kafka: Kafka) -> None:
     """Brokers 3.0 to 3.7 name the end of a batch: of its deleted records, one is the newest all the same."""
     if not kafka.knows_max_timestamp:

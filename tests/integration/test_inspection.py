@@ -20,8 +20,9 @@ from tests.demo.broker import Broker
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
-from tests.integration.secured import Secured, await_that
+from tests.integration.secured import Secured
 from tests.views import Inspected, readings_of
+from tests.waiting import until
 from tests.workbench import Workbench
 
 SPREAD = "inspected-spread"
@@ -47,7 +48,7 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spr
     inspection = inspecting.inspect()
     assert (inspection.lookups, dict(inspection.failures)) == (3, {})
     options = ("--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", spread)
-    printed = kafka_tool(cache, "LogDirsCommand", *options).stdout
+    printed = kafka_tool(cache, "org.apache.kafka.tools.LogDirsCommand", *options).stdout
     [listing] = json.loads(printed.splitlines()[-1])["brokers"]
     by_tool = {row["partition"]: row["size"] for folder in listing["logDirs"] for row in folder["partitions"]}
     sizes = {f"{spread}-{number}": on_disk(broker, spread, number) for number in range(3)}
@@ -87,21 +88,22 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: 
         inspecting.inspect()
         return inspecting.found("orders").log_bytes is not None
 
-    await_that(granted)
+    until(granted)
     found = inspecting.found("orders")
     assert found.log_bytes == found.disk_bytes == on_disk(secured.broker, "orders", 0)
 
 
 def test_every_version_reports_how_large_it_is(brokers: Mapping[str, Broker]) -> None:
     """The sizes are those of the broker's files."""
+    topic = "inspected-versions"
     for version, broker in brokers.items():
-        kafka, topic = Kafka(version, broker.bootstrap), "inspected-versions"
+        kafka = Kafka(version, broker.bootstrap)
         kafka.create(topic)
         kafka.write([(topic, 0, DAY_AGO)])
-        inspecting = Inspecting(topic, **{"bootstrap.servers": broker.bootstrap})
-        assert dict(inspecting.inspect().failures) == {}, version
-        found = inspecting.found(topic)
-        assert found.log_bytes == found.disk_bytes == on_disk(broker, topic, 0) > 0, version
+        with closing(LogDirsClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10)) as client:
+            sizes = client.log_sizes(Layout.of({topic: [0]}), 1)
+        assert isinstance(sizes, LogSizes), version
+        assert sizes.log.value.tolist() == [on_disk(broker, topic, 0)] and sizes.log.value[0] > 0, version
         kafka.delete(topic)
 
 

@@ -12,7 +12,7 @@ import pytest
 from exporter.domain.polls.readings import Answer, TopicPartition
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
-from tests.integration.secured import SECRET, Secured
+from tests.integration.secured import SECRET, WRONG, Secured
 from tests.times import tier_of
 
 TOPIC = TopicPartition("orders", 0)
@@ -35,14 +35,15 @@ def test_kafka_python_signs_in_by_the_same_configuration(secured: Secured, way: 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_kafka_python_checks_as_much_as_librdkafka(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
-    """A certificate of an unknown authority, or for another name, is refused; a token is named as no way in."""
+    """A certificate of an unknown authority, or for another name, and a wrong password are refused, a token named."""
     caplog.set_level(logging.DEBUG)
     unknown = secured.by_password() | {"ssl.ca.location": secured.certificates["unknown-ca.crt"]}
     elsewhere = secured.by_password() | {"bootstrap.servers": secured.address("PASSWORD", "127.0.0.1")}
-    for properties in (unknown, elsewhere):
-        with pytest.raises(KafkaPythonError, match="kafka-python got no answer"):
+    for properties in (unknown, elsewhere, secured.by_password("PLAIN", password=WRONG)):
+        with pytest.raises(KafkaPythonError, match=r"kafka-python got no answer from .*next step: ") as refused:
             TierClient(properties, request_timeout=3)
+        assert WRONG not in str(refused.value)
     gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a failed handshake
     with pytest.raises(KafkaPythonError, match=r"sasl\.mechanism OAUTHBEARER cannot be carried over"):
         TierClient(secured.by_own_token(), request_timeout=3)
-    assert SECRET not in caplog.text
+    assert SECRET not in caplog.text and WRONG not in caplog.text

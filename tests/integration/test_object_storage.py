@@ -31,7 +31,7 @@ from exporter.history.tables import read_columns
 from exporter.settings.schema import Settings
 from exporter.storage.files import files_in, opened, put
 from exporter.storage.lock import Lease, TakenError
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.slow_line import SlowLine
 from tests.unit.expectations import MONDAY, by_clock, publish
@@ -39,6 +39,7 @@ from tests.unit.past_logs import Log, Logs
 from tests.unit.readings import Collected
 from tests.unit.test_exporter_lock import NOWHERE, polls
 from tests.unit.test_recorder import ORDERS, Bench
+from tests.waiting import until
 
 ANY = re.compile(r".*")
 
@@ -111,8 +112,13 @@ def _at_least(written: list[str], wanted: int) -> bool:
     return len(written) >= wanted
 
 
-def test_history_waits_in_memory_while_storage_is_gone_and_is_written_once_it_is_back(s3: S3Server) -> None:
-    """No poll waits for it; the failure is counted by its reason; afterwards each window is there once."""
+def test_history_waits_in_memory_while_storage_is_gone_or_refuses_and_is_written_afterwards(
+    s3: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No poll waits for it; each failure is counted by its reason, and a refusal is one line with what to do.
+
+    Nothing half written is left behind, and afterwards each window is there once.
+    """
     bench = StoredBench(s3, "gone")
     bench.poll()
     bench.poll(gained=1)
@@ -123,30 +129,16 @@ def test_history_waits_in_memory_while_storage_is_gone_and_is_written_once_it_is
     until(lambda: bench.history.counts.failed_writes.total() > 0, "a write that failed")
     (reason,) = bench.history.counts.failed_writes
     assert reason.startswith("the storage does not answer")
-    s3.start()
-    bench.history.flush(bench.clock.now())
-    assert [row["records"] for row in bench.rows("windows")] == [1, 1, 1, 1]
-    assert bench.history.counts.dropped.total() == 0
-
-
-def test_a_right_that_is_taken_away_is_reported_in_one_line_and_loses_nothing(
-    s3: S3Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The line names the folder, the cause and what to do; nothing half written is left behind."""
-    bench = StoredBench(s3, "refused")
-    bench.poll()
-    bench.poll(gained=1)
-    until(lambda: bench.rows("inventory") != [], "what the first poll had another thread write")
-    s3.restart("--readonly")
+    s3.start("--readonly")
     bench.poll(after=300.0, gained=1)
-    message = "cannot be written to s3://history/refused/spool: the storage refuses access (ACCESS_DENIED)"
+    message = "cannot be written to s3://history/gone/spool: the storage refuses access (ACCESS_DENIED)"
     until(lambda: message in caplog.text, "a write that was refused")
-    assert bench.history.counts.failed_writes.total() == 1
     assert "Free space or give write access there." in caplog.text and SECRET not in caplog.text
     assert bench.rows("windows") == []
     s3.restart()
     bench.history.flush(bench.clock.now())
-    assert [row["records"] for row in bench.rows("windows")] == [1, 1]
+    assert [row["records"] for row in bench.rows("windows")] == [1, 1, 1, 1, 1]
+    assert bench.history.counts.dropped.total() == 0
 
 
 def test_storage_that_does_not_answer_holds_up_no_poll_and_a_read_for_seconds(s3: S3Server) -> None:

@@ -15,7 +15,7 @@ import pytest
 from exporter.commands.offsets import Request, list_to
 from exporter.settings.schema import Settings
 from tests.demo.broker import Broker
-from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.kafka import Kafka
 from tests.integration.kafka_tools import kafka_tool
 from tests.workbench import EVERLASTING, Workbench
 
@@ -61,7 +61,7 @@ def drawn(workbench: Workbench) -> str:
 def shell(cache: Path, broker: Broker, topics: str, at: str) -> Offsets:
     """What GetOffsetShell prints, as its own process; a partition of which it knows no offset is left out."""
     options = ("--bootstrap-server", broker.bootstrap, "--topic", topics, "--time", at)
-    done = kafka_tool(cache, "GetOffsetShell", *options)
+    done = kafka_tool(cache, "org.apache.kafka.tools.GetOffsetShell", *options)
     assert "Skip getting offsets" not in done.stderr, done.stderr
     lines = (line.rsplit(":", 2) for line in done.stdout.splitlines() if line.startswith(topics.removesuffix(".*")))
     return {(topic, int(partition)): int(offset) for topic, partition, offset in lines}
@@ -105,26 +105,3 @@ def test_every_offset_is_the_one_that_kafkas_own_tool_prints(broker: Broker, dra
         assert row["offset"] is not None or row["reason"] is not None, row
     expected_reasons = {"never-written", "empty", "no-record-since", "future", "hidden-records"}
     assert reasons == {None, *expected_reasons}
-
-
-def test_a_timestamp_belongs_to_the_record_at_its_offset(broker: Broker, workbench: Workbench) -> None:
-    """Out of order, the first record at or after a moment is shown with its own time, and the largest with its own."""
-    workbench.create("told")
-    workbench.write([("told", 0, (NOW + late) / 1000) for late in (-9000, -2000, -7000, -2000, -8000)])
-    rows = ours(broker, "told", "max-timestamp", str(NOW - 8500), str(NOW - 1999), "latest")
-    assert [(row["offset"], row["timestamp_ms"], row["reason"]) for row in rows] == [
-        (1, NOW - 2000, None),
-        (1, NOW - 2000, None),
-        (None, None, "no-record-since"),
-        (5, None, None),
-    ]
-
-
-def test_the_offset_of_the_largest_time_is_right_on_every_version(kafka: Kafka) -> None:
-    """Brokers 3.0 to 3.7 answer with the last of the batch (KAFKA-16310), which is put right; older ones are named."""
-    kafka.create("listed")
-    kafka.write([("listed", 0, DAY_AGO + late) for late in (100, 400, 200)])
-    known = kafka.knows_max_timestamp
-    (row,) = ours(kafka, "listed", "max-timestamp", code=0 if known else 1)
-    right = (1, round((DAY_AGO + 400) * 1000), None)
-    assert (row["offset"], row["timestamp_ms"], row["reason"]) == (right if known else (None, None, "unsupported"))

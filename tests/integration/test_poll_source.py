@@ -17,7 +17,6 @@ from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.fake_cluster import FakeCluster
-from tests.times import end_of, first_since
 
 MOVED = TopicPartition("bench-0001", 4)
 
@@ -182,18 +181,6 @@ def test_metadata_is_read_anew_after_a_minute(
         assert source.metadata(fresh=False) is first
     clock.passed = read_at
     assert "new" in source.metadata(fresh=False).topics
-    source.close()
-
-
-def test_look_ups_by_time_follow_a_leader_that_moves(cluster: FakeCluster) -> None:
-    """The source finds the new leader although its caller did not read metadata again."""
-    source = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=SystemClock())
-    leader = source.metadata().topics[MOVED.topic].partitions[MOVED.partition].leader
-    assert leader is not None
-    for moves in range(1, 4):
-        cluster.command("lead", *MOVED, (leader + moves) % 3)
-        assert first_since(source, MOVED, 0.0, leader).offset == 0
-        assert end_of(source, MOVED, leader).offset == 3
     source.close()
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
 from contextlib import closing, suppress
 
 from exporter.domain.ports import SourceError
-from exporter.java import java
 from exporter.kafka.source import KafkaSource
-from tests.demo.broker import Broker, resolve_kafka
-from tests.integration.secured import await_that
+from tests.demo.broker import Broker
+from tests.integration.kafka_tools import kafka_tool
 from tests.programs import cache_folder
+from tests.waiting import until
 
 CLIENT = "throttled-client"
 
 
 def limit_requests(bootstrap: str, percentage: float) -> None:
     """Let a client take so many percent of a thread of the broker."""
-    jars = resolve_kafka(cache=cache_folder(), progress=print)
-    change = ["--alter", "--add-config", f"request_percentage={percentage}"]
-    of_client = ["--entity-type", "clients", "--entity-name", CLIENT]
-    command = [java(), "-cp", f"{jars}/*", "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap]
-    subprocess.run([*command, *change, *of_client], check=True, timeout=120, capture_output=True)
+    change = ("--alter", "--add-config", f"request_percentage={percentage}")
+    of_client = ("--entity-type", "clients", "--entity-name", CLIENT)
+    kafka_tool(cache_folder(), "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *change, *of_client)
 
 
 def test_a_poll_that_fails_by_a_quota_says_so(broker: Broker) -> None:
@@ -41,5 +38,5 @@ def test_a_poll_that_fails_by_a_quota_says_so(broker: Broker) -> None:
                 details.append(error.detail)
             return details[-1].startswith("throttled: broker 1 delays answers by a quota")
 
-        await_that(named, "it is named")
+        until(named, "it is named")
     assert "next step: raise request_percentage" in details[-1]

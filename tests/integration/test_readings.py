@@ -6,7 +6,6 @@ import math
 import time
 
 import numpy as np
-import pytest
 from confluent_kafka.admin import NewPartitions
 
 from exporter.clock import SystemClock
@@ -18,17 +17,23 @@ from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.demo.broker import Broker
 from tests.integration.kafka import DAY_AGO, Kafka
-from tests.integration.watch import Watch, advanced, exactly, seen
-from tests.times import first_since, led, objects
+from tests.integration.watch import Watch, advanced, seen
+from tests.times import led, objects
 from tests.unit.readings import ManualClock
 from tests.views import readings_of
 from tests.workbench import Workbench
 
 
 def test_the_newest_record_is_the_one_with_the_largest_time(kafka: Kafka) -> None:
-    """Records at +100, +400, +200: the newest is +400, the offsets run from 0 to 3, and the broker is proved."""
+    """Records at +100, +400, +200: the newest is +400, the offsets run from 0 to 3, and the broker is proved.
+
+    From 3.0 to 3.7 the broker's offset of it is wrong (KAFKA-16310); before 3.0 offset and time are of the oldest.
+    """
     kafka.create("three")
     kafka.write([("three", 0, DAY_AGO + 100), ("three", 0, DAY_AGO + 400), ("three", 0, DAY_AGO + 200)])
+    wrong = (2, DAY_AGO + 400) if kafka.knows_max_timestamp else (0, DAY_AGO + 100)
+    raw = kafka.raw_max_timestamp(TopicPartition("three", 0))
+    assert raw == (wrong if kafka.number < (3, 8) else (1, DAY_AGO + 400))
     snapshot = Watch(kafka.bootstrap, ["three"]).poll()
     reading = readings_of(snapshot)[TopicPartition("three", 0)]
     assert seen(reading) == kafka.observed(0, 3, DAY_AGO + 400)
@@ -99,21 +104,6 @@ def test_records_from_before_1970_have_no_timestamp(kafka: Kafka) -> None:
     if kafka.knows_max_timestamp:
         assert [reading.state for reading in seen] == [first, first, State.NO_TIMESTAMP]
     assert {(reading.latest, reading.newest) for reading in seen} == {(2, None)}
-
-
-def test_a_topic_made_again_is_another_topic(kafka: Kafka) -> None:
-    """Deleted and made again, with more records than before: the id tells that offsets started over."""
-    kafka.create("phoenix")
-    kafka.write([("phoenix", 0, DAY_AGO)] * 2)
-    watch = Watch(kafka.bootstrap, ["phoenix"])
-    before = watch.poll()
-    kafka.delete("phoenix")
-    gone = watch.poll()
-    assert (dict(readings_of(gone)), gone.metadata.unmatched) == ({}, ("phoenix",))
-    kafka.create("phoenix")
-    again = watch.poll()
-    assert before.metadata.topics["phoenix"].topic_id not in (None, again.metadata.topics["phoenix"].topic_id)
-    assert seen(readings_of(again)[TopicPartition("phoenix", 0)]) == (State.NEVER_WRITTEN, 0, 0, None)
 
 
 def test_a_topic_made_again_between_two_polls_is_noticed(kafka: Kafka) -> None:
@@ -315,11 +305,3 @@ def test_many_partitions_take_several_calls(kafka: Kafka) -> None:
     assert found.timestamp[1:40].tolist() == [DAY_AGO + n for n in range(1, 40)]
     assert not found.found[40:].any()
     assert source.lookups() == {"latest": 40, "by-time": 80}
-
-
-def test_senseless_times_are_refused_before_the_broker_sees_them(kafka: Kafka) -> None:
-    """A negative time is named: the client would take it for a spec."""
-    source = Watch(kafka.bootstrap, [exactly("any")]).source
-    key = TopicPartition("any", 3)
-    with pytest.raises(ValueError, match=r"any-3: time -1\.0 is before 1970"):
-        first_since(source, key, -1.0)

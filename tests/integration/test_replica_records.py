@@ -125,28 +125,3 @@ def test_the_markers_of_several_producers_are_not_called_missing(broker: Broker,
     workbench.delete(topic)
     workbench.delete(f"east.{topic}")
     assert states == [ReplicaState.STOPPED, ReplicaState.IN_STEP]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "fault"),
-    [
-        ("merge-[ab]", "in west more than one topic maps to merged <- merge-a, merge-b"),
-        ("fuse-.*", "no topic of east has its replica in west"),
-    ],
-)
-def test_a_mapping_of_two_sources_or_of_none_is_named_and_compares_nothing(
-    broker: Broker, workbench: Workbench, pattern: str, fault: str
-) -> None:
-    """The newest record may be of either source."""
-    topics = ("merge-a", "merge-b", "merged")
-    for topic in topics:
-        workbench.create(topic)
-    workbench.write([(topic, 0, HOUR_AGO) for topic in topics])
-    pair = PairTest(
-        broker.bootstrap, broker.bootstrap, topics="merge.*", policy="regex", pattern=pattern, replacement="merged"
-    )
-    comparison = pair.compare()
-    for topic in topics:
-        workbench.delete(topic)
-    assert [one for one in comparison.faults if fault in one], comparison.faults
-    assert len(comparison.table) == 0

@@ -22,8 +22,9 @@ from exporter.settings.schema import Settings
 from tests.demo.broker import Broker, resolve_kafka
 from tests.demo.jars import MIRROR
 from tests.integration.mirroring import MirrorMaker, PairTest, copy
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter
 from tests.unit.readings import replica_readings
+from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
 
 NOW = float(round(time.time()))
@@ -60,11 +61,12 @@ def topics(workbench: Workbench, west: Broker) -> Iterator[Workbench]:
 
 @pytest.fixture(scope="module")
 def mirror(
-    topics: Workbench, west: Broker, cache: Path, tmp_path_factory: pytest.TempPathFactory
+    topics: Workbench, west: Broker, kafka_jars: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MirrorMaker]:
     """A MirrorMaker at work, started once."""
     jars = resolve_kafka(cache=cache, progress=print, artifact=MIRROR)
-    running = MirrorMaker(tmp_path_factory.mktemp("mirror"), jars=jars, east=topics.bootstrap, west=west.bootstrap)
+    folder = tmp_path_factory.mktemp("mirror")
+    running = MirrorMaker(folder, kafka_jars, jars, east=topics.bootstrap, west=west.bootstrap)
     running.start()
     yield running
     running.stop()

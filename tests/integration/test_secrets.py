@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.msk_iam import AwsIam
-from tests.demo.broker import free_port
-from tests.integration.secured import SECRET, WRONG, Secured, Watched, await_that
-from tests.plain_http import get
+from tests.integration.secured import SECRET, WRONG, Secured, Watched
+from tests.integration.serving import Exporter
 from tests.views import readings_of
+from tests.waiting import until
 
-COMMAND = [sys.executable, "-m", "exporter"]
 
-
-class Serving:
+class Serving(Exporter):
     """`topic-liveness serve` on the secured broker, its password in a file."""
 
     def __init__(self, folder: Path, secured: Secured) -> None:
-        self.secret, self.log, self.config = folder / "password", folder / "log", folder / "prod.yaml"
-        self.address = f"127.0.0.1:{free_port()}"
-        kafka = {name: str(value) for name, value in secured.by_password().items()}
-        settings = {
-            "clusters": [
-                {
-                    "name": "prod",
-                    # librdkafka's own debugging must not show it either.
-                    "kafka": {**kafka, "sasl.password": {"file": str(self.secret)}, "debug": "conf,security,broker"},
-                }
-            ],
-            "poll": {"interval": "5s", "request_timeout": "10s"},
-            "history": {"folder": str(folder / "history")},
-            "web": {"listen": self.address},
-            "log": {"level": "debug"},
-        }
-        self.config.write_text(yaml.safe_dump(settings))
+        self.secret, self.config = folder / "password", folder / "prod.yaml"
+        kafka: dict[str, object] = {name: str(value) for name, value in secured.by_password().items()}
+        # librdkafka's own debugging must not show it either.
+        kafka |= {"sasl.password": {"file": str(self.secret)}, "debug": "conf,security,broker"}
+        self.config.write_text(
+            yaml.safe_dump({"clusters": [{"name": "prod", "kafka": kafka}], "log": {"level": "debug"}})
+        )
+        self.write(f"{WRONG}\n")
+        super().__init__(folder, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="10s")
 
     def write(self, text: str) -> None:
         """Rotate the secret, whole or not at all."""
@@ -53,12 +41,9 @@ class Serving:
         new.chmod(0o400)
         new.rename(self.secret)
 
-    def page(self, path: str) -> str:
-        """A page of the exporter, nothing while it does not serve."""
-        try:
-            return get(f"http://{self.address}{path}", timeout=10).text
-        except httpx.TransportError:
-            return ""
+    def good(self, what: str) -> float:
+        """How many ``polls`` or ``group_sweeps`` were good."""
+        return self.value(f"topic_liveness_{what}_total", outcome="ok") or 0.0
 
     def log_lines(self) -> list[str]:
         """What a user reads in the log of this: lines from warning on, and of the rotation."""
@@ -66,39 +51,24 @@ class Serving:
         return [line for line in lines if line.startswith(("WARNING", "ERROR")) or "read again, because" in line]
 
 
-@pytest.fixture
-def serving(tmp_path: Path, secured: Secured) -> Serving:
-    """A configuration to be served; it names a secret file that is not there yet."""
-    return Serving(tmp_path, secured)
-
-
-def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(serving: Serving, secured: Secured) -> None:
+def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(tmp_path: Path, secured: Secured) -> None:
     """Wrong, then right, then an empty file: refused, up without a restart, and up still; no text holds either."""
-    serving.write(f"{WRONG}\n")
     texts: list[str] = []
-    with serving.log.open("w") as log:
-        process = subprocess.Popen([*COMMAND, "serve", "--config", str(serving.config)], stdout=log, stderr=log)
-    try:
+    with Serving(tmp_path, secured) as serving:
         refused = 'topic_liveness_polls_total{kafka_cluster="prod",outcome="authentication-failed"}'
-        await_that(lambda: refused in serving.page("/metrics"), "a refusal")
-        texts += [serving.page(path) for path in ("/", "/metrics", "/-/ready", "/-/healthy")]
-        texts.append(Path(f"/proc/{process.pid}/cmdline").read_text())
-        texts.append(Path(f"/proc/{process.pid}/environ").read_text())
+        until(lambda: refused in serving.metrics(), "a refusal")
+        texts += [serving.page(path).text for path in ("/", "/metrics", "/-/ready", "/-/healthy")]
+        texts += [Path(f"/proc/{serving.process.pid}/{name}").read_text() for name in ("cmdline", "environ")]
         serving.write(SECRET)
-        up = 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0'
-        await_that(lambda: up in serving.page("/metrics"), "the new password in use")
-        await_that(lambda: good(serving.page("/metrics"), "group_sweeps") > 0, "and by sweeps over groups")
+        until(lambda: serving.value("topic_liveness_cluster_up") == 1, "the new password in use")
+        until(lambda: serving.good("group_sweeps") > 0, "and by sweeps over groups")
         serving.write("\n")
-        await_that(lambda: "stay in use" in serving.log.read_text(), "the empty file noticed")
-        before = good(serving.page("/metrics"), "polls")
-        await_that(lambda: good(serving.page("/metrics"), "polls") > before, "another poll")
-        texts += [serving.page(path) for path in ("/", "/metrics")]
-        assert up in texts[-1]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
-    finally:
-        process.kill()
-        process.wait()
+        until(lambda: "stay in use" in serving.log.read_text(), "the empty file noticed")
+        before = serving.good("polls")
+        until(lambda: serving.good("polls") > before, "another poll")
+        texts += [serving.page(path).text for path in ("/", "/metrics")]
+        assert serving.value("topic_liveness_cluster_up") == 1
+        assert serving.end() == 0
     # Polls and sweeps over groups have a connection each: both take the file up, in the same words.
     failure, renewal, unusable = dict.fromkeys(serving.log_lines())
     servers = secured.address("PASSWORD")
@@ -108,7 +78,7 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(serving: S
     serving.write(WRONG)
     for command in ("check-config", "once"):
         ended = subprocess.run(
-            [*COMMAND, command, "--config", str(serving.config)],
+            [sys.executable, "-m", "exporter", command, "--config", str(serving.config)],
             capture_output=True,
             text=True,
             timeout=120,
@@ -118,12 +88,6 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(serving: S
     assert "refused the credentials" in texts[-1]
     texts.append(serving.log.read_text())
     assert not [text for text in texts if SECRET in text or WRONG in text]
-
-
-def good(page: str, what: str) -> float:
-    """How many ``polls`` or ``group_sweeps`` were good, by a page of metrics."""
-    name = f'topic_liveness_{what}_total{{kafka_cluster="prod",outcome="ok"}} '
-    return next((float(line.removeprefix(name)) for line in page.splitlines() if line.startswith(name)), 0.0)
 
 
 def test_a_renewed_certificate_is_taken_up_once_its_key_has_come(

@@ -17,12 +17,12 @@ from tests.integration.secured import (
     Right,
     Secured,
     Watched,
-    await_that,
     documented_rights,
     token_endpoint,
 )
 from tests.integration.watch import seen
 from tests.views import readings_of
+from tests.waiting import until
 
 TOPIC = TopicPartition("orders", 0)
 NO_SETTINGS = "settings of topics could not be read; offsets are read"
@@ -110,24 +110,22 @@ def test_half_of_the_topics_forbidden(secured: Secured, logged_warnings: Callabl
     assert watched.counted('topic_liveness_partitions{kafka_cluster="test",outcome="unauthorized"}') == 1
 
     secured.take_away("half", (AclOperation.DESCRIBE, "half-2"))
-    await_that(lambda: readings_of(watched.poll())[TopicPartition("half-2", 0)].reason is Reason.UNAUTHORIZED)
+    until(lambda: readings_of(watched.poll())[TopicPartition("half-2", 0)].reason is Reason.UNAUTHORIZED)
     after = watched.poll()
     assert seen(readings_of(after)[TopicPartition("half-0", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)
     lost = readings_of(after)[TopicPartition("half-2", 0)]
     assert (lost.state, lost.reason) == (State.UNREADABLE, Reason.UNAUTHORIZED), "seen before, so it is not deleted"
-    await_that(lambda: watched.counted('topic_liveness_partitions{kafka_cluster="test",outcome="unauthorized"}') == 2)
+    until(lambda: watched.counted('topic_liveness_partitions{kafka_cluster="test",outcome="unauthorized"}') == 2)
     step = "next step: grant DESCRIBE on these topics"
     forbidden = ["1 (half-3)", "2 (half-2, half-3)"]
     assert logged_warnings() == [f"cluster test: unreadable: unauthorized {which}; {step}" for which in forbidden]
     assert "unauthorized 2 (half-2, half-3)" in watched.shown()
 
     secured.grant("half", [(AclOperation.DESCRIBE, name) for name in names[2:]])
-    await_that(lambda: all(reading.state is State.OBSERVED for reading in readings_of(watched.poll()).values()))
+    until(lambda: all(reading.state is State.OBSERVED for reading in readings_of(watched.poll()).values()))
     assert len(readings_of(watched.poll())) == 4
     secured.bench.delete("half-3")
-    await_that(
-        lambda: "half-3" not in watched.poll().metadata.topics, "what is deleted is gone, with the right to see it"
-    )
+    until(lambda: "half-3" not in watched.poll().metadata.topics, "what is deleted is gone, with the right to see it")
 
 
 def changed(properties: Properties, **changes: str) -> Properties:

@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from exporter.domain.polls.readings import TopicPartition
 from tests.demo.broker import Broker
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter, rows_of
 from tests.integration.sweeping import commit
 from tests.programs import program
+from tests.waiting import until
 from tests.workbench import Workbench
 
 GROUPS = "kafka_topic_consumergroups_without_members"
@@ -100,16 +100,11 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     counted = exporter.value("kafka_topic_records_total", topic="orders")
     assert counted in {3, 4}, "the first record too, where a poll came before it"
     assert exporter.end() == 0, exporter.log.read_text()
-    rows = [row for path in exporter.history.glob("spool/windows/*.parquet") for row in pq.read_table(path).to_pylist()]
+    rows = rows_of(exporter.history, "windows")
     assert sum(row["records"] for row in rows if row["topic"] == "orders") == counted
-    coverage = [
-        row for path in exporter.history.glob("spool/coverage/*.parquet") for row in pq.read_table(path).to_pylist()
-    ]
+    coverage = rows_of(exporter.history, "coverage")
     assert sum(row["polls_total"] for row in coverage) > sum(row["polls_ok"] for row in coverage) > 0
-    relations = [
-        row for path in exporter.history.glob("spool/relations/*.parquet") for row in pq.read_table(path).to_pylist()
-    ]
-    relation = max(relations, key=lambda row: row["observed_at"])
+    relation = max(rows_of(exporter.history, "relations"), key=lambda row: row["observed_at"])
     assert (relation["topic"], relation["consumer_groups"], relation["replica_of_topic"]) == ("orders", 1, None)
     assert relation["disk_bytes"] == size
     log = exporter.log.read_text()
@@ -152,14 +147,4 @@ def test_a_port_in_use_is_reported_at_once(tmp_path: Path, broker: Broker) -> No
         assert running.process.wait(120) == 2
     log = running.log.read_text()
     assert f"127.0.0.1:{port}" in log
-    assert "Traceback" not in log
-
-
-def test_an_unwritable_history_folder_is_reported_at_once(tmp_path: Path, broker: Broker) -> None:
-    """The error names the folder and the setting, and the exit code is 2."""
-    (tmp_path / "file").write_text("")
-    running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_HISTORY__FOLDER=str(tmp_path / "file"))
-    assert running.process.wait(120) == 2
-    log = running.log.read_text()
-    assert "history.folder" in log
     assert "Traceback" not in log

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import kafka
-import pyarrow.parquet as pq
+import numpy as np
 import pytest
 from confluent_kafka.admin._metadata import PartitionMetadata
 from kafka.admin import KafkaAdminClient
@@ -20,52 +20,34 @@ from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, overrule
+from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from tests.groups import GroupPartition, groups_of
+from tests.integration.auditing import audit, dates, settings_of
+from tests.integration.conftest import NEWEST
 from tests.integration.inspecting import Inspecting
-from tests.integration.secured import await_that
+from tests.integration.serving import rows_of
 from tests.integration.sweeping import Swept, commit
-from tests.integration.watch import UNREACHED, Watch, advanced, seen
+from tests.integration.watch import UNREACHED, Watch, advanced, seen, watching
 from tests.snapshots import silence_of
 from tests.times import led, objects, tier_of
 from tests.trio import THIRD, Trio
 from tests.views import Inspected, readings_of, topics_in
+from tests.waiting import until
 
 TIMEOUT = 2.0
 BUDGET = 6.0
-NEWEST = 1.1e9
 MERCY = 30.0
 """Calls that begin when the budget is used up may take a second each; and this machine may be busy."""
-
-
-def spread(running: Trio) -> None:
-    """Write two records into each of six partitions, of which every broker leads two."""
-    running.create("spread", 2)
-    running.workbench.write([("spread", number, written) for written in (1e9, NEWEST) for number in range(6)])
-
-
-@pytest.fixture(scope="module")
-def three(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
-    """Three brokers that the tests of this file share."""
-    with Trio(tmp_path_factory.mktemp("trio"), kafka_jars) as running:
-        spread(running)
-        yield running
-
-
-@pytest.fixture
-def trio(three: Trio) -> Iterator[Trio]:
-    """Three brokers; a test takes some away for a while, and what it leaves down where it fails is started again."""
-    yield three
-    three.start()
 
 
 def lost_and_others(snapshot: Snapshot) -> set[Reason | None]:
@@ -81,36 +63,153 @@ def lost_and_others(snapshot: Snapshot) -> set[Reason | None]:
     return reasons
 
 
+class Batched:
+    """The batched call on the topic that all brokers share."""
+
+    def __init__(self, bootstrap: str) -> None:
+        clock = SystemClock()
+        connection = KafkaSource(
+            {"bootstrap.servers": bootstrap}, clock=clock, include=["spread"], request_timeout=TIMEOUT, budget=BUDGET
+        )
+        self.source = PollSource(connection, clock, worth_batching=1)
+
+    def poll(self) -> tuple[list[int], set[Reason | None]]:
+        """Return the partitions that were read, all of them exactly, and why the others were not."""
+        began = time.monotonic()
+        membership = self.source.metadata(fresh=True).membership
+        rows = np.flatnonzero(membership.leader >= 0)
+        answers = self.source.latest(rows)
+        read = answers.reason == ANSWERED
+        assert (answers.offset[read] == 2).all()
+        assert time.monotonic() - began < BUDGET + MERCY
+        reasons = {reason_of_code(code) for code in np.unique(answers.reason[~read]).tolist()}
+        return membership.layout.partition[rows[read]].tolist(), reasons
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("how", ["cut_off", "paused", "dead"])
 def test_the_third_broker_costs_its_own_partitions_only(
-    trio: Trio, how: str, logged_warnings: Callable[[], list[str]]
+    trio: Trio, how: str, logged_warnings: Callable[[], list[str]], findings: Callable[[str], list[Finding]]
 ) -> None:
-    """From the first poll on its partitions say why and all others are exact, within the budget; then it is back.
+    """Polls by either call, tiers, an audit and the doctor say what it costs, within the budget; then it is back.
 
     One line of the log names the broker, and one the topic where nobody leads the partitions any more.
     """
-    monitor = Monitor(
-        MonitorSettings({"test": Rhythm(BUDGET)}, partition_switches=(), expectations_max_age_seconds=1.0),
-        SystemClock(),
-        version="0",
-    )
+    monitor = watching(Rhythm(BUDGET))
     watch = Watch(trio.bootstrap, ["spread"], timeout=TIMEOUT, budget=BUDGET, sinks=[monitor])
+    batched = Batched(trio.bootstrap)
     whole = watch.poll()
     assert {reading.state for reading in readings_of(whole).values()} == {State.OBSERVED}
     assert whole.max_timestamp_supported == {1: True, 2: True, 3: True}
+    assert batched.poll() == ([0, 1, 2, 3, 4, 5], set()) and batched.source.batching
+    if how == "paused":
+        fill_for_an_audit(trio)
     with getattr(trio, how)():
-        snapshots = [watch.poll() for _ in range(4)]
-        for snapshot in snapshots:
-            assert lost_and_others(snapshot) <= UNREACHED
-            assert snapshot.duration_seconds < BUDGET + MERCY
+        snapshots = []
+        for _ in range(3):
+            snapshots.append(watch.poll())
+            assert lost_and_others(snapshots[-1]) <= UNREACHED
+            assert snapshots[-1].duration_seconds < BUDGET + MERCY
+            # The controller, which no longer hears from it, may take its partitions within a poll.
+            read, reasons = batched.poll()
+            assert read == [0, 1, 3, 4] and reasons <= UNREACHED, "by the batched call"
         assert THIRD not in snapshots[-1].max_timestamp_supported, "it must prove itself again"
-    lines = [line.removeprefix("cluster test: unreadable: ") for line in logged_warnings() if "unreadable: " in line]
-    assert lines
-    assert set(lines) <= {"leader-unreachable or timed-out at broker 3", "no-leader 2 (spread)"}
-    assert len(lines) == len(set(lines)), "said once each"
+        found = [line for line in logged_warnings() if "unreadable: " in line]
+        lines = {"leader-unreachable or timed-out at broker 3", "no-leader 2 (spread)"}
+        assert set(found) <= {f"cluster test: unreadable: {line}" for line in lines}
+        assert 0 < len(found) == len(set(found)), "said once each"
+        if how != "cut_off":
+            assert_tiers_of_the_others(trio)
+        if how == "dead":
+            trio.workbench.until(lambda: len(trio.workbench.admin.list_topics(timeout=10).brokers) == 2)
+        if how == "paused":
+            assert_audit_of_the_others(trio)
+        else:
+            assert_doctor_names_it(findings(trio.bootstrap), trio.wires[THIRD].address, how)
     before = {key: seen(reading) for key, reading in readings_of(whole).items()}
     trio.workbench.until(lambda: {key: seen(each) for key, each in readings_of(watch.poll()).items()} == before)
+    trio.workbench.until(lambda: batched.poll()[0] == [0, 1, 2, 3, 4, 5], seconds=60)
+    assert batched.source.batching, "its answers are trusted as before"
     watch.source.close()
+    batched.source.close()
+    gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a broker that took a connection in silence
+
+
+def assert_tiers_of_the_others(trio: Trio) -> None:
+    """The second client, too, loses the third broker's partitions only, and answers within a few timeouts."""
+    leaders = {TopicPartition("spread", number): 1 + number % 3 for number in range(6)}
+    with closing(TierClient({"bootstrap.servers": trio.bootstrap}, request_timeout=TIMEOUT)) as client:
+        began = time.monotonic()
+        answers = dict(zip(leaders, objects(client.tier(EARLIEST_LOCAL, led(leaders))), strict=True))
+        assert time.monotonic() - began < 5 * TIMEOUT + MERCY
+        trio.workbench.until(lambda: tier_of(client, EARLIEST_LOCAL, TopicPartition("spread", 0)) == Answer(0))
+    lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
+    assert lost <= UNREACHED
+    assert set(answers.values()) == {Answer(0)}
+
+
+def fill_for_an_audit(trio: Trio) -> None:
+    """A dead topic on each broker alone, and one on all of them."""
+    for node in (1, 2, 3):
+        trio.workbench.create_on(f"audited-{node}", [[node]])
+        trio.workbench.write((f"audited-{node}", 0, at) for at in dates(90))
+    trio.create("audited-all")
+    trio.workbench.write(("audited-all", number % 3, at) for number, at in enumerate(dates(90)))
+
+
+def assert_audit_of_the_others(trio: Trio) -> None:
+    """Topics with a partition that it leads are unknown, with the reason; the others are judged."""
+    settings = settings_of(trio.bootstrap, request_timeout_ms=5000)
+    settings = settings.model_copy(update={"poll": settings.poll.model_copy(update={"request_timeout": 3.0})})
+    found = audit(settings, "audited-.*")
+    assert {name: record["what"] for name, record in found.topics.items()} == {
+        "audited-1": "abandoned",
+        "audited-2": "abandoned",
+        "audited-3": "unknown",
+        "audited-all": "unknown",
+    }
+    of_all = found.topics["audited-all"]
+    assert of_all["partitions_not_read"] == 1
+    assert of_all["why_unknown"] in ("no leader", "its broker does not answer", "its broker did not answer in time")
+    assert of_all["evidence"].startswith("1 of 3 partitions not read: ")
+
+
+Finding = tuple[str, str, str | None]
+"""The check that found it, its text and what it costs."""
+
+
+@pytest.fixture
+def findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], list[Finding]]:
+    """What the doctor finds of the topic that all brokers share, where it finds a fault."""
+    monkeypatch.chdir(tmp_path)
+    pace = {"POLL__REQUEST_TIMEOUT": f"{TIMEOUT:g}s", "POLL__INTERVAL": f"{BUDGET:g}s"}
+
+    def examine(bootstrap: str) -> list[Finding]:
+        cluster = {"name": "trio", "kafka": {"bootstrap.servers": bootstrap}, "topics": {"include": ["spread"]}}
+        settings = pace | {"CLUSTERS": json.dumps([cluster]), "WEB__LISTEN": "127.0.0.1:0"}
+        for name, value in settings.items():
+            monkeypatch.setenv(f"TOPIC_LIVENESS_{name}", value)
+        assert run(["doctor", "--format", "json"]) == 1
+        return [(each["check"], each["what"], each["costs"]) for each in json.loads(capsys.readouterr().out)]
+
+    return examine
+
+
+def assert_doctor_names_it(found: list[Finding], address: str, how: str) -> None:
+    """Cut off, its advertised address is named; dead, that it has replicas. The others' lines are there."""
+    listeners = [(what, costs) for check, what, costs in found if check == "listeners"]
+    if how == "dead":
+        away = "broker 3 should hold replicas, but the cluster does not list it as up"
+        assert (away, "2 watched partitions without a leader: unreadable, their silence is not proved") in listeners
+        return
+    [gone, reached] = listeners
+    assert gone[0].startswith(f"broker 3 advertises {address}: no broker of {address} answered within 2 s")
+    assert gone[1] == "2 watched partitions led by it: unreadable, their silence is not proved"
+    assert reached[0].startswith("2 of 3 brokers reached at the address advertised: ")
+    [poll] = [what for check, what, _ in found if check == "poll"]
+    assert poll.startswith("2 of 6 partitions gave no answer in ")
 
 
 def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) -> None:
@@ -129,58 +228,6 @@ def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) ->
         assert isinstance(polls[-1], Snapshot), polls
         assert lost_and_others(polls[-1]) <= UNREACHED
     watch.source.close()
-
-
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.parametrize("how", ["paused", "dead"])
-def test_the_tiers_of_the_brokers_that_are_well_are_read(trio: Trio, how: str) -> None:
-    """The second client, too, loses the third broker's partitions only, and answers within a few timeouts."""
-    leaders = {TopicPartition("spread", number): 1 + number % 3 for number in range(6)}
-    with (
-        getattr(trio, how)(),
-        closing(TierClient({"bootstrap.servers": trio.bootstrap}, request_timeout=TIMEOUT)) as client,
-    ):
-        began = time.monotonic()
-        answers = dict(zip(leaders, objects(client.tier(EARLIEST_LOCAL, led(leaders))), strict=True))
-        assert time.monotonic() - began < 5 * TIMEOUT + MERCY
-        trio.workbench.until(lambda: tier_of(client, EARLIEST_LOCAL, TopicPartition("spread", 0)) == Answer(0))
-    lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
-    assert lost <= UNREACHED
-    assert set(answers.values()) == {Answer(0)}
-    gc.collect()  # as in the test of sizes below
-
-
-def test_the_doctor_names_the_broker_that_is_gone_and_what_it_costs(
-    trio: Trio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Cut off, its advertised address is named; dead, that it has replicas. The others' lines are there."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", f"{TIMEOUT:g}s")
-    monkeypatch.setenv("TOPIC_LIVENESS_POLL__INTERVAL", f"{BUDGET:g}s")
-    monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", "127.0.0.1:0")
-
-    def findings() -> list[tuple[str, str, str | None]]:
-        assert run(["doctor", "--bootstrap-server", trio.bootstrap, "--format", "json"]) == 1
-        return [(each["check"], each["what"], each["costs"]) for each in json.loads(capsys.readouterr().out)]
-
-    costs = "2 watched partitions led by it: unreadable, their silence is not proved"
-    with trio.cut_off():
-        found = findings()
-    address = trio.wires[THIRD].address
-    [gone, reached] = [(what, costs) for check, what, costs in found if check == "listeners"]
-    assert gone[0].startswith(f"broker 3 advertises {address}: no broker of {address} answered within 2 s")
-    assert gone[1] == costs
-    assert reached[0].startswith("2 of 3 brokers reached at the address advertised: ")
-    [poll] = [what for check, what, _ in found if check == "poll"]
-    assert poll.startswith("2 of 6 partitions gave no answer in ")
-    with trio.dead():
-        trio.workbench.until(lambda: len(trio.workbench.admin.list_topics(timeout=10).brokers) == 2)
-        away = "broker 3 should hold replicas, but the cluster does not list it as up"
-        assert (
-            "listeners",
-            away,
-            "2 watched partitions without a leader: unreadable, their silence is not proved",
-        ) in (findings())
 
 
 def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio, tmp_path: Path) -> None:
@@ -231,34 +278,20 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
     again = readings_of(snapshot)[torn]
     assert (seen(again), advanced(again.activity)) == ((State.OBSERVED, 0, 7, began + 4), (0, False))
     history.flush(snapshot.taken_at)
-    rows = [row for path in tmp_path.glob("spool/windows/*.parquet") for row in pq.read_table(path).to_pylist()]
-    torn_rows = [row for row in rows if row["topic"] == "torn"]
+    torn_rows = [row for row in rows_of(tmp_path, "windows") if row["topic"] == "torn"]
     assert sum(row["offset_regressions"] for row in torn_rows) == 1
     assert (sum(row["records"] for row in torn_rows), min(row["records"] for row in torn_rows) >= 0) == (5, True)
     watch.source.close()
 
 
 @pytest.fixture(scope="module")
-def lately(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
-    """Three brokers that nobody has asked for a group yet.
-
-    What the third coordinates the second takes over when it dies.
-    """
-    with Trio(tmp_path_factory.mktemp("lately"), kafka_jars) as running:
-        spread(running)
-        running.workbench.create_on(
-            "__consumer_offsets", [[THIRD, 2], [1, 2], [THIRD, 2], [1, 2]], {"cleanup.policy": "compact"}
-        )
-        yield running
-
-
-@pytest.fixture(scope="module")
-def coordinated(lately: Trio) -> Mapping[int, str]:
+def coordinated(three: Trio) -> Mapping[int, str]:
     """By the broker that coordinates it, a group that is one behind in a partition of the first broker."""
-    admin: Any = lately.workbench.admin
+    admin: Any = three.workbench.admin
+    three.workbench.until(lambda: three.prefer("__consumer_offsets") == {1, THIRD})
     groups: dict[int, str] = {}
     for name in (f"group-{number}" for number in range(50)):
-        commit(lately.bootstrap, name, {TopicPartition("spread", 0): 1})
+        commit(three.bootstrap, name, {TopicPartition("spread", 0): 1})
         coordinator = admin.describe_consumer_groups([name])[name].result(30).coordinator
         groups.setdefault(coordinator.id, name)
         if groups.keys() == {1, THIRD}:
@@ -275,25 +308,25 @@ def sweeps_whole(swept: Swept, *groups: str) -> bool:
     return sweep.complete and {*groups_of(sweep)} == {*groups}
 
 
-def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(lately: Trio, coordinated: Mapping[int, str]) -> None:
+def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(trio: Trio, coordinated: Mapping[int, str]) -> None:
     """A list that lacks a broker proves of no group that it is gone; the others are shown exactly all the while."""
     near, far = coordinated[1], coordinated[THIRD]
-    swept = Swept(lately.bootstrap, "spread", f"{near}|{far}", timeout=TIMEOUT, missed_sweeps=1)
-    lately.workbench.until(lambda: sweeps_whole(swept, near, far))
-    with lately.cut_off():
+    swept = Swept(trio.bootstrap, "spread", f"{near}|{far}", timeout=TIMEOUT, missed_sweeps=1)
+    trio.workbench.until(lambda: sweeps_whole(swept, near, far))
+    with trio.cut_off():
         sweeps = [swept.attempt() for _ in range(2)]
         assert [set(groups_of(sweep)) for sweep in sweeps] == [{near, far}, {near}]
         assert all(groups_of(sweep)[near].partitions == BEHIND for sweep in sweeps)
         assert all(not sweep.complete and {*sweep.unlisted} <= UNREACHED for sweep in sweeps), sweeps
-    lately.workbench.until(lambda: sweeps_whole(swept, near, far))
+    trio.workbench.until(lambda: sweeps_whole(swept, near, far))
     swept.close()
 
 
-def test_a_group_whose_coordinator_moves_is_never_lost(lately: Trio, coordinated: Mapping[int, str]) -> None:
+def test_a_group_whose_coordinator_moves_is_never_lost(trio: Trio, coordinated: Mapping[int, str]) -> None:
     """While its coordinator is dead a group is shown as it was, and then as the new one answers; others as ever."""
-    swept = Swept(lately.bootstrap, "spread", "|".join(coordinated.values()), timeout=TIMEOUT, missed_sweeps=100)
-    lately.workbench.until(lambda: sweeps_whole(swept, *coordinated.values()))
-    with lately.dead():
+    swept = Swept(trio.bootstrap, "spread", "|".join(coordinated.values()), timeout=TIMEOUT, missed_sweeps=100)
+    trio.workbench.until(lambda: sweeps_whole(swept, *coordinated.values()))
+    with trio.dead():
         deadline = time.monotonic() + 90
         while True:
             sweep = swept.attempt()
@@ -327,7 +360,7 @@ def test_sizes_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Tri
         return all(one.log_bytes and one.disk_bytes == 2 * one.log_bytes for one in found)
 
     # A follower's copy comes a moment later.
-    await_that(everything, "both copies of every record are there")
+    until(everything, "both copies of every record are there")
     with trio.cut_off():
         inspecting.source.close()
         lost = Inspecting(topic, timeout="2s", **{"bootstrap.servers": trio.bootstrap})
@@ -341,7 +374,7 @@ def test_sizes_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Tri
     assert {broker for _, broker in inspection.failures} == {THIRD}
     assert {reason for reason, _ in inspection.failures} <= UNREACHED
     trio.workbench.delete(topic)
-    gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a broker that took a connection in silence
+    gc.collect()  # as above
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -360,7 +393,7 @@ def test_inspections_follow_partitions_that_are_moved_to_another_broker(trio: Tr
         inspection = inspecting.inspector.inspect()
         return not inspection.failures and inspection.lookups == 2 * len(moved)
 
-    await_that(followed, "the broker before is asked, and then the present one")
+    until(followed, "the broker before is asked, and then the present one")
     assert [inspecting.found(topic, key.partition) for key in moved] == before
     inspecting.source.close()
     gc.collect()  # as above

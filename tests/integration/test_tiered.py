@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -14,25 +13,23 @@ import pytest
 
 from exporter.app import once
 from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.settings.schema import Settings
-from tests.demo.broker import Broker
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter
 from tests.integration.test_offsets import ours, shell
 from tests.integration.tiering import (
     GOES,
-    PASSWORD,
     STAYS,
     TIERED,
-    USER,
     Bench,
     TieredBroker,
     TierTest,
     moments,
     storage_jars,
 )
-from tests.times import led, objects, tier_of
+from tests.times import led, objects
+from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
 
 DAY_AGO = time.time() - 86_400
@@ -66,13 +63,11 @@ def idle(tiered: TieredBroker, bench: Bench) -> list[float]:
     return times
 
 
-def shown(bootstrap: str, topic: str, switches: Sequence[str], **properties: str) -> dict[str, float]:
+def shown(bootstrap: str, topic: str, switches: Sequence[str]) -> dict[str, float]:
     """What ``topic-liveness once`` prints, by series."""
     settings = Settings.model_validate(
         {
-            "clusters": [
-                {"name": "c", "kafka": {"bootstrap.servers": bootstrap, **properties}, "topics": {"include": [topic]}}
-            ],
+            "clusters": [{"name": "c", "kafka": {"bootstrap.servers": bootstrap}, "topics": {"include": [topic]}}],
             "metrics": {"partition": switches},
         }
     )
@@ -139,46 +134,6 @@ def test_what_is_shown_of_an_idle_partition(tiered: TieredBroker, idle: list[flo
     assert age - 60 < series['kafka_topic_staleness_seconds{kafka_cluster="c",topic="idle"}'] <= age
     assert series['topic_liveness_lookups_total{kafka_cluster="c",spec="latest-tiered"}'] == 1
     assert not [name for name in series if name.startswith("topic_liveness_tier_lookup_failures_total")]
-
-
-@pytest.mark.usefixtures("idle")
-def test_one_password_for_both_clients(tiered: TieredBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """Where SASL is wanted, librdkafka's properties let kafka-python in too, and no log has the password."""
-    caplog.set_level(logging.DEBUG)
-    login = {
-        "security.protocol": "sasl_plaintext",
-        "sasl.mechanisms": "PLAIN",
-        "sasl.username": USER,
-        "sasl.password": PASSWORD,
-        "socket.keepalive.enable": "true",
-    }
-    series = shown(tiered.guarded, "idle", ["latest_tiered_offset"], **login)
-    assert (
-        series['kafka_topic_partition_latest_tiered_offset{kafka_cluster="c",topic="idle",partition="0"}'] == IDLE - 1
-    )
-    assert [line for line in caplog.messages if "ignores socket.keepalive.enable: they only tune" in line]
-    assert PASSWORD not in caplog.text
-
-
-def test_a_refused_password_costs_kafka_python_alone(tiered: TieredBroker) -> None:
-    """It says in one line what to compare, leaves no thread behind, and has no word of the password."""
-    wrong = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
-    with pytest.raises(KafkaPythonError, match=r"kafka-python got no answer from .*next step: ") as refused:
-        TierClient({"bootstrap.servers": tiered.guarded, **wrong, "sasl.password": "g0ne-wrong"}, request_timeout=2)
-    assert "g0ne-wrong" not in str(refused.value)
-
-
-@pytest.mark.usefixtures("without_kafka_python")
-def test_without_the_extra_one_line_and_all_else(
-    tiered: TieredBroker, idle: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
-    """kafka-python is not there: a line says how to get it, two gauges stay away, the newest time is found."""
-    series = shown(tiered.bootstrap, "idle", ["earliest_local_offset", "latest_tiered_offset", "last_record_timestamp"])
-    place = '{kafka_cluster="c",topic="idle",partition="0"}'
-    assert series[f"kafka_topic_partition_last_record_timestamp_seconds{place}"] == idle[-1]
-    assert not [name for name in series if "_local_offset" in name or "_tiered_offset" in name]
-    (line,) = [line for line in caplog.messages if "kafka-python" in line]
-    assert "pip install '.[kafka-python]' in a checkout" in line
 
 
 def test_looks_come_by_themselves_beside_the_polls(tiered: TieredBroker, bench: Bench, tmp_path: Path) -> None:
@@ -257,17 +212,3 @@ def test_the_command_finds_the_largest_time_in_the_tier(tiered: TieredBroker, be
         (IDLE - 1, round(idle[-1] * 1000), None),
         (9, round(times[-1] * 1000), None),
     ]
-
-
-def test_without_remote_storage_nobody_is_asked(broker: Broker, workbench: Workbench) -> None:
-    """On a topic that has none a sweep makes no connection; asked all the same, nothing is tiered."""
-    workbench.create("plain-local")
-    workbench.write([("plain-local", 0, DAY_AGO)] * 3)
-    test = TierTest(broker.bootstrap, "plain-local")
-    test.poll()
-    sweep = test.sweep()
-    assert (sweep.at, test.connected) == (None, 0)
-    key = TopicPartition("plain-local", 0)
-    with closing(TierClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10)) as client:
-        assert tier_of(client, EARLIEST_LOCAL, key) == Answer(0)
-        assert tier_of(client, LATEST_TIERED, key) == Answer()

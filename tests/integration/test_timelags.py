@@ -146,21 +146,6 @@ def test_compacted(workbench: Workbench, exporter: Exporter, name: str) -> None:
         holds(log, group.partitions[TopicPartition(name, 0)], group.read_at, compacted=True)
 
 
-def test_the_log_start(workbench: Workbench, exporter: Exporter, name: str) -> None:
-    """A group whose next records were deleted is as late as the first that is left; where none is left it is not."""
-    workbench.create(name)
-    now = time.time()
-    write(workbench, name, [now - DAY + index * 60 for index in range(100)])
-    commit(workbench.bootstrap, name, {name: 10})
-    workbench.delete_records(name, 0, 40)
-    group = groups_of(exporter.sweep())[name]
-    position = group.partitions[TopicPartition(name, 0)]
-    assert position.lost == 30
-    holds(read(workbench, name), position, group.read_at)
-    workbench.delete_records(name, 0, 100)
-    assert exporter.position(name).time_lag == TimeLag(0.0, 0.0)
-
-
 def test_transactions(workbench: Workbench, exporter: Exporter, name: str) -> None:
     """Behind an open transaction the lag is that of its first record; behind a last marker it is the marker's age."""
     workbench.create(name)

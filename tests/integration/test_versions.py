@@ -19,18 +19,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from exporter.clock import SystemClock
 from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.state.cluster import Rhythm
-from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from tests.demo.broker import Broker, resolve_kafka
 from tests.integration.kafka import DAY_AGO, Kafka
-from tests.integration.watch import Watch, advanced, seen
+from tests.integration.watch import Watch, advanced, seen, watching
 from tests.integration.zookeeper import ZookeeperBroker
 from tests.times import first_since, led, objects, tier_of
 from tests.views import readings_of
@@ -39,36 +35,13 @@ from tests.workbench import QUIET
 HOUR = 3600.0
 
 
-def a_monitor() -> Monitor:
-    """What the exporter makes metrics with, for one cluster ``test``."""
-    return Monitor(
-        MonitorSettings(
-            {"test": Rhythm(30.0, 3)},
-            partition_switches=DEFAULT_PARTITION_SWITCHES,
-            expectations_max_age_seconds=HOUR,
-        ),
-        SystemClock(),
-        version="",
-    )
-
-
-def test_the_offset_of_the_newest_time_is_not_rested_on(kafka: Kafka) -> None:
-    """From 3.0 to 3.7 the time is right and its offset wrong (KAFKA-16310); before 3.0 both are those of the oldest."""
-    kafka.create("sixteen-three-ten")
-    key = TopicPartition("sixteen-three-ten", 0)
-    kafka.write([(*key, DAY_AGO + 100), (*key, DAY_AGO + 400), (*key, DAY_AGO + 200)])
-    raw = kafka.raw_max_timestamp(key)
-    wrong = (0, DAY_AGO + 100) if not kafka.knows_max_timestamp else (2, DAY_AGO + 400)
-    assert raw == (wrong if kafka.number < (3, 8) else (1, DAY_AGO + 400))
-
-
 def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     kafka: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its advances are counted, no time is shown, and a metric and one line say so; of newer ones the time is shown."""
     kafka.create("aged")
     kafka.write([("aged", 0, DAY_AGO)] * 2 + [("aged", 0, DAY_AGO + 5)])
-    monitor = a_monitor()
+    monitor = watching(partition_switches=DEFAULT_PARTITION_SWITCHES)
     watch = Watch(kafka.bootstrap, ["aged"], sinks=[monitor])
     assert seen(watch.reading("aged")) == kafka.observed(0, 3, DAY_AGO + 5)
     kafka.write([("aged", 0, DAY_AGO + 9)])
@@ -99,7 +72,7 @@ def test_without_the_right_to_see_settings_an_old_broker_is_found_out_all_the_sa
     ]
     kafka.grant(rules)
     kafka.write([("closed", 0, DAY_AGO)])
-    monitor = a_monitor()
+    monitor = watching(partition_switches=DEFAULT_PARTITION_SWITCHES)
     watch = Watch(kafka.bootstrap, ["closed"], sinks=[monitor])
     snapshot = watch.poll()
     assert snapshot.metadata.unconfigured == {"closed": Reason.UNAUTHORIZED}
@@ -114,23 +87,17 @@ def test_without_the_right_to_see_settings_an_old_broker_is_found_out_all_the_sa
     kafka.delete("closed")
 
 
-def test_records_without_a_time_are_reported_as_such(kafka: Kafka) -> None:
-    """Offsets are shown, a time is not: producers from before 0.10 write none."""
-    kafka.create("timeless")
+def test_records_without_a_time_have_none_and_hide_no_later_one(kafka: Kafka) -> None:
+    """Producers from before 0.10 write none. Before 3.0 the oldest record is answered: that is none for the others."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
-    for _ in range(2):
-        producer.produce("timeless", b"x", partition=0, timestamp=-1)
-    assert producer.flush(30) == 0
-    assert seen(Watch(kafka.bootstrap, ["timeless"]).reading("timeless")) == (State.NO_TIMESTAMP, 0, 2, None)
-
-
-def test_a_first_record_without_a_time_hides_no_later_one(kafka: Kafka) -> None:
-    """Before 3.0 the oldest record is answered, here one without a time: that is no answer for the others."""
-    kafka.create("half-timeless")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
-    producer.produce("half-timeless", b"x", partition=0, timestamp=-1)
-    assert producer.flush(30) == 0
+    for topic, records in (("timeless", 2), ("half-timeless", 1)):
+        kafka.create(topic)
+        for _ in range(records):
+            producer.produce(topic, b"x", partition=0, timestamp=-1)
+        assert producer.flush(30) == 0
     kafka.write([("half-timeless", 0, DAY_AGO)] * 2)
+    # Each alone: what one of them proves of the broker would count for the other.
+    assert seen(Watch(kafka.bootstrap, ["timeless"]).reading("timeless")) == (State.NO_TIMESTAMP, 0, 2, None)
     assert seen(Watch(kafka.bootstrap, ["half-timeless"]).reading("half-timeless")) == kafka.observed(0, 3, DAY_AGO)
 
 

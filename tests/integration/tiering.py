@@ -19,12 +19,11 @@ from exporter.kafka.poll_source import PollSource
 from exporter.kafka.process import TIERS, ClientProcess, RemoteClient
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
-from tests.demo.broker import KAFKA_VERSION, Broker, free_port
+from tests.demo.broker import KAFKA_VERSION, Broker
 from tests.times import tier_of
 from tests.views import Reading, readings_of
+from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
-
-USER, PASSWORD = "lena", "n0t-for-logs"
 
 TIERED = {**EVERLASTING, "remote.storage.enable": "true", "segment.bytes": str(1 << 20), "file.delete.delay.ms": "100"}
 """Topic settings under which a MiB is a segment; all but the last are copied to the tier at once."""
@@ -65,20 +64,10 @@ def storage_jars(cache: Path, spark_jars: Path) -> Path:
 
 
 class TieredBroker(Broker):
-    """A broker whose remote tier is a folder, with a second listener that wants a password (SASL PLAIN)."""
+    """A broker whose remote tier is a folder."""
 
     def __init__(self, folder: Path, *, jars: Path, storage: Path) -> None:
-        plain, controller, sasl = free_port(), free_port(), free_port()
-        self.guarded = f"127.0.0.1:{sasl}"
-        login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
         properties = {
-            "listeners": (
-                f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL_PLAINTEXT://{self.guarded}"
-            ),
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://{self.guarded}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
             "remote.log.storage.system.enable": "true",
             "remote.log.storage.manager.class.name": ("org.apache.kafka.server.log.remote.storage.LocalTieredStorage"),
             "remote.log.storage.manager.class.path": f"{storage}/*",
@@ -94,13 +83,11 @@ class TieredBroker(Broker):
 
     def await_tier(self, topic: str, want: tuple[int, int | None], partition: int = 0, seconds: float = 60.0) -> None:
         """Wait until (earliest local, latest tiered) of a partition are as wanted."""
-        key = TopicPartition(topic, partition)
-        deadline = time.monotonic() + seconds
+        key, specs = TopicPartition(topic, partition), (EARLIEST_LOCAL, LATEST_TIERED)
         with closing(TierClient({"bootstrap.servers": self.bootstrap}, request_timeout=10)) as client:
-            specs = EARLIEST_LOCAL, LATEST_TIERED
-            while (got := tuple(tier_of(client, spec, key).offset for spec in specs)) != want:
-                assert time.monotonic() < deadline, f"{topic}: {got}, not {want} within {seconds:g} s"
-                time.sleep(0.05)
+            until(
+                lambda: tuple(tier_of(client, spec, key).offset for spec in specs) == want, f"{topic}: {want}", seconds
+            )
 
     def await_setting(self, topic: str, name: str, value: str) -> None:
         """Wait until a topic is treated by a setting: the broker tells of it a moment before it acts by it."""
@@ -110,7 +97,7 @@ class TieredBroker(Broker):
             lines = [line for line in self.log.read_text(errors="replace").splitlines() if applied in line]
             return bool(lines) and f"{name} -> {value}," in lines[-1]
 
-        Workbench.until(in_force)
+        until(in_force, f"{name} of {topic}")
 
 
 class Bench(Workbench):

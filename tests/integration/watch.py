@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,10 +12,20 @@ from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SnapshotSink
+from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+from tests.monitors import monitor_of
 from tests.times import end_of
 from tests.views import Activity, Reading, readings_of
+from tests.waiting import until
+
+
+def watching(rhythm: Rhythm | None = None, **settings: Any) -> Monitor:
+    """What the exporter makes metrics and pages of one cluster with, which is called ``test``."""
+    return monitor_of(SystemClock(), {"test": rhythm or Rhythm(30.0)}, **settings)
 
 
 class AheadClock(SystemClock):
@@ -36,7 +45,7 @@ class AheadClock(SystemClock):
 class Watch:
     """The exporter's own source and poller on the topics a test names."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a setting of the exporter
         self,
         bootstrap: str,
         include: Sequence[str],
@@ -47,11 +56,13 @@ class Watch:
         readers: GroupWatch | None = None,
         earliest_interval: float = 0.0,
         metadata_seconds: float = 0.0,
+        iam: AwsIam | None = None,
         **properties: Any,
     ) -> None:
         self.clock = AheadClock()
         self.source = KafkaSource(
             {"bootstrap.servers": bootstrap, **properties},
+            aws_iam=iam,
             clock=self.clock,
             request_timeout=timeout,
             include=include,
@@ -84,10 +95,14 @@ class Watch:
 
     def poll_until(self, true: Callable[[Mapping[TopicPartition, Reading]], bool], seconds: float = 90.0) -> Snapshot:
         """Poll until something is so of what a poll read, and return that poll."""
-        deadline = time.monotonic() + seconds
-        while not true(readings_of(snapshot := self.poll())):
-            assert time.monotonic() < deadline, f"not so within {seconds:g} s: {readings_of(snapshot)}"
-        return snapshot
+        found: list[Snapshot] = []
+
+        def polled() -> bool:
+            found.append(self.poll())
+            return true(readings_of(found[-1]))
+
+        until(polled, "what a poll reads", seconds)
+        return found[-1]
 
     def reading(self, topic: str, partition: int = 0) -> Reading:
         """Poll, and return what was learnt of one partition."""
@@ -95,10 +110,9 @@ class Watch:
 
     def await_latest(self, topic: str, offset: int, seconds: float = 90.0) -> None:
         """Wait until partition 0 ends at ``offset``: a transaction's marker comes after its commit has returned."""
-        key = TopicPartition(topic, 0)
-        deadline = time.monotonic() + seconds
-        while end_of(self.source, key).offset != offset:
-            assert time.monotonic() < deadline, f"{topic} does not end at {offset} within {seconds:g} s"
+        until(
+            lambda: end_of(self.source, TopicPartition(topic, 0)).offset == offset, f"{topic} ends at {offset}", seconds
+        )
 
     def leaders(self, snapshot: Snapshot) -> Mapping[TopicPartition, int]:
         """Who leads each partition of a snapshot."""

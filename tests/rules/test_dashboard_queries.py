@@ -90,10 +90,11 @@ def test_clusters_of_one_name_in_two_namespaces_are_told_apart(tmp_path: Path) -
 
 @pytest.mark.parametrize("chosen", [".*", "team-shop"])
 def test_a_topic_has_one_owner_while_exporters_of_a_pair_differ(tmp_path: Path, chosen: str) -> None:
-    """The one that is known: the topic stands there once, and for its owner too."""
+    """The one that is known: the topic stands there once, and for its owner too; another one does not see it."""
     *_, owner = expressions("overview", "Topics of the chosen verdicts", verdict="dead", owner=chosen)
     [dead] = expressions("overview", "Dead topics", owner=chosen)
     [owners] = expressions("overview", "Dead topics by owner", owner=chosen)
+    [of_another] = expressions("overview", "Dead topics", owner="team-search")
     _, settings, _ = expressions("topic", "Verdict and settings")
     labels = f'{PAIR},verdict="dead",owner="team-shop"'
     hold(
@@ -103,6 +104,7 @@ def test_a_topic_has_one_owner_while_exporters_of_a_pair_differ(tmp_path: Path, 
         ("1h", dead, {"": 1}),
         ("1h", owners, {'owner="team-shop"': 1}),
         ("1h", f"count({settings})", {"": 1}),
+        ("1h", of_another, {"": 0}),
     )
 
 
@@ -117,12 +119,6 @@ def test_dead_partitions_are_those_of_which_the_alert_tells(tmp_path: Path) -> N
         series[f'kafka_topic_partitions_by_verdict{{{of},instance="a",topic="{verdict}",verdict="dead"}}'] = "2x60"
     found: dict[str, float] = {f'{of},topic="{verdict}"': 2 for verdict in ("live", "suspect")}
     hold(tmp_path, series, ("1h", number, {"": 4}), ("1h", listed, found))
-
-
-def test_another_owner_does_not_see_the_topic(tmp_path: Path) -> None:
-    """What is known to be somebody else's is left out."""
-    [dead] = expressions("overview", "Dead topics", owner="team-search")
-    hold(tmp_path, PAIR_DURING_A_ROLLOUT, ("1h", dead, {"": 0}))
 
 
 @pytest.mark.parametrize("title", ["Deaths", "Incidents"])
@@ -189,3 +185,20 @@ def test_an_exporter_that_writes_no_history_is_seen_beside_another_one(tmp_path:
     name = "topic_liveness_history_last_write_timestamp_seconds"
     series = {f'{name}{{{of},instance="a"}}': "0x60", f'{name}{{{of},instance="b"}}': "0+60x60"}
     hold(tmp_path, series, ("1h", age, {f'{of},instance="a"': 3600, f'{of},instance="b"': 0}))
+
+
+def test_deaths_of_a_topic_and_of_its_replica_are_marked_among_replicas(tmp_path: Path) -> None:
+    """Once, at the minute of the death; neither those of other topics nor those of other clusters."""
+    [deaths] = [query for query in ANNOTATIONS if (query.dashboard, query.title) == ("replication", "Deaths")]
+    mark = deaths.as_sent(source_cluster="(east|north)", target_cluster="west", source_topic="orders")
+    target = 'job="topic-liveness",instance="a:9797"'
+    died = [("east", "orders"), ("west", "east.orders")]
+    others = [("east", "reorders"), ("west", "east.bills"), ("south", "orders")]
+    series = {
+        f'kafka_topic_verdict{{{target},kafka_cluster="{cluster}",topic="{topic}",verdict="dead"}}': "_x5 1x10"
+        for cluster, topic in died + others
+    }
+    for cluster in ("east", "south", "west"):
+        series[f'topic_liveness_cluster_up{{{target},kafka_cluster="{cluster}"}}'] = "1x20"
+    found = {f'job="topic-liveness",kafka_cluster="{cluster}",topic="{topic}"': 1.0 for cluster, topic in died}
+    hold(tmp_path, series, ("4m", mark, {}), ("5m", mark, found), ("6m", mark, {}))

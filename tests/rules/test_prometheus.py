@@ -21,6 +21,7 @@ from tests.grafana import ANNOTATIONS, TARGETS
 from tests.plain_http import get
 from tests.programs import PATIENCE_SECONDS, program, running
 from tests.prometheus import free_port
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 EXPOSITION = ROOT / "tests" / "golden" / "exposition.txt"
@@ -147,10 +148,7 @@ class Monitoring:
                 ]
                 ready = f"http://127.0.0.1:{port}/-/ready"
                 stack.enter_context(running(command, ready, self._folder / f"{name}.log"))
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while not self.ask("scrape_samples_scraped > 0"):
-                assert time.monotonic() < deadline, "nothing was scraped"
-                time.sleep(0.1)
+            until(lambda: self.ask("scrape_samples_scraped > 0"), "a scrape")
             yield self
 
     def ask(self, query: str) -> list[dict[str, Any]]:
@@ -164,13 +162,12 @@ class Monitoring:
         """Wait until another alert mutes those of these labels in Alertmanager."""
         alerts = f"http://127.0.0.1:{self._alertmanager}/api/v2/alerts"
         wanted = [f'{name}="{value}"' for name, value in labels.items()]
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
+
+        def muted() -> bool:
             found = get(alerts, params={"filter": wanted}, timeout=10).raise_for_status().json()
-            if found and all(alert["status"]["inhibitedBy"] for alert in found):
-                return
-            assert time.monotonic() < deadline, found
-            time.sleep(0.1)
+            return bool(found) and all(alert["status"]["inhibitedBy"] for alert in found)
+
+        until(muted, f"{labels} muted")
 
 
 @pytest.fixture(scope="module")
@@ -197,14 +194,6 @@ def monitoring(tmp_path_factory: pytest.TempPathFactory, exporter: Target, recei
         yield running_
 
 
-def scraped(monitoring: Monitoring, *, up: int) -> None:
-    """Wait for a scrape that succeeds, or fails."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not monitoring.ask(f"up == {up}"):
-        assert time.monotonic() < deadline, f"up was never {up}"
-        time.sleep(0.1)
-
-
 def test_death_and_recovery_reach_the_receiver_of_the_owner(
     monitoring: Monitoring, exporter: Target, receiver: Target
 ) -> None:
@@ -222,7 +211,7 @@ def test_death_and_recovery_reach_the_receiver_of_the_owner(
     receiver.wait_for_alert("TopicLivenessExporterDown", "firing")
     exporter.broken = False
     receiver.wait_for_alert("TopicLivenessExporterDown", "resolved")
-    scraped(monitoring, up=1)
+    until(lambda: monitoring.ask("up == 1"), "a scrape")
     [firing] = monitoring.ask(f'ALERTS_FOR_STATE{{alertname="{BRIDGED}"}}')
     assert float(firing["value"][1]) <= datetime.fromisoformat(page["startsAt"]).timestamp()
     assert not [alert for alert in receiver.alerts if alert["labels"]["alertname"] == BRIDGED]
@@ -255,10 +244,8 @@ def test_a_stopped_exporter_is_reported_as_such(monitoring: Monitoring, exporter
     exporter.close()
     receiver.wait_for_alert("TopicLivenessExporterDown", "firing", instance=exporter.address)
     receiver.wait_for_alert("TopicLivenessPartitionsDead", "resolved", topic="orders")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while monitoring.ask('ALERTS{alertname=~"TopicLiveness(PartitionsDead|ClusterUnpolled)"}'):
-        assert time.monotonic() < deadline, "an alert goes on without its exporter"
-        time.sleep(0.1)
+    others = 'ALERTS{alertname=~"TopicLiveness(PartitionsDead|ClusterUnpolled)"}'
+    until(lambda: not monitoring.ask(others), "no alert goes on without its exporter")
 
 
 def earlier() -> str:

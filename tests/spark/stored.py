@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from tests.delta import active_hours, table_size
-from tests.integration.serving import until
 from tests.programs import as_options
 from tests.s3 import BUCKET, S3Server
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every, moment
+from tests.waiting import until
 
 DAYS = 2
 END = moment(at(DAYS)).isoformat()

@@ -21,12 +21,12 @@ import pytest
 from exporter.history.published import Expectations
 from tests.delta import active_hours, table_size
 from tests.demo.broker import free_port
-from tests.integration.serving import until
 from tests.plain_http import get
 from tests.programs import as_options, python_with_the_wheel, python_without_this_project, running
 from tests.spark.conftest import JAVA, QUICK
 from tests.spark.stored import HELD_JOB
 from tests.spark.story import HOUR, World, at, every, moment
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(900)
 

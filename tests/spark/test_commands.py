@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.integration.receiving import Hook, http_server
-from tests.integration.serving import until
 from tests.programs import Call, as_options
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 from tests.spark.test_job import alive_in_group
+from tests.waiting import until
 
 
 def published(history: Path) -> dict[str, bytes]:

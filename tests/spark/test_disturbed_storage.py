@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.delta import note_upkeep
-from tests.integration.serving import until
 from tests.s3 import S3Server
 from tests.slow_line import SlowLine
 from tests.spark.stored import (
@@ -23,6 +22,7 @@ from tests.spark.stored import (
     start_rollup,
     story,
 )
+from tests.waiting import until
 
 IMPATIENT_JOB = f"""
 from spark_rollups.progress import Progress

@@ -22,9 +22,10 @@ from exporter.domain.verdicts import Verdict
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.demo.broker import Broker
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter
 from tests.integration.test_backfill_runs import Backfill
 from tests.spark.rhythms import Fleet, fleet
+from tests.waiting import until
 from tests.workbench import Workbench
 
 pytestmark = pytest.mark.timeout(600)

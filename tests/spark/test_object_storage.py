@@ -14,10 +14,10 @@ import pytest
 from exporter.history.published import Expectations
 from exporter.storage.lock import Lease
 from tests.delta import table_size
-from tests.integration.serving import until
 from tests.programs import cache_folder
 from tests.s3 import SECRET, S3Server
 from tests.spark.stored import HeldJobs, start_rollup, story
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

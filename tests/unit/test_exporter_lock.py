@@ -11,7 +11,8 @@ import pytest
 from exporter.history.spool import HistoryError, take_name
 from exporter.storage.lock import TakenError
 from tests.fake_cluster import FakeCluster
-from tests.integration.serving import Exporter, until
+from tests.integration.serving import Exporter
+from tests.waiting import until
 
 NOWHERE = "127.0.0.1:1"
 

@@ -18,7 +18,7 @@ from pyarrow.fs import LocalFileSystem
 from exporter.storage import files
 from exporter.storage.files import ObjectPath, Stored, files_in, put
 from exporter.storage.lock import Lease, TakenError
-from tests.integration.serving import until
+from tests.waiting import until
 
 FOLDER = ObjectPath("s3://bucket", PurePosixPath("serve-e.lock"))
 RENEW, EXPIRY = 0.1, 1.5

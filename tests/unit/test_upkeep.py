@@ -16,8 +16,8 @@ from exporter.service import serving
 from exporter.settings.schema import Settings
 from exporter.storage.lock import FileLock
 from tests.demo.broker import free_port
-from tests.integration.serving import until
 from tests.plain_http import get
+from tests.waiting import until
 
 
 class ServiceWithUpkeep:

@@ -1,0 +1,199 @@
+"""`serve` where no broker answers: what lies in its folders, what comes to its web server, and how it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import resource
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.domain.history.rows import Window
+from exporter.history.spool import Spool
+from exporter.history.tables import columns_of
+from tests.damage import damage
+from tests.demo.broker import free_port
+from tests.foreign import strays
+from tests.integration.serving import Exporter
+from tests.programs import Call
+from tests.unit.expectations import by_wall, publish
+from tests.waiting import until
+
+ROW = Window("default", "orders", "id", 0, 300.0, 600.0, "e", "poll", records=1, last_advance=400.0, end_offset=1)
+HEADERS = "http_server_config: {{headers: {{X-Frame-Options: {}}}}}"
+STALE = "topic_liveness_expectations_stale"
+
+AT_ONCE = 900
+"""Connections that a flood holds at the most."""
+
+AGAIN = "more since the last one"
+"""Of a line that is logged once a minute: a busy machine may take longer than that."""
+
+
+@pytest.fixture(scope="module")
+def exporter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
+    """An exporter that found in its history what no exporter wrote, and a gigabyte in place of the pointer."""
+    folder = tmp_path_factory.mktemp("alone")
+    spool, published = folder / "history" / "spool", folder / "history" / "published"
+    Spool(folder / "history", "e").write("default", 300.0, [ROW])
+    strays(spool / "windows")
+    rows = columns_of([ROW]).table()
+    foreign = rows.set_column(rows.schema.get_field_index("partition"), "partition", pa.array(["zero"]))
+    pq.write_table(foreign, spool / "windows" / "windows-foreign.parquet")
+    for name in ("windows-torn.parquet", ".windows-killed.parquet.999999"):
+        (spool / "windows" / name).write_bytes(b"PAR1")
+    published.mkdir()
+    damage(published / "current.json", "a gigabyte")
+    (folder / "web.yml").write_text(HEADERS.format("deny"))
+    environment = {
+        "TOPIC_LIVENESS_OVERRIDES": json.dumps([{"topics": ".*", "max_silence": "1h"}]),
+        "TOPIC_LIVENESS_WEB__CONFIG_FILE": str(folder / "web.yml"),
+    }
+    with Exporter(folder, f"127.0.0.1:{free_port()}", **environment) as running:
+        until(lambda: "topic_liveness_polls_total{" in running.metrics(), "the first poll")
+        yield running
+
+
+def test_a_spool_with_foreign_entries_is_served(exporter: Exporter) -> None:
+    """Pipe, socket, device, folder and dead links hold up nothing; what a killed exporter left is removed and counted.
+
+    A start reads no window, whatever is in it.
+    """
+    until(lambda: exporter.value("topic_liveness_upkeep_failures_total", step="spool") == 0, "its metrics")
+    windows = exporter.history / "spool" / "windows"
+    assert not (windows / ".windows-killed.parquet.999999").exists()
+    assert "Traceback" not in exporter.log.read_text()
+
+
+def test_a_damaged_pointer_is_said_and_a_good_set_stays_in_force(exporter: Exporter) -> None:
+    """From the start, and again after a good set: page and metric show it, memory stays small, a line is logged."""
+
+    def stale(value: int) -> None:
+        until(lambda: exporter.value(STALE) == value, f"{STALE} {value}")
+
+    pointer = exporter.history / "published" / "current.json"
+    stale(1)
+    assert re.search(r"Problem: .*current\.json", exporter.page("/").text)
+    [peak] = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{exporter.process.pid}/status").read_text())
+    assert int(peak) < 700_000
+    assert exporter.log.read_text().count("current.json") == 1
+    publish(exporter.history, by_wall(topic="orders", partition=None, as_of=time.time()))
+    stale(0)
+    damage(pointer, "a pipe")
+    stale(1)
+    page = exporter.page("/").text
+    assert "Expectations as of " in page and "Problem: " in page
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["once"], ["explain", "orders", "--url", "http://127.0.0.1:1"], ["doctor"]],
+    ids=lambda command: command[0],
+)
+def test_other_commands_name_a_damaged_pointer(
+    tmp_path: Path, command: list[str], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that read what is published name the file, too."""
+    (tmp_path / "history" / "published").mkdir(parents=True)
+    damage(tmp_path / "history" / "published" / "current.json", "deep nesting")
+    monkeypatch.setenv("TOPIC_LIVENESS_HISTORY__FOLDER", str(tmp_path / "history"))
+    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
+    ended = call(*command, *([] if "--url" in command else ["--bootstrap-server", "127.0.0.1:1"]))
+    assert ended.returncode == 1
+    assert "current.json" in ended.stdout + ended.stderr
+
+
+def test_a_web_configuration_that_turns_bad_is_reported_until_it_is_mended(exporter: Exporter) -> None:
+    """The file before it stays in force, a metric is 0 from the next scrape on, and 1 again once it can be used."""
+    web = exporter.history.parent / "web.yml"
+    for text, good, frame in (
+        (HEADERS.format("deny"), 1, "deny"),
+        ("basic_auth_users: {alice: secret}", 0, "deny"),
+        (HEADERS.format("sameorigin"), 1, "sameorigin"),
+    ):
+        web.write_text(text)
+        until(lambda: exporter.value("topic_liveness_web_config_last_reload_successful") == good, text)  # noqa: B023
+        assert exporter.page("/metrics").headers["x-frame-options"] == frame
+
+
+def descriptors(exporter: Exporter) -> int:
+    """Files and sockets that the exporter holds open."""
+    return sum(1 for _ in Path(f"/proc/{exporter.process.pid}/fd").iterdir())
+
+
+def flood(exporter: Exporter, connections: int, sent: bytes = b"") -> Iterator[int]:
+    """Open connections that send ``sent``, and close those of long ago; yields now and then how many there were.
+
+    While it is at the last, AT_ONCE of them are held open.
+    """
+    held: deque[socket.socket] = deque()
+    try:
+        for number in range(1, connections + 1):
+            held.append(socket.socket())
+            held[-1].setblocking(False)
+            held[-1].connect_ex(("127.0.0.1", exporter.port))
+            if sent and number > 50:
+                with suppress(OSError):  # closed by the exporter, as it may
+                    held[-50].send(sent)
+            if len(held) > AT_ONCE:
+                held.popleft().close()
+            if number % 100 == 0:
+                yield number
+    finally:
+        for connection in held:
+            connection.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"no request\r\n\r\n"])
+def test_a_flood_costs_neither_the_log_nor_scrapes(exporter: Exporter, sent: bytes) -> None:
+    """Scrapes are answered in between, a line is logged at most, and what connected is closed in the end."""
+    before, log = descriptors(exporter), exporter.log.stat().st_size
+    for opened in flood(exporter, 3_000, sent):
+        if opened % 1000 == 0:
+            assert exporter.page("/metrics").status_code == 200
+    logged = exporter.log.read_text()[log:]
+    lines = [line for line in logged.splitlines() if "exporter.state" not in line and AGAIN not in line]
+    assert len(lines) <= 1, "what is no request ends its connection"
+    until(lambda: descriptors(exporter) <= before + 20, "connections that are closed")
+
+
+def test_without_a_descriptor_left_it_waits_and_goes_on(exporter: Exporter) -> None:
+    """A process that may open fewer files than there are connections says so once, and serves when they are over."""
+    before = resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, (descriptors(exporter) + 128, before[1]))
+    warning = "socket.accept() out of system resource"
+    for opened in flood(exporter, AT_ONCE):
+        if opened == AT_ONCE:
+            until(lambda: warning in exporter.log.read_text(), "no descriptor left")
+    until(lambda: exporter.metrics() != "", "a scrape after the flood")
+    logged = exporter.log.read_text()
+    assert len([line for line in logged.splitlines() if warning in line and AGAIN not in line]) == 1
+    resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, before)
+
+
+def test_a_signal_that_another_thread_gets_ends_the_exporter_in_order(exporter: Exporter) -> None:
+    """The kernel chooses the thread, and a wait of the main one goes on then: SIGTERM was lost, and with it windows.
+
+    The last test of this file, for none has an exporter after it.
+    """
+    pid = exporter.process.pid
+
+    def takes_it(thread: int) -> bool:
+        [blocked] = re.findall(r"SigBlk:\s+(\w+)", Path(f"/proc/{pid}/task/{thread}/status").read_text())
+        return not int(blocked, 16) >> (signal.SIGTERM - 1) & 1
+
+    threads = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+    other = next(thread for thread in threads if thread != pid and takes_it(thread))
+    assert ctypes.CDLL(None).tgkill(pid, other, signal.SIGTERM) == 0
+    assert exporter.process.wait(60) == 0
+    assert "stopped" in exporter.log.read_text()
