@@ -45,6 +45,9 @@ _SETTINGS = {
     "TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": "10s",
     "TOPIC_LIVENESS_GROUPS__INTERVAL": f"{INTERVAL}s",
     "TOPIC_LIVENESS_LOG__LEVEL": "warning",
+    # As the image and the unit of systemd set it.
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_TRIM_THRESHOLD_": "16777216",
 }
 _LONGEST = 300.0
 _POLL_TIMEOUT = 180.0
