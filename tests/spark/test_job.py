@@ -90,10 +90,10 @@ def test_a_wrong_option_is_refused_before_spark_starts(
     assert not (history / "tables").exists()
 
 
-def test_a_second_rollup_on_the_same_history_is_refused(history: Path) -> None:
+def test_a_second_rollup_on_the_same_history_is_refused(history: Path, refused: Call) -> None:
     """The one at work is named by process and host; afterwards nothing is locked."""
     with only_one(history):
-        done = job("rollup", "--history", history)
+        done = refused("rollup", "--history", history)
         assert done.returncode == 2
         assert f"{history} is being rolled up by process {os.getpid()} on host " in done.stderr
         assert not (history / "tables").exists()
@@ -149,7 +149,9 @@ def test_too_little_memory_is_one_line_with_the_setting_to_raise(history: Path) 
 
 
 @pytest.mark.parametrize("version", [None, "11.0.2", "1.8.0_392"])
-def test_java_that_is_missing_or_too_old_is_one_line(history: Path, tmp_path: Path, version: str | None) -> None:
+def test_java_that_is_missing_or_too_old_is_one_line(
+    history: Path, tmp_path: Path, version: str | None, refused: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It says which Java is needed, which was found where, and what to do."""
     home = tmp_path / "java"
     if version is not None:
@@ -157,7 +159,8 @@ def test_java_that_is_missing_or_too_old_is_one_line(history: Path, tmp_path: Pa
         java = home / "bin" / "java"
         java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
         java.chmod(0o755)
-    done = job("rollup", "--history", history, env={"JAVA_HOME": str(home)})
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    done = refused("rollup", "--history", history)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "Spark needs Java 17 or later" in line
@@ -177,9 +180,12 @@ def test_without_jars_and_network_the_cache_to_fill_is_named(history: Path, tmp_
     assert str(history / "rollup.log") in line
 
 
-def test_a_report_without_verdicts_says_so_before_spark_starts(history: Path) -> None:
+def test_a_report_without_verdicts_says_so_before_spark_starts(
+    history: Path, refused: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One line with the command to run first; no Java is needed for that."""
-    done = job("report", "--history", history, env={"JAVA_HOME": "/nowhere"})
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    done = refused("report", "--history", history)
     assert (done.returncode, done.stdout) == (2, "")
     advice = f"run `topic-liveness rollup --history {history}` first"
     assert done.stderr == f"Error: no verdicts in {history / 'tables'}: {advice}\n"
@@ -228,13 +234,8 @@ def test_a_signal_that_comes_in_a_callback_of_the_bridge_is_not_lost(number: int
     assert "ignored" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "ending"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
-)
-def test_an_interrupted_rollup_ends_at_once_and_leaves_no_process(
-    history: Path, number: int, code: int, ending: str
-) -> None:
-    """Ctrl-C and a termination end Spark too, with one line and the exit code that shells expect."""
+def test_an_interrupted_rollup_ends_at_once_and_leaves_no_process(history: Path) -> None:
+    """Ctrl-C ends Spark too, with one line and the exit code that shells expect. A termination: see test_commands."""
     command = [sys.executable, "-u", "-m", "spark_rollups.job", "rollup", "--history", str(history)]
     running = subprocess.Popen(
         [*command, "--master", "local[1]"],
@@ -245,10 +246,10 @@ def test_an_interrupted_rollup_ends_at_once_and_leaves_no_process(
     )
     assert running.stdout is not None
     assert running.stdout.readline().startswith("spark ")
-    running.send_signal(number)
+    running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)
-    assert running.returncode == code, errors
-    assert errors == f"{ending}: run it again, what is done is not done twice\n"
+    assert running.returncode == 130, errors
+    assert errors == "interrupted: run it again, what is done is not done twice\n"
     deadline = time.monotonic() + 30
     while left := alive_in_group(running.pid):
         assert time.monotonic() < deadline, left

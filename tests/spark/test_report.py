@@ -34,10 +34,13 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture(scope="module")
 def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole story as Delta tables."""
+    """The whole story as Delta tables, whose rows lie in files in another order than the golden files were made of."""
     folder = tmp_path_factory.mktemp("history")
     for name, rows in story().items():
-        write_table(spark, folder, name, rows)
+        # The verdicts in two commits, for a table is rarely one file.
+        write_table(spark, folder, name, reversed(rows[1:] if name == "verdicts" else rows))
+        if name == "verdicts":
+            write_table(spark, folder, name, rows[:1])
     return folder
 
 
@@ -82,24 +85,6 @@ def test_the_story_is_reported_as_in_the_golden_files(
     golden("report.md", text(paths.markdown))
     golden("report.json", json.dumps(json.loads(text(paths.json)), indent=1) + "\n")
     golden("report-team-payments.html", text(folder / "owners" / "team-payments.html"))
-
-
-def test_the_same_rows_in_another_order_give_the_same_bytes(
-    spark: SparkSession, reported: ReportPaths, tmp_path: Path
-) -> None:
-    """How the rows lie in files does not show in the report."""
-    for name, rows in story().items():
-        # The verdicts in two commits, for a table is rarely one file.
-        write_table(spark, tmp_path, name, reversed(rows[1:] if name == "verdicts" else rows))
-        if name == "verdicts":
-            write_table(spark, tmp_path, name, rows[:1])
-    other = write_report(Tables(spark, tmp_path), as_of=AS_OF + HOUR, output=tmp_path / "other")
-    for left, right in (
-        (reported.html, other.html),
-        (reported.markdown, other.markdown),
-        (reported.json, other.json),
-    ):
-        assert text(left) == text(right)
 
 
 def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(

@@ -20,21 +20,26 @@ from spark_rollups import ingest, spool_files
 from spark_rollups.tables import SCHEMAS, Tables
 from spark_rollups.upkeep import Retention, run_upkeep
 from tests.delta import in_order, present, rows_of
-from tests.spark.conftest import take_in
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 
 END = 3.0
 """Days after the start."""
 
 
+def take_in_windows(spark: SparkSession, history: Path) -> None:
+    """Ingest the windows of the spool, as the rollup does."""
+    tables, (windows, *_) = Tables(spark, history), spool_files.SPOOL_TABLES
+    ingest.record(tables, [ingest.ingest_table(tables, history, windows)])
+
+
 @pytest.fixture(scope="module")
 def taken_in(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A history folder whose spool was taken in."""
+    """A history folder whose windows were taken in."""
     world = World(tmp_path_factory.mktemp("taken-in") / "history")
     world.write("orders", 0, every(HOUR, at(0), at(END)))
     world.poll(at(0), at(1), every=HOUR)
     world.poll(at(1), at(END), every=HOUR)
-    take_in(spark, world.history)
+    take_in_windows(spark, world.history)
     return world.history
 
 
@@ -121,14 +126,12 @@ def old(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     world = World(tmp_path_factory.mktemp("old") / "history")
     world.write("orders", 0, every(HOUR, at(0), at(END)))
     world.poll(at(0), at(1), every=HOUR)
-    tables = Tables(spark, world.history)
-    windows, *_ = spool_files.SPOOL_TABLES
     for since, until in ((1, END - 0.5), (END - 0.5, END)):
         world.poll(at(since), at(until), every=HOUR)
-        ingest.record(tables, [ingest.ingest_table(tables, world.history, windows)])
+        take_in_windows(spark, world.history)
     min((world.history / "spool" / "windows").glob("*.parquet")).unlink()
     streams = [stream("gone", 0, moment(at(END - 11)), deleted=True), stream("orders", 0, moment(at(END)))]
-    tables.replace("streams", spark.createDataFrame(streams, SCHEMAS["streams"]))
+    Tables(spark, world.history).replace("streams", spark.createDataFrame(streams, SCHEMAS["streams"]))
     return world.history
 
 
