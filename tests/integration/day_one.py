@@ -37,11 +37,11 @@ class DayOne:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def report(self) -> Mapping[str, Any]:
-        """Run a backfill, a rollup and a report, and return the report's JSON."""
+        """Run a backfill, and a rollup with its report, and return the report's JSON."""
         self.run("backfill")
-        self.run("rollup", "--master", "local[2]")
-        self.run("report", "--master", "local[1]", "--output", str(self.folder / "report"))
-        found: dict[str, Any] = json.loads((self.folder / "report" / "liveness.json").read_text())
+        self.run("rollup", "--report", "--master", "local[2]")
+        [path] = (self.history / "published" / "reports").glob("*/liveness.json")
+        found: dict[str, Any] = json.loads(path.read_text())
         return found
 
     def wait_for_inventory(self) -> None:
@@ -53,8 +53,8 @@ def verdicts(exporter: Exporter) -> dict[str, str]:
     """The verdict of each topic, by /metrics."""
     return {
         sample.labels["topic"]: sample.labels["verdict"]
-        for sample in exporter.samples()
-        if sample.name == "kafka_topic_verdict" and sample.value == 1
+        for sample in exporter.samples("kafka_topic_verdict{")
+        if sample.value == 1
     }
 
 

@@ -10,8 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,8 +18,8 @@ import pytest
 import yaml
 
 from tests.grafana import PANELS, TARGETS
-from tests.programs import PATIENCE_SECONDS
 from tests.prometheus import Ask, scraping
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 WHOLE_DEMO_SECONDS = 1200
@@ -71,14 +70,6 @@ def listens(address: str) -> bool:
     host, port = address.rsplit(":", 1)
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Return as soon as the condition holds; fail where it never does."""
-    deadline = time.monotonic() + WHOLE_DEMO_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never came about"
-        time.sleep(0.1)
 
 
 @contextmanager
@@ -140,14 +131,12 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
                 output += line
                 if line.startswith("The broker, the live producers and the exporter run until Ctrl-C"):
                     break
-            deadline = time.monotonic() + PATIENCE_SECONDS
             # A busy machine may scrape the verdicts late.
-            while unexplained(empty := empty_panels(ask)) and time.monotonic() < deadline:
-                time.sleep(1)
+            until(lambda: not unexplained(empty_panels(ask)), "every panel that should be is filled")
+            empty = empty_panels(ask)
         demo.send_signal(signal.SIGINT)
         assert demo.wait() == 0, output
     assert re.search(r"^PASS: the verdicts of \d+ topics and \d+ partitions are right$", output, re.MULTILINE), output
-    assert not unexplained(empty), empty
     assert not {"unknown", "not known"} & set(empty.values())
     assert "orders/7" in output
     config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -167,19 +156,19 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
     ]
     assert not (folder / "kafka").exists()
     # The JVM of a job ends by itself after it, which takes seconds on a busy machine.
-    wait_until(lambda: processes_about(folder) == [])
+    until(lambda: processes_about(folder) == [], "no process is left")
     assert not listens(bootstrap) and not listens(web)
 
 
 @pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
 def test_a_demo_interrupted_while_spark_works_leaves_nothing(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of the rollup ends Spark, exporter and broker; 130, no process and no folder."""
+    """Ctrl-C once Spark's JVM runs ends Spark, exporter and broker; 130, no process and no folder."""
     folder = tmp_path / "demo"
-    log = folder / "logs" / "rollup.log"
     with demo_until(folder, "rollup --report ...", "--exit") as demo:
-        wait_until(lambda: log.exists() and "coverage" in log.read_text())
-        for part in ("spark_rollups.job", "org.apache.spark.deploy"):
-            assert any(part in line for line in processes_about(folder)), part
+        until(
+            lambda: any("org.apache.spark.deploy" in line for line in processes_about(folder)),
+            seconds=WHOLE_DEMO_SECONDS,
+        )
         demo.send_signal(signal.SIGINT)
         assert demo.wait(240) == 130
     assert processes_about(folder) == []

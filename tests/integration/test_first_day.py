@@ -95,6 +95,7 @@ def test_twelve_abandoned_topics_are_named_and_none_of_twenty_living(
     with day.serving(tmp_path) as exporter:
         until(lambda: len(verdicts(exporter)) == 33, "the first poll")
         after = verdicts(exporter)
+        assert exporter.value("topic_liveness_report_last_success_timestamp_seconds") is not None
         assert {topic for topic in after if after[topic] == "retired"} == set(DEAD)
         assert not {"dead", "suspect", "held"} & set(after.values())
         workbench.write([("dead-daily-120", 0, time.time())])
