@@ -57,27 +57,28 @@ def test_the_dashboard_linter_of_grafana_finds_nothing(name: str) -> None:
 
 
 @EVERY
-def test_the_data_source_is_chosen_by_a_variable(name: str) -> None:
-    """Every panel, query, annotation and variable asks the data source that the reader chose."""
-    found = variables(name)
-    assert found["datasource"]["type"] == "datasource" and found["datasource"]["query"] == "prometheus"
-    assert all(variable["datasource"] == CHOSEN for variable in found.values() if variable["type"] == "query")
-    assert all(each["datasource"] == CHOSEN for each in DASHBOARDS[name]["annotations"].get("list") or [])
-    for dashboard, panel in PANELS:
-        if dashboard == name:
-            assert panel["datasource"] == CHOSEN
-            assert all(target["datasource"] == CHOSEN for target in panel["targets"])
+def test_a_board_asks_the_chosen_source_by_variables_of_its_own_and_leads_to_all_others(name: str) -> None:
+    """Variables take several values, all by default, asked anew with the time range; owner, namespace may be missing.
 
-
-@EVERY
-def test_variables_narrow_one_another(name: str) -> None:
-    """Each takes several values, all by default, asked anew with the time range; owner and namespace may be missing."""
-    found = variables(name)
+    A variable of another board would be asked for as it is written, and match nothing.
+    """
+    board, found = DASHBOARDS[name], variables(name)
+    panels = [panel for dashboard, panel in PANELS if dashboard == name]
+    asking = [*panels, *(target for panel in panels for target in panel["targets"])]
+    asking += [each for each in found.values() if each["type"] == "query"] + board["annotations"].get("list", [])
+    assert (found["datasource"]["type"], found["datasource"]["query"]) == ("datasource", "prometheus")
+    assert all(each["datasource"] == CHOSEN for each in asking)
     assert list(found)[:4] == ["datasource", "job", "namespace", "instance"]
-    for variable in found.values():
-        if variable["type"] == "query":
-            assert variable["multi"] and variable["includeAll"] and variable["refresh"] == 2 and variable["label"]
-            assert variable["allValue"] == (".*" if variable["name"] in MAY_BE_MISSING else ".+")
+    for variable in (each for each in found.values() if each["type"] == "query"):
+        assert variable["multi"] and variable["includeAll"] and variable["refresh"] == 2 and variable["label"]
+        assert variable["allValue"] == (".*" if variable["name"] in MAY_BE_MISSING else ".+")
+    used = {word for query in TARGETS + ANNOTATIONS if query.dashboard == name for word in VARIABLE.findall(query.expr)}
+    used |= {word for each in found.values() for word in VARIABLE.findall(str(each.get("query", "")))}
+    assert used - {"__rate_interval"} <= set(found)
+    [of_set] = board["links"]
+    assert (of_set["type"], of_set["tags"]) == ("dashboards", ["topic-liveness"])
+    assert of_set["includeVars"] and of_set["keepTime"]
+    assert "topic-liveness" in board["tags"] and board["uid"] == f"topic-liveness-{name}"
 
 
 def test_the_overview_begins_with_what_is_wrong() -> None:
@@ -85,15 +86,6 @@ def test_the_overview_begins_with_what_is_wrong() -> None:
     found = variables("overview")
     assert {"kafka_cluster", "owner", "topic", "verdict"} <= set(found)
     assert found["verdict"]["current"]["value"] == ["dead", "suspect", "held"]
-
-
-@EVERY
-def test_the_set_is_linked(name: str) -> None:
-    """From each dashboard to all others, with variables and time; their ids are told apart."""
-    [of_set] = DASHBOARDS[name]["links"]
-    assert (of_set["type"], of_set["tags"]) == ("dashboards", ["topic-liveness"])
-    assert of_set["includeVars"] and of_set["keepTime"]
-    assert "topic-liveness" in DASHBOARDS[name]["tags"] and DASHBOARDS[name]["uid"] == f"topic-liveness-{name}"
 
 
 def test_published_copies_link_to_the_runbook(tmp_path: Path) -> None:
@@ -127,15 +119,6 @@ def test_every_board_marks_deaths_and_incidents() -> None:
         "replication": ["Deaths", "Incidents"],
         "exporter": ["Deaths", "Incidents", "Rollups"],
     }
-
-
-@EVERY
-def test_queries_name_only_variables_of_their_board(name: str) -> None:
-    """A variable of another board would be asked for as it is written, and match nothing."""
-    known = set(variables(name))
-    used = {word for query in TARGETS + ANNOTATIONS if query.dashboard == name for word in VARIABLE.findall(query.expr)}
-    used |= {word for each in variables(name).values() for word in VARIABLE.findall(str(each.get("query", "")))}
-    assert used - {"__rate_interval"} <= known
 
 
 def test_a_topic_narrows_what_is_shown_of_replicas() -> None:

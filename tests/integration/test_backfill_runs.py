@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -92,13 +91,6 @@ def offsets(rows: list[Row]) -> list[tuple[int, int]]:
         else:
             spans.append((row["start_offset"], row["end_offset"]))
     return spans
-
-
-def lookups(output: str) -> int:
-    """Look-ups that the closing line of a run counts."""
-    found = re.search(r"; ([\d,]+) look-ups, ", output)
-    assert found is not None, output
-    return int(found[1].replace(",", ""))
 
 
 def test_the_next_run_writes_what_an_interrupted_one_did_not(

@@ -24,14 +24,15 @@ from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import Description
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
+from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
-from exporter.kafka.process import OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
+from exporter.kafka.process import OFFSETS, POLLS, TIERS, ClientProcess, RemoteClient, Restart
 from tests.fake_cluster import FakeCluster
 from tests.integration.test_bad_answers import well
 from tests.scripted import ListedOffset, ScriptedBroker
-from tests.times import end_of, first_since
+from tests.times import end_of, first_since, tier_of
 from tests.waiting import until
 
 NOBODY = "127.0.0.1:9"
@@ -377,3 +378,35 @@ def test_each_process_loads_what_it_needs(module: str, without: set[str]) -> Non
     program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True).stdout
     assert not without & set(loaded.split())
+
+
+def of_tiers(process: ClientProcess, bootstrap: str) -> RemoteClient:
+    """The client of a round about tiers, by kafka-python."""
+    properties = {"bootstrap.servers": bootstrap, "linger.ms": "5"}
+    return RemoteClient(process, TIERS, limit=30.0, properties=properties, request_timeout=2.0)
+
+
+def test_the_end_of_the_process_costs_a_round_of_kafka_python_nothing(cluster: FakeCluster) -> None:
+    """Another process connects, and answers; the end is counted. What is left out of the properties comes through."""
+    key, restarts = TopicPartition("bench-0000", 0), list[Restart]()
+    process = ClientProcess("east", restarts.append)
+    with of_tiers(process, cluster.bootstrap) as tiers:
+        leader = next(each for each in range(3) if tier_of(tiers, EARLIEST_LOCAL, key, each) == Answer(0))
+        assert tiers.left_out() == ("linger.ms",)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGABRT)
+        assert tier_of(tiers, EARLIEST_LOCAL, key, leader) == Answer(0)
+    assert restarts == [Restart.ENDED]
+    process.close()
+
+
+def test_a_round_of_kafka_python_that_cannot_connect_says_why(logged_warnings: Callable[[], list[str]]) -> None:
+    """In the words of the client, which name the next step; the process is well."""
+    restarts: list[Restart] = []
+    process = ClientProcess("east", restarts.append)
+    with pytest.raises(KafkaPythonError, match=r"kafka-python got no answer from 127\.0\.0\.1:9 .*next step") as error:
+        of_tiers(process, NOBODY).left_out()
+    assert str(error.value) == error.value.detail
+    assert restarts == []
+    assert not [line for line in logged_warnings() if "internal error" in line or "Traceback" in line]
+    process.close()

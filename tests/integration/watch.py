@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -127,11 +126,6 @@ def seen(reading: Reading) -> tuple[State, int | None, int | None, float | None]
 def advanced(activity: Activity) -> tuple[int, bool]:
     """What a poll saw happen: records gained, and whether offsets started over."""
     return activity.advanced_by, activity.restarted
-
-
-def exactly(topic: str) -> str:
-    """An include pattern for this name alone."""
-    return re.escape(topic)
 
 
 UNREACHED = {Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT, Reason.NO_LEADER}
