@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,19 +62,6 @@ def test_the_last_report_is_sent_once_and_its_record_lies_beside_it(
     assert Expectations(server.location("sent")).reported_at(reached_all) is not None
     named = call("deliver", "--config", str(config), "--report", "s3://history/sent/published/reports/2026-02-24")
     assert named.returncode == 0 and len(hook.bodies) == 3, named.stderr
-
-
-def test_two_processes_do_not_deliver_one_report_there(server: S3Server) -> None:
-    """The second one is refused while the first renews its lease, and named the first."""
-    write_report(server.folder_of("held") / "published" / "reports" / "2026-03-03")
-    folder = server.location("held") / "published" / "reports" / "2026-03-03"
-    with open_record(folder, "2026-03-03"):
-        begun = time.monotonic()
-        with pytest.raises(DeliveryError, match=f"in s3://.* is being delivered by process {os.getpid()} on host"):
-            open_record(folder, "2026-03-03").__enter__()
-        assert time.monotonic() - begun < 30
-    with open_record(folder, "2026-03-03") as (_, write):
-        write()
 
 
 def test_storage_that_is_gone_sends_nothing(server: S3Server, config: Path, hook: Hook, call: Call) -> None:

@@ -196,19 +196,3 @@ def test_the_command_prints_what_kafkas_own_tool_prints(tiered: TieredBroker, be
         printed = shell(cache, tiered, "compared-.*", spec)
         found = {(row["topic"], 0): row["offset"] for row in rows if row["time"] == spec and row["offset"] is not None}
         assert printed == found
-
-
-def test_the_command_finds_the_largest_time_in_the_tier(tiered: TieredBroker, bench: Bench, idle: list[float]) -> None:
-    """Where MAX_TIMESTAMP knows no record, or an older one, the record with the largest time of both tiers is shown."""
-    times = moments(10, since=DAY_AGO)
-    bench.create("idle-disordered", config=TIERED | GOES)
-    bench.fill("idle-disordered", times)
-    tiered.await_tier("idle-disordered", (10, 9))
-    bench.alter("idle-disordered", STAYS)
-    tiered.await_setting("idle-disordered", "local.retention.ms", "-1")
-    bench.fill("idle-disordered", [times[4]])
-    rows = ours(tiered, "idle|idle-disordered", "max-timestamp")
-    assert [(row["offset"], row["timestamp_ms"], row["reason"]) for row in rows] == [
-        (IDLE - 1, round(idle[-1] * 1000), None),
-        (9, round(times[-1] * 1000), None),
-    ]
