@@ -37,7 +37,6 @@ LONG = (
     "spark/test_object_storage.py",
     "integration/test_client_outages.py",
     "integration/test_network.py",
-    "spark/test_disturbed_storage.py",
     "integration/test_three_brokers.py",
     "integration/test_audit.py",
     "integration/test_replicas.py",

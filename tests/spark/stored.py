@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -81,7 +82,12 @@ class HeldJobs:
         self._held, self._options = held, options
         command = [sys.executable, "-c", _HELD_JOBS, str(held)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **server.environment}
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **server.environment},
+            start_new_session=True,
         )
 
     def __enter__(self) -> Self:
@@ -103,6 +109,11 @@ class HeldJobs:
         self._process.stdin.write(json.dumps([at, *_arguments(name, *self._options)]) + "\n")
         self._process.stdin.flush()
         until(lambda: not self._held.exists(), f"a rollup that is about to write {at}", 200)
+
+    def kill(self) -> None:
+        """Let job and JVM get SIGKILL. No other rollup can be started."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        assert self._process.wait(60) == -signal.SIGKILL
 
     def go_on(self) -> subprocess.CompletedProcess[str]:
         """Let the rollup go on to its end."""

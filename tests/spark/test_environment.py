@@ -87,28 +87,3 @@ def test_a_user_without_a_name_is_told_so_before_java_starts(history: Path) -> N
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: Spark needs a name for this user, and user id 54321 has none: add a line for it to ")
-
-
-UNPINNED = """
-from spark_rollups import job, session
-
-session._pin_jvm = lambda _: None
-job.main()
-"""
-"""The job without what keeps it safe of the language of Java."""
-
-
-def test_a_commit_that_nobody_finds_fails_the_run_and_so_does_java_in_one_line(history: Path) -> None:
-    """Nothing is published; a line names what is wrong, and never a place in code."""
-    command = [sys.executable, "-c", UNPINNED, "rollup", "--history", str(history), *as_options(QUICK)]
-    environment = {**os.environ, "JAVA_TOOL_OPTIONS": "-Duser.language=fa"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
-    assert done.returncode == 1, done.stdout
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"Error: {history}/tables/windows/_delta_log has no commit {0:020}.json, and Delta reported")
-    assert not (history / "published" / "current.json").exists()
-
-    done = subprocess.run([*command, "--master", "yarn"], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("Error: Spark did not start: ") and "HADOOP_CONF_DIR or YARN_CONF_DIR must be set" in line

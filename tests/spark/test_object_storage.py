@@ -1,4 +1,4 @@
-"""Rollups in object storage, a real S3 server that in the middle is gone, silent or read-only, or has another lease."""
+"""Rollups in object storage, a real S3 server that in the middle is gone, silent, slow or read-only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,32 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.history.published import Expectations
 from exporter.storage.lock import Lease
-from tests.delta import table_size
+from tests.delta import note_upkeep, table_size
 from tests.programs import cache_folder
 from tests.s3 import SECRET, S3Server
-from tests.spark.stored import HeldJobs, start_rollup, story
+from tests.slow_line import SlowLine
+from tests.spark.stored import (
+    END,
+    HELD_JOB,
+    HeldJobs,
+    leave_unneeded,
+    only_stages,
+    require_whole,
+    start_rollup,
+    story,
+)
 from tests.waiting import until
+
+pytestmark = pytest.mark.timeout(600)
+
+IMPATIENT_JOB = f"""
+from spark_rollups.progress import Progress
+
+Progress.__init__.__defaults__ = (2.0,)
+{HELD_JOB}
+"""
+"""A job that prints what it waits for every 2 seconds in place of 30."""
 
 
 @pytest.fixture(scope="module")
@@ -27,38 +46,6 @@ def jobs(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     options = (f"--conf=spark.hadoop.fs.s3a.{one}" for one in impatient)
     with HeldJobs(server, tmp_path_factory.mktemp("held") / "held", *options) as jobs:
         yield jobs
-
-
-def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_goes_on(
-    server: S3Server, jobs: HeldJobs
-) -> None:
-    """It ends with 1 and one line without a secret; the next one publishes what the exporter reads, and a report.
-
-    The windows that the first one committed are there once, though no ledger lists them.
-    """
-    folder = story(server, "rolled")
-    jobs.start("rolled", "coverage")
-    server.kill()
-    first = jobs.go_on()
-    assert first.returncode == 1, first
-    assert first.stderr.startswith("Error: ") and first.stderr.count("\n") == 1, first.stderr
-    assert SECRET not in first.stdout + first.stderr
-    server.start()
-    assert not (folder / "published" / "current.json").exists()
-    written = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
-    assert table_size(folder / "tables" / "windows").rows == written > 0
-    assert not (folder / "tables" / "ingested.json").exists()
-    with start_rollup("rolled", "--report") as resumed:
-        output, problem = resumed.communicate(timeout=280)
-    assert resumed.returncode == 0, output + problem
-    assert SECRET not in output + problem + (cache_folder() / "rollup.log").read_text()
-    assert table_size(folder / "tables" / "windows").rows == written
-    expectations = Expectations(server.location("rolled"))
-    assert expectations.refresh(), expectations.problem
-    assert expectations.published is not None
-    assert {row.topic for row in expectations.published.rows.values()} == {"orders"}
-    assert "windows" in (folder / "published" / "ingested.txt").read_text()
-    assert len(list(folder.glob("published/reports/*/liveness.html"))) == 1
 
 
 def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server, jobs: HeldJobs) -> None:
@@ -112,6 +99,56 @@ def test_a_rollup_that_loses_its_lease_in_the_middle_writes_nothing_after_it(ser
     assert objects(folder) == before
 
 
+def test_a_rollup_cut_off_and_one_killed_are_completed_by_the_next_which_says_what_it_waits_for(
+    server: S3Server, jobs: HeldJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off from its storage it ends with 1 and one line without a secret, and nothing is published.
+
+    The next one gets SIGKILL, with its JVM, between two commits of one stage. The third waits for the lease of the dead
+    one, and has each row once, also of windows that no ledger lists. It prints its stages, also of the upkeep, and
+    writes a report. Each request of it takes 50 ms, and from its first commit on 600 ms, until the stage under way was
+    printed.
+    """
+    folder = story(server, "rolled")
+    jobs.start("rolled", "coverage")
+    server.kill()
+    first = jobs.go_on()
+    assert first.returncode == 1, first
+    assert first.stderr.startswith("Error: ") and first.stderr.count("\n") == 1, first.stderr
+    server.start()
+    written = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
+    assert table_size(folder / "tables" / "windows").rows == written > 0
+    assert not (folder / "tables" / "ingested.json").exists()
+    jobs.start("rolled", "streams")
+    jobs.kill()
+    assert not (folder / "tables" / "streams").exists()
+    assert not (folder / "published" / "current.json").exists()
+    unneeded = leave_unneeded(folder)
+    note_upkeep(folder)
+    with SlowLine(server.url, 0.05) as line:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", line.url)
+        job = ("-c", IMPATIENT_JOB, folder.with_name("not-held"))
+        with start_rollup("rolled", "--as-of", END, "--report", job=job) as completing:
+            until(lambda: any(folder.glob("tables/streams/_delta_log/*.json")), "a commit", 280)
+            # A lease that is renewed as slowly must not expire.
+            line.seconds, before = 0.6, line.passed
+            assert completing.stdout is not None and completing.stderr is not None
+            output = ""
+            for text in completing.stdout:
+                output += text
+                if text.endswith("  so far\n") and line.passed >= before + 5:
+                    line.seconds = 0.05
+            problem = completing.stderr.read()
+        assert (completing.returncode, problem) == (0, ""), output
+        assert line.seconds == 0.05, output
+        require_whole(server, "rolled")
+    only_stages("".join(text for text in output.splitlines(keepends=True) if "/published/reports/" not in text))
+    assert not unneeded.exists()
+    assert "windows" in (folder / "published" / "ingested.txt").read_text()
+    assert len(list(folder.glob("published/reports/*/liveness.html"))) == 1
+    assert SECRET not in first.stdout + first.stderr + output + (cache_folder() / "rollup.log").read_text()
+
+
 def objects(folder: Path) -> dict[Path, bytes]:
     """What a folder in the bucket holds, but for claims of leases."""
     found = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "rollup.lock")
@@ -154,10 +191,11 @@ def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None
 def test_the_log_of_a_spark_that_does_not_start_is_not_lost_with_its_pod(server: S3Server) -> None:
     """It lies on the pod where the history does not: the cause and the last lines are on standard error too."""
     story(server, "unstarted")
-    with start_rollup("unstarted", "--conf", "spark.driver.memory=1k") as failed:
+    with start_rollup("unstarted", "--master", "yarn") as failed:
         _, problem = failed.communicate(timeout=280)
     assert failed.returncode == 2
     error, *lines = problem.splitlines()
     assert error.startswith("Error: Spark did not start: "), problem
+    assert "HADOOP_CONF_DIR or YARN_CONF_DIR must be set" in error, "and never a place in code"
     assert lines and all(line.startswith("  rollup.log: ") for line in lines), problem
     assert SECRET not in problem
