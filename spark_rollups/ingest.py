@@ -20,7 +20,6 @@ from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.formatting import plural
-from exporter.domain.history.rows import SCHEMA_VERSION
 from exporter.storage.files import Location, delete, make_folder, spark_uri
 from spark_rollups.durable import read_text, sync_tree, write_whole
 from spark_rollups.frames import spread
@@ -253,6 +252,4 @@ def publish_ingested(history: Location, taken: Sequence[Ingested], listed_at: da
     make_folder(published)
     names = [f"{done.table}/{path.name}\n" for done in taken for path in done.ingested_paths]
     write_whole(published / "ingested.txt", "".join(names))
-    content = {"schema_version": SCHEMA_VERSION, "watermark": watermark.isoformat().replace("+00:00", "Z")}
-    write_whole(published / "ingest.json", json.dumps(content) + "\n")
     return watermark

@@ -72,7 +72,7 @@ def test_tables_are_on_disk_before_the_exporter_may_delete_files(
     spark: SparkSession, tmp_path: Path, disk: Disk
 ) -> None:
     """Rows and commits of a batch, in files that Spark syncs not, come before the note of what was taken in."""
-    disk.marker = tmp_path / "published" / "ingest.json"
+    disk.marker = tmp_path / "published" / "ingested.txt"
     world = World(tmp_path)
     world.write("orders", 0, every(HOUR, at(0), at(1)))
     world.poll(at(0), at(1), every=HOUR)
