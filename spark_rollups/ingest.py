@@ -35,8 +35,8 @@ from spark_rollups.spool_files import (
 )
 from spark_rollups.tables import Tables, TablesError
 
-RENAME_MARGIN = timedelta(minutes=10)
-"""A file may get its final name this long after its last write; the watermark stays behind by as much."""
+_BEFORE = timedelta(minutes=10)
+"""Files of tables are synced that changed from so long before the run on: another host's clock may set their times."""
 
 _FEW_ROWS = 100_000
 """So many rows are sorted in one task."""
@@ -240,16 +240,13 @@ def clear_pending(tables: Tables) -> None:
     delete(tables.folder / "pending.json")
 
 
-def publish_ingested(history: Location, taken: Sequence[Ingested], listed_at: datetime) -> datetime:
-    """Tell the exporter which spool files it may delete; ``listed_at`` is from before the spool was read.
+def publish_ingested(history: Location, taken: Sequence[Ingested], began: datetime) -> None:
+    """Tell the exporter which spool files it may delete, after a run that ``began`` then.
 
-    Every file last written at or before the returned moment has been ingested or put into quarantine. The tables are
-    synced first: once the files are gone, a power failure must not lose their rows.
+    The tables are synced first: once the files are gone, a power failure must not lose their rows.
     """
-    watermark = listed_at.astimezone(UTC) - RENAME_MARGIN
-    sync_tree(history / "tables", changed_since=watermark.timestamp())
+    sync_tree(history / "tables", changed_since=(began - _BEFORE).timestamp())
     published = history / "published"
     make_folder(published)
     names = [f"{done.table}/{path.name}\n" for done in taken for path in done.ingested_paths]
     write_whole(published / "ingested.txt", "".join(names))
-    return watermark

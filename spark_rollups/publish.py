@@ -39,7 +39,6 @@ def publish(
     as_of: datetime,
     published_at: datetime,
     calibrated: Sequence[Calibration],
-    watermark: datetime | None,
     guard: Callable[[], None] = lambda: None,
 ) -> str | None:
     """Publish the rows of JUDGED of ``as_of``; return the name of their folder. ``guard`` is called before the pointer.
@@ -89,7 +88,6 @@ def publish(
             }
             for one in calibrated
         },
-        "watermark": None if watermark is None else _text(watermark),
     }
     pointer["checksum"] = checksum_of(pointer)
     guard()

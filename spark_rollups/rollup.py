@@ -91,7 +91,7 @@ class _Run:
         tables.note_layout(windows_from)
         taken = self._ingested()
         tables.guard()
-        watermark = ingest.publish_ingested(self._history, taken, self._began)
+        ingest.publish_ingested(self._history, taken, self._began)
         since = FIRST_DAY if self._request.rebuild else ingest.pending_since(tables)
         if since is not None and windows_from is not None and since < windows_from:
             since = self._before(windows_from, since)
@@ -106,7 +106,7 @@ class _Run:
             ingest.clear_pending(tables)
         calibrated = self._calibrated()
         rows = self._judged(streams, {one.kind: one.threshold for one in calibrated}, rests)
-        self._published(rows, calibrated, watermark)
+        self._published(rows, calibrated)
         if is_due(tables, self._moment, self._began):
             with progress.stage("upkeep") as details:
                 if refused := clock_ahead(tables, self._moment):
@@ -232,7 +232,7 @@ class _Run:
                 details.append("nothing to judge: the history lists no partition at that moment")
         return rows
 
-    def _published(self, rows: DataFrame, calibrated: Sequence[Calibration], watermark: datetime | None) -> None:
+    def _published(self, rows: DataFrame, calibrated: Sequence[Calibration]) -> None:
         with self._progress.stage("publish") as details:
             now = datetime.now(UTC)
             wrong = ahead(self._history, now)
@@ -242,7 +242,6 @@ class _Run:
                 as_of=self._moment,
                 published_at=now,
                 calibrated=calibrated,
-                watermark=watermark,
                 guard=self._tables.guard,
             )
             details.append(name or "a later one is published already: left in force")

@@ -236,7 +236,7 @@ def test_what_a_killed_publication_left_is_neither_read_nor_kept(
         (folder / "part-00000.parquet").write_bytes(b"PAR1")
     (published / "current.json").write_text(torn)
     judged = spark.createDataFrame([], JUDGED)
-    name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=(), watermark=None)
+    name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=())
     assert name == f"{unnamed.name}-2"
     assert json.loads((published / "current.json").read_text())["expectations"] == name
     assert not draft.exists()
@@ -251,10 +251,10 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     """Looking back takes nothing back, and clocks differ a little; past an hour the newest would never be replaced."""
     judged, now = spark.createDataFrame([], JUDGED), moment(at(1))
     wrong = now + timedelta(hours=hours)
-    assert publish(judged, tmp_path, as_of=wrong, published_at=wrong, calibrated=(), watermark=None)
+    assert publish(judged, tmp_path, as_of=wrong, published_at=wrong, calibrated=())
     assert (ahead(tmp_path, now) is not None) == replaced
     calibrated = [Calibration(kind, Threshold(2.5, 4.5), None, 0, 1200, 3) for kind in ("topic", "partition")]
-    name = publish(judged, tmp_path, as_of=now, published_at=now, calibrated=calibrated, watermark=None)
+    name = publish(judged, tmp_path, as_of=now, published_at=now, calibrated=calibrated)
     assert (name is not None) == replaced
     expectations = Expectations(tmp_path)
     assert expectations.refresh(), expectations.problem

@@ -77,7 +77,7 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
         rows = judge_topics(fold(tmp_path, until=at(day)), baselines, maxima, day, drops)
         frame = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], JUDGED)
         found = held(frame)
-        publish(found, tmp_path, as_of=moment(at(day)), published_at=moment(at(day)), calibrated=(), watermark=None)
+        publish(found, tmp_path, as_of=moment(at(day)), published_at=moment(at(day)), calibrated=())
         known = Expectations(tmp_path)
         assert known.refresh(), known.problem
         assert known.published is not None

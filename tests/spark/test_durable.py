@@ -60,7 +60,7 @@ def test_what_the_pointer_names_is_on_disk_before_it(spark: SparkSession, tmp_pa
     """The rows that Spark wrote, the names of their files, and the folder's own name."""
     disk.marker = tmp_path / "published" / "current.json"
     judged, as_of = spark.createDataFrame([], JUDGED), moment(at(1))
-    name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=(), watermark=None)
+    name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=())
     assert name is not None
     folder = tmp_path / "published" / name
     assert list(folder.glob("*.parquet"))
