@@ -6,7 +6,6 @@ anything is written, and each table is written once, in an order in which any pr
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -202,14 +201,13 @@ class _Run:
         """Whether more is known than up to the moment that is judged."""
         if self._request.as_of is None:
             return False
-        day, moment = F.lit(self._moment.astimezone(UTC).date()), F.lit(self._moment)
-        coverage, inventory, windows = (self._tables.read(name) for name in ("coverage", "inventory", "windows"))
-        later = [
-            coverage.where(F.col("window_end") > moment),
-            inventory.where((F.col("date") >= day) & (F.col("observed_at") > moment)),
-            windows.where((F.col("date") >= day) & (F.col("window_end") > moment)),
-        ]
-        return not functools.reduce(DataFrame.union, (rows.select("cluster") for rows in later)).isEmpty()
+        day = F.lit(self._moment.astimezone(UTC).date())
+        later = (
+            self._tables.read("coverage").where(F.col("window_end") > F.lit(self._moment)),
+            self._tables.read("inventory").where((F.col("date") >= day) & (F.col("observed_at") > F.lit(self._moment))),
+            self._tables.read("windows").where((F.col("date") >= day) & (F.col("window_end") > F.lit(self._moment))),
+        )
+        return any(not rows.isEmpty() for rows in later)
 
     def _calibrated(self) -> Sequence[Calibration]:
         request = self._request
