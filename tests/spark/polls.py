@@ -62,8 +62,9 @@ def run_exporter(
     """
     clock, source = ManualClock(since, set_by), TableSource(topic_ids={name: f"id-{name}" for name, _ in world.logs})
     spool = (_OneFile if settings.in_one_file else Spool)(world.history, exporter)
-    seconds = {"window_seconds": settings.window, "poll_interval_seconds": settings.pace}
-    history = History(world.cluster, spool, exporter=exporter, last=last, **seconds)  # type: ignore[arg-type]
+    # Polls of days follow each other in seconds here, faster than the thread that writes them on an idle machine.
+    given = {"window_seconds": settings.window, "poll_interval_seconds": settings.pace, "max_pending": 100_000}
+    history = History(world.cluster, spool, exporter=exporter, last=last, **given)  # type: ignore[arg-type]
     poller = Poller(world.cluster, source, [history], clock, state=None if last is None else last.state)
     left = dict(steps or {})
     while clock.time < until:
