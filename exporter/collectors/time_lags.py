@@ -59,8 +59,8 @@ class _Proofs(ColumnSet):
     @classmethod
     def none(cls, count: int) -> _Proofs:
         """Return that nothing is known of n positions."""
-        no, start, low, high, earliest, topic_id = (np.zeros(count, dtype=np.int64) for _ in range(6))
-        known, lasting, compacted = (no > 0 for _ in range(3))
+        known, lasting, compacted = np.zeros((3, count), dtype=np.bool_)
+        start, low, high, earliest, topic_id = np.zeros((5, count), dtype=np.int64)
         return cls(known, lasting, start, low, high, earliest, topic_id, compacted)
 
     def hold(self, positions: Positions, logs: _Logs) -> Flags:

@@ -61,7 +61,7 @@ def all_within(
         wait(running.values(), timeout=seconds)
         for key, future in running.items():
             try:
-                outcomes[key] = future.result(timeout=0)
+                outcomes[key] = future.result() if future.done() else TimeoutError(f"no end within {seconds:g} s")
             except Exception as error:  # noqa: BLE001 - the caller gets every error
-                outcomes[key] = error if future.done() else TimeoutError(f"no end within {seconds:g} s")
+                outcomes[key] = error
     return outcomes

@@ -33,6 +33,8 @@ GROUP = "topic-liveness"
 
 _DENIED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
+_FIELDS = attrgetter("offset", "leader_epoch", "error")
+
 
 class OffsetsForTimes:
     """Looks up offsets at the leaders of one cluster, several chunks in flight. Not for several threads at once."""
@@ -142,6 +144,3 @@ def _put(answers: Answers, places: Rows, found: Sequence[confluent_kafka.TopicPa
     good = reasons == ANSWERED
     answers.found[places], answers.offset[places] = good, np.where(good, offsets, 0)
     return {reason_of_code(code) for code in np.unique(reasons).tolist()}
-
-
-_FIELDS = attrgetter("offset", "leader_epoch", "error")

@@ -69,7 +69,7 @@ class KafkaSource:
         """
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
         self.client = client
-        clock = SystemClock() if clock is None else clock
+        self._clock = clock = SystemClock() if clock is None else clock
         types = partial(list_types, properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self.groups = GroupReader(client, calls_in_flight=calls_in_flight, list_types=types)
         """Reads the consumer groups of the same cluster."""
@@ -205,7 +205,7 @@ class KafkaSource:
         gone = (newest.offset < extents.earliest) | ~found.found | (found.timestamp != newest.timestamp)
         again = np.flatnonzero(gone & (found.reason == ANSWERED))
         nothing, removed = np.full(len(again), np.nan), np.zeros(len(again), dtype=np.bool_)
-        searches = Searches(extents.latest[again], guess=nothing, now=SystemClock().now(), whole=removed)
+        searches = Searches(extents.latest[again], guess=nothing, now=self._clock.now(), whole=removed)
         found.put(again, search_newest(self, membership, rows[again], searches))
         return found
 

@@ -47,9 +47,11 @@ class TierClient(KafkaPythonClient):
         for leader in np.unique(membership.leader).tolist():
             led = np.flatnonzero(membership.leader == leader)
             got = self._failed.get((spec, leader)) or self._ask(spec, leader, membership.layout.part(led))
-            if got in BROKER_FAILED:
-                self._failed[spec, leader] = got
-            answers.put(led, Answers.failed(len(led), got) if isinstance(got, Reason) else got)
+            if isinstance(got, Reason):
+                if got in BROKER_FAILED:
+                    self._failed[spec, leader] = got
+                got = Answers.failed(len(led), got)
+            answers.put(led, got)
         return answers
 
     def _ask(self, spec: str, leader: int, wanted: Layout) -> Answers | Reason:

@@ -258,9 +258,10 @@ class Service:
         """Have a collector run every ``interval`` seconds, and its result taken."""
 
         def run() -> bool:
-            if cluster.polled:
-                take(collect(lambda: self._stopping))
-            return cluster.polled
+            if not cluster.polled:
+                return False
+            take(collect(lambda: self._stopping))
+            return True
 
         self._scheduler.every(interval, f"{name} of {cluster.name}", run)
 
