@@ -17,6 +17,7 @@ from exporter.backfill.audit import AuditReader
 from exporter.clock import SystemClock
 from exporter.collectors.readers_and_sizes import read_readers, read_sizes
 from exporter.commands.audit_formats import Audit, write_as
+from exporter.commands.options import narrow_topics
 from exporter.commands.screen import Screen
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.judging.audit import (
@@ -33,7 +34,7 @@ from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.process import RemoteClient
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import check_regex
-from exporter.settings.schema import ClusterSettings, Settings, TopicFilter
+from exporter.settings.schema import ClusterSettings, Settings
 
 WATCHED_SECONDS = 5.0
 """The shortest time between two looks at the end of a topic. One that advances in between is written now, whatever
@@ -97,7 +98,7 @@ def audit_to(
     problems: list[str] = []
     failed = interrupted = False
     for cluster in clusters:
-        reading = _ClusterAudit(_narrow_topics(cluster, wanted.topics), settings, clock, screen)
+        reading = _ClusterAudit(narrow_topics(cluster, wanted.topics), settings, clock, screen)
         try:
             reading.read()
         except SourceError as error:
@@ -208,13 +209,6 @@ class _ClusterAudit:
 
     def _show(self, what: str) -> None:
         self._screen.show(f"{self._cluster.name}: {what}")
-
-
-def _narrow_topics(cluster: ClusterSettings, patterns: Sequence[str]) -> ClusterSettings:
-    if not patterns:
-        return cluster
-    topics = TopicFilter(include=tuple(patterns), internal=cluster.topics.internal)
-    return cluster.model_copy(update={"topics": topics})
 
 
 def _concluded(

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import TIERED, OffsetRow, Spec, Time, list_offsets
+from exporter.commands.options import narrow_topics
 from exporter.commands.text_table import align
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
@@ -24,7 +25,7 @@ from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import check_regex
-from exporter.settings.schema import ClusterSettings, Settings, TopicFilter
+from exporter.settings.schema import ClusterSettings, Settings
 from exporter.waiting import waiting
 
 _RULE = (
@@ -111,7 +112,7 @@ def list_to(
     lines: list[tuple[str, OffsetRow]] = []
     answered: list[Metadata] = []
     for cluster in clusters:
-        source = connect(_narrow_topics(cluster, request), settings, clock)
+        source = connect(narrow_topics(cluster, request.topics, internal=request.internal), settings, clock)
         try:
             with ExitStack() as ending:
                 ending.callback(source.close)
@@ -144,14 +145,6 @@ def list_to(
     write = _write_json if style == "json" else _write_table
     write(out, [_fields(name, row) for name, row in lines])
     return ExitCode.DONE if complete else ExitCode.FOUND
-
-
-def _narrow_topics(cluster: ClusterSettings, request: Request) -> ClusterSettings:
-    topics = cluster.topics
-    if request.topics:
-        topics = TopicFilter(include=tuple(request.topics))
-    internal = request.internal or cluster.topics.internal
-    return cluster.model_copy(update={"topics": topics.model_copy(update={"internal": internal})})
 
 
 def _unmatched(request: Request, answered: Sequence[Metadata]) -> Iterator[str]:

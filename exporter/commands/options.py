@@ -152,3 +152,15 @@ def exposed_secrets(config: Path | None, sources: Mapping[str, RemoteClient]) ->
         for name, source in sources.items()
         for line in (*inline.get(name, ()), *source.exposed())
     ]
+
+
+def narrow_topics(cluster: ClusterSettings, patterns: Sequence[str], *, internal: bool = False) -> ClusterSettings:
+    """Return a cluster with the topics that match ``patterns`` alone, where there are any.
+
+    ``internal`` lets internal topics in, as the settings of the cluster may do.
+    """
+    from exporter.settings.schema import TopicFilter
+
+    topics = TopicFilter(include=tuple(patterns)) if patterns else cluster.topics
+    internal = internal or cluster.topics.internal
+    return cluster.model_copy(update={"topics": topics.model_copy(update={"internal": internal})})
