@@ -142,7 +142,7 @@ def _validity(certificate: str) -> tuple[float, float] | None:
         # Without a handshake the standard library decodes a certificate by this function of its tests alone.
         found = ssl._ssl._test_decode_cert(certificate)  # type: ignore[attr-defined] # noqa: SLF001
         begin, end = (ssl.cert_time_to_seconds(found[name]) for name in ("notBefore", "notAfter"))
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, AttributeError):
         return None
     return begin, end
 
