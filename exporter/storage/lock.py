@@ -66,6 +66,8 @@ def alone(path: Location, error: type[Exception], doing: str) -> Iterator[Callab
         advice = f"make {path.parent} writable for this user, on a file system that knows locks"
         if isinstance(path, ObjectPath):
             advice = "give this process the rights to list, read, write and delete there (docs/history.md)"
+        elif failed.errno == errno.ENOSPC:
+            advice = "make room there, and run this again"
         raise error(f"{path} cannot be written: {failed.strerror}; {advice}") from failed
 
     def require() -> None:

@@ -297,7 +297,7 @@ def kill_rollups(folder: Path, kills: int, drawn: random.Random) -> tuple[int, i
             with full(filled):
                 stopped = rollups.start(filled)
                 stopped.communicate(timeout=900)
-                assert stopped.returncode == 1, "a rollup on a full disk fails"
+                assert stopped.returncode, "a rollup on a full disk fails"
                 assert not (filled / "published" / "current.json").exists(), "and publishes nothing"
             rollups.run(filled)
             return after_kills, rollups.equal(filled)
