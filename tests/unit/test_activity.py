@@ -340,11 +340,3 @@ def test_a_topic_is_silent_only_since_its_last_partition_fell_silent() -> None:
     assert union([first, last]) == Silence(40.0, 90.0, known=True)
     assert union([first, None]) == Silence(10.0, 10.0, known=True)
     assert union([None, None]) is None
-
-
-def test_no_column_of_a_table_can_be_written_to() -> None:
-    """A scrape, the history and the next poll read the same columns."""
-    table = Table.empty(Layout.of({"orders": [0]}))
-    for column in (table.latest, table.laid_out(Layout.of({"orders": [0, 1]})).newest):
-        with pytest.raises(ValueError, match="read-only"):
-            column[:] = 0

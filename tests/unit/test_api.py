@@ -17,8 +17,7 @@ from starlette.routing import Route
 
 from exporter.collectors.poller import Poller
 from exporter.domain.expectations.table import table_of
-from exporter.domain.groups.positions import Positions
-from exporter.domain.groups.sweep import GroupSweep, RolesByTopic
+from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import ClusterFacts, Query, topics
 from exporter.domain.learning.drops import OngoingDrop
@@ -283,25 +282,6 @@ def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
     sweep = sweep_of("prod", groups)
     assert counts(sweep) == (1, 1, 1)
     assert counts(replace(sweep, failures={Reason.TIMED_OUT: 1})) == counts(None) == (None, None, None)
-
-
-def test_groups_are_counted_once_for_all_rows_of_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not for each row: with thousands of groups a page took seconds, and other requests waited for it."""
-    monitor, poller, _, _ = scene()
-    poller.poll()
-    [known] = monitor.cluster_facts()
-    counted, count = list[Positions](), RolesByTopic.of
-
-    def counting(positions: Positions) -> RolesByTopic:
-        counted.append(positions)
-        return count(positions)
-
-    monkeypatch.setattr(RolesByTopic, "of", counting)
-    names = known.assessment.layout.topics
-    shown = [replace(known, sweep=sweep_of("prod", {"billing": Group(members=2, assigned=frozenset(names))}))]
-    pages = [topics(shown, Query()) for _ in range(3)]
-    assert [row["readers"] for page in pages for row in page.items] == [1] * 3 * len(names)
-    assert len(counted) == 1
 
 
 def test_incidents_come_in_pages() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,21 +22,6 @@ from exporter.settings.schema import Settings
 from tests.backfill_rows import Stream, each, first_polls_by_stream
 from tests.unit.past_logs import Log, Logs
 from tests.unit.readings import ManualClock
-
-
-def test_a_terminal_shows_progress_in_one_line_that_changes() -> None:
-    """Progress overwrites the progress before it, and lines that stay begin on a clean line."""
-    reading, writing = os.openpty()
-    with os.fdopen(writing, "w") as terminal:
-        screen = Screen(terminal, ManualClock())
-        screen.show("1 of 2")
-        screen.show("2 of 2")
-        screen.say("finished")
-        shown = b""
-        while not shown.endswith(b"\n"):
-            shown += os.read(reading, 1000)
-    assert shown == b"1 of 2\r\x1b[K2 of 2\r\x1b[Kfinished\r\n"
-    os.close(reading)
 
 
 def test_a_log_gets_progress_every_half_minute_only() -> None:

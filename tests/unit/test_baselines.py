@@ -10,9 +10,6 @@ import pytest
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines, prefer_finer_slots, weeks_with_baselines
 from exporter.domain.learning.hours import Hours
-from exporter.domain.learning.profiles import profile
-from exporter.domain.learning.silence_spreads import summary
-from exporter.domain.learning.slots import BY_HOUR, silences_between
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.scoring.weekly_scores import maxima
 from tests.spark.story import START
@@ -61,30 +58,6 @@ def test_baselines_are_those_that_the_definition_gave(made: Baselines) -> None:
     by_week = {(stream, week): score for stream, week, score in keys}
     for key, score in {(0, 10): 0.638, (2, 9): -1.8118, (3, 10): 0.1409, (6, 9): -1.901, (9, 10): 0.5812}.items():
         assert by_week[key] == pytest.approx(score, abs=5e-5)
-
-
-def test_the_profile_of_a_full_week_is_one() -> None:
-    """A stream active in every hour has a profile of one active slot an hour."""
-    assert profile(np.full(168, 8.0), np.full(168, 8.0), BY_HOUR.prior) == pytest.approx(np.ones(168))
-
-
-def test_a_profile_borrows_from_its_neighbours_and_its_group() -> None:
-    """Activity at Monday 09:00 alone raises the hours beside it most, then 09:00 of other weekdays."""
-    active = np.zeros(168)
-    active[9] = 8.0
-    rates = profile(active, np.full(168, 8.0), BY_HOUR.prior)
-    assert rates[9] > rates[8] == pytest.approx(rates[10])
-    assert rates[10] > rates[24 + 9] > rates[24 + 12]
-
-
-def test_a_value_far_out_is_clipped_by_those_before_it() -> None:
-    """The third value is clipped at three spreads over the mean of the two before it; unknown ones are passed over."""
-    mean, spread, count = summary(np.array([1.0, np.nan, 1.0, 50.0]))
-    limit = 1.0 + 3 * np.sqrt(4 * 0.45**2 / 5 * 1.5)
-    assert float(mean) == pytest.approx((2 + limit) / 3)
-    assert int(count) == 3
-    squares = 2 * (1 - mean) ** 2 + (limit - mean) ** 2
-    assert float(spread) == pytest.approx(np.sqrt((4 * 0.45**2 + squares) / 6 * (1 + 1 / 3)))
 
 
 def before(hours: Hours, week: int) -> Hours:
@@ -138,12 +111,6 @@ def test_the_weeks_with_baselines_are_those_after_a_week_of_activity() -> None:
     hours = hours[hours.stream == 0]
     made = Baselines.joined(list(baselines(hours, range(FIRST + 1, FIRST + WEEKS))))
     assert set(made.week.tolist()) == weeks_with_baselines([FIRST, FIRST + 1]) == set(range(FIRST + 1, FIRST + 10))
-
-
-def test_a_day_without_a_silent_slot_has_a_silence_of_nothing() -> None:
-    """Neighbouring active hours are evidence too: that the stream is never silent."""
-    found = silences_between(hours_of(STREAMS[:1]), BY_HOUR)
-    assert (found.slots == 0).sum() > 1000
 
 
 @pytest.mark.parametrize(

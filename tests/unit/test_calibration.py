@@ -230,16 +230,6 @@ def test_the_interval_is_the_exact_one() -> None:
     assert poisson_interval(10) == pytest.approx((4.7954, 18.3904), abs=1e-4)
 
 
-def test_a_line_says_promise_and_count() -> None:
-    """What a terminal shows of it."""
-    assert str(of(TOPIC, silences([], {}))) == "topic dead past 4.4, by the prior, nothing judged yet"
-    line = str(of(TOPIC, drawn(1000, 52), 20.0))
-    assert "promised 10 per 1,000 topic-weeks, 10 a week in 1,000 topics, realised " in line
-    assert " false alarms in 26,000" in line
-    few = silences([], {(TOPIC, "prod", NOW - 1): 12})
-    assert str(of(TOPIC, few)).endswith("realised 0 (0 to 307): 0 false alarms in 12")
-
-
 def test_known_outages_are_counted_and_the_threshold_is_what_it_is_without_them() -> None:
     """Each counts once as an outage, called dead past the threshold in force, of partitions where the topic lived."""
     fleet = drawn(500, 30)

@@ -217,24 +217,6 @@ def test_the_web_configuration_file_is_checked_beside_the_properties(tmp_path: P
     assert (refused.returncode, refused.stderr.splitlines()[1:]) == (2, [of_web])
 
 
-def test_the_property_that_librdkafka_refuses_is_found_among_several(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
-    """Each property that librdkafka names has its line, a variable its name; else the line is that of ``kafka``."""
-    (tmp_path / "prod.yaml").write_text(
-        f"clusters:\n  - name: a\n    kafka:\n      bootstrap.servers: '{NOWHERE}'\n"
-        "      reconnect.backoff.ms: 200\n      reconnect.backoff.max.ms: 100\n"
-    )
-    refused = call("check-config", "-c", "prod.yaml")
-    assert "`reconnect.backoff.max.ms` must be >= `reconnect.backoff.ms`" in refused.stderr
-    assert refused.stderr.endswith(" (from prod.yaml:5, prod.yaml:6)\n")
-    kafka = f"{{bootstrap.servers: '{NOWHERE}', security.protocol: sasl_plaintext, sasl.mechanism: NONE}}"
-    monkeypatch.setenv("TOPIC_LIVENESS_CLUSTERS", f"[{{name: a, kafka: {kafka}}}]")
-    refused = call("check-config")
-    assert "Unsupported SASL mechanism: NONE" in refused.stderr
-    assert refused.stderr.endswith(" (from TOPIC_LIVENESS_CLUSTERS)\n")
-
-
 def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     """`topic-liveness check-config | true` ends quietly, as other commands do."""
     reading, writing = os.pipe()

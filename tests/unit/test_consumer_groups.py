@@ -121,15 +121,6 @@ def test_committed_offsets_come_before_the_ends_of_logs(cluster: Cluster) -> Non
     assert (sweep.partitions, sweep.lookups) == ({"ok": 1}, {"latest": 1})
 
 
-def test_ends_are_asked_for_soon_after_the_offsets_they_are_held_against(cluster: Cluster) -> None:
-    """Of many groups a few are read at a time: what is written meanwhile is not their lag."""
-    cluster.offsets = {f"g{number:03}": {A: 100} for number in range(3 * GROUPS_AT_A_TIME)}
-    watch_of(cluster).sweep()
-    places = [place for place, request in enumerate(cluster.requests) if request == "latest"]
-    assert len(places) == 3
-    assert places[0] == GROUPS_AT_A_TIME
-
-
 def test_an_offset_past_the_end_of_the_log_is_no_lag_of_0(cluster: Cluster) -> None:
     """As after an unclean election: the group will skip what is written up to there."""
     cluster.offsets["g"] = {A: 130, B: 100}
@@ -181,21 +172,6 @@ def test_a_group_is_near_the_log_start_within_the_oldest_tenth(
     watch.sweep()
     layout = Layout.of({"0": [0], "a": [0]})
     assert watch.near_log_start(layout).tolist() == ([1] if near else [])
-
-
-def test_nobody_is_near_a_log_start_that_the_last_poll_could_not_read(cluster: Cluster) -> None:
-    """It may be anywhere; the partition is read at the next poll anyway."""
-    cluster.offsets["g"] = {A: 0}
-    table = TableSource({A: (0, 100, None)})
-    watch = GroupWatch("prod", cluster.clock, cluster, interval=INTERVAL)
-    poller = Poller("prod", table, [watch], cluster.clock)
-    found = []
-    for answer in (None, Answer(reason=Reason.TIMED_OUT)):
-        table.failures = {} if answer is None else {A: answer}
-        poller.poll()
-        watch.sweep()
-        found.append(watch.near_log_start(Layout.of({"a": [0]})).tolist())
-    assert found == [[0], []]
 
 
 def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster) -> None:

@@ -260,15 +260,6 @@ def test_check_config_reads_secrets_and_shows_none(secret: Path, in_file: bool, 
     assert SECRET not in checked.stdout + checked.stderr
 
 
-def test_check_config_names_the_cluster_of_a_missing_secret_file(secret: Path) -> None:
-    """Cluster, property, rule and path stand in one line, and the command ends with 2."""
-    secret.unlink()
-    checked = check_config(configuration(secret.parent, f"{{file: '{secret}'}}"))
-    assert checked.returncode == 2
-    assert "  - cluster prod: " in checked.stderr
-    assert f"sasl.password: the file {secret} does not exist; next step: " in checked.stderr
-
-
 def check_config(config: Path) -> subprocess.CompletedProcess[str]:
     """Run check-config on a configuration."""
     command = [sys.executable, "-m", "exporter", "check-config", "--config", str(config)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,21 +12,11 @@ import pytest
 
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
-from tests.demo.comparison import ExposedVerdicts, Key, as_lines, compare, reported_dead
-from tests.demo.folder import MARKER, DemoFolder
+from tests.demo.comparison import ExposedVerdicts, Key, as_lines, compare
+from tests.demo.folder import DemoFolder
 from tests.demo.jars import DemoError
-from tests.demo.run import Command, Interrupted, environment, interruptible
 from tests.demo.scenario import TOPICS, partitions
 from tests.programs import ROOT
-
-EXPOSITION = """\
-# TYPE kafka_topic_verdict gauge
-kafka_topic_verdict{kafka_cluster="demo",topic="orders",verdict="live"} 1
-kafka_topic_partition_verdict{kafka_cluster="demo",topic="orders",partition="7",verdict="dead"} 1
-kafka_topic_partition_state{kafka_cluster="demo",topic="emptied",partition="0",state="empty"} 1
-topic_liveness_cluster_up{kafka_cluster="demo"} 1
-topic_liveness_expectations_timestamp_seconds 1.7954e+09
-"""
 
 
 def honest() -> tuple[dict[Key, Verdict], ExposedVerdicts, set[Key]]:
@@ -75,54 +63,12 @@ def test_what_one_output_tells_wrong_is_named() -> None:
     assert lines.splitlines()[-1] == f"FAIL: 1 of {len(TOPICS) + 3} lines are wrong"
 
 
-def test_an_exposition_is_read() -> None:
-    """Verdicts, states, whether the cluster is up and the age of the expectations come from /metrics."""
-    verdicts: dict[Key, Verdict] = {("orders", None): Verdict.LIVE, ("orders", 7): Verdict.DEAD}
-    states: dict[Key, State] = {("emptied", 0): State.EMPTY}
-    assert ExposedVerdicts.of(EXPOSITION) == ExposedVerdicts(True, 1.7954e9, verdicts, states)
-
-
-def test_the_report_names_its_dead(tmp_path: Path) -> None:
-    """Dead topics and dead partitions are collected from every section; other verdicts are not."""
-    findings = [{"partition": 7, "verdict": "retired"}, {"partition": 8, "verdict": "learning"}]
-    sections = [
-        {"entries": [{"topic": "orders", "findings": findings}]},
-        {"entries": [{"topic": "payments-legacy", "findings": [{"partition": None, "verdict": "dead"}]}]},
-    ]
-    report = tmp_path / "liveness.json"
-    report.write_text(json.dumps({"sections": sections}))
-    assert reported_dead(report) == {("orders", 7), ("payments-legacy", None)}
-
-
 def claimed(path: Path) -> DemoFolder:
     """A folder that this process has claimed, with the configuration of a demo."""
     folder = DemoFolder(path)
     folder.claim()
     folder.config.write_text("x")
     return folder
-
-
-def test_an_unfinished_demo_leaves_no_folder(tmp_path: Path) -> None:
-    """Without `keep` the whole folder goes, and releasing twice is harmless."""
-    folder = claimed(tmp_path / "demo")
-    folder.release()
-    folder.release()
-    assert not folder.path.exists()
-
-
-def test_a_finished_demo_leaves_all_but_the_broker_data_until_the_next_one(tmp_path: Path) -> None:
-    """After `keep` config, history and logs stay, the broker's log among them; the next demo replaces all of it."""
-    folder = claimed(tmp_path / "demo")
-    (folder.broker / "data").mkdir(parents=True)
-    (folder.broker / "server.log").write_text("started")
-    folder.keep()
-    folder.release()
-    assert sorted(entry.name for entry in folder.path.iterdir()) == sorted([MARKER, "config.yaml", "logs"])
-    assert (folder.logs / "broker.log").read_text() == "started"
-    again = DemoFolder(tmp_path / "demo")
-    again.claim()
-    assert not again.config.exists()
-    again.release()
 
 
 def test_a_folder_of_others_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -141,43 +87,6 @@ def test_a_folder_of_others_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
     assert first.config.read_text() == "x"
     first.release()
-
-
-def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    """A command that fails raises with its name, exit code and last lines."""
-    folder = claimed(tmp_path / "demo")
-    command = Command(folder, "no-such-verb")
-    with pytest.raises(DemoError, match=r"(?s)no-such-verb failed with exit code \d+; the end of .*\.log:\n  \| .+"):
-        command.finish(60.0, lambda: None)
-    command.stop()
-    folder.release()
-
-
-def test_the_users_own_settings_do_not_reach_the_demo() -> None:
-    """TOPIC_LIVENESS_* is left out of the commands' environment; a proxy in the JVM's options stays."""
-    given = {"TOPIC_LIVENESS_WEB__LISTEN": ":1", "PATH": "/bin", "JAVA_TOOL_OPTIONS": "-Dhttps.proxyHost=proxy"}
-    made = environment(given)
-    assert "TOPIC_LIVENESS_WEB__LISTEN" not in made
-    assert made["PATH"] == "/bin"
-    assert made["JAVA_TOOL_OPTIONS"].startswith("-Dhttps.proxyHost=proxy -XX:")
-
-
-def test_only_the_first_signal_interrupts() -> None:
-    """The first SIGTERM unwinds with 143; later ones do not break into the tidying up; then handlers come back."""
-    tidied, before = [], signal.getsignal(signal.SIGINT)
-
-    def interrupted_twice() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
-            tidied.append("up")
-
-    with pytest.raises(Interrupted) as caught, interruptible():
-        interrupted_twice()
-    assert tidied == ["up"]
-    assert caught.value.exit_code == 143
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_missing_java_is_reported_with_the_next_step(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from exporter.domain.learning.hours import UNKNOWN, Hours
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC
 from exporter.domain.verdicts import VERDICTS, Verdict
-from tests.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TOPICS, Topic, partitions
+from tests.demo.scenario import HISTORY_SECONDS, HOUR, TOPICS, Topic
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 LAST_YEAR = datetime(2024, 12, 28, tzinfo=UTC)
@@ -37,8 +37,6 @@ EDGES = [
     for seconds in (-1, 0, 1, 60)
 ]
 STARTS = sorted(moment.timestamp() for moment in [*EVERY_HOUR, *EDGES])
-
-BY_NAME = {topic.name: topic for topic in TOPICS}
 
 
 def visible(topic: Topic, partition: int, started: float) -> tuple[list[float], float]:
@@ -161,34 +159,3 @@ def test_truth_holds_at_every_hour_and_at_the_edges(topic: Topic) -> None:
         if verdict not in (topic.truth if partition is None else topic.partition_truth(partition))
     }
     assert not wrong
-
-
-def test_a_dead_partition_is_never_written_again() -> None:
-    """The live producers leave alone what died or was emptied, and never-written topics too."""
-    started = STARTS[0]
-    for name, partition in (("orders", 7), ("payments-legacy", 0), ("emptied", 0), ("never-written", 0)):
-        assert BY_NAME[name].live(partition, started, started + DAY, started) == []
-    assert max(BY_NAME["orders"].history(7, started)) < started - 3 * DAY
-
-
-def test_living_topics_pulse_within_seconds() -> None:
-    """The running demo writes every lively partition every few seconds, and an office only while it is open."""
-    monday = MONDAY.timestamp()
-    for name in ("orders", "sensor-future", "archive-copy", "account-balances"):
-        assert len(BY_NAME[name].live(0, monday, monday + 10, monday)) >= 2
-    office = BY_NAME["office-hours"]
-    assert office.live(0, monday + 7.5 * HOUR, monday + 8 * HOUR, monday) == []
-    assert len(office.live(0, monday + 9 * HOUR, monday + 9 * HOUR + 10, monday)) == 2
-
-
-def test_live_spans_join_without_loss_or_double() -> None:
-    """Two neighbouring live spans give the same moments as the one span over both."""
-    started = STARTS[3]
-    for topic, partition in partitions():
-        whole = topic.live(partition, started, started + 60, started)
-        middle = started + 17.3
-        halves = [
-            *topic.live(partition, started, middle, started),
-            *topic.live(partition, middle, started + 60, started),
-        ]
-        assert halves == whole

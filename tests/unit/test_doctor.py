@@ -92,22 +92,6 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
     assert (found.severity, found.what) == (Severity.ERROR, f"{wall} cannot be written by user id {os.geteuid()}")
 
 
-def test_a_folder_that_others_keep_closed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where this user may not even look into a parent of the folder, that parent is what must be opened."""
-    (tmp_path / "closed").mkdir(mode=0o000)
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        [found] = host.history(settings(tmp_path / "closed" / "history"), STILL)
-        assert found.what.endswith(f" cannot be written by user id {os.geteuid()}")
-    finally:
-        os.seteuid(user)
-    assert str(tmp_path / "closed").startswith(found.what.partition(" ")[0])
-    assert (found.severity, found.costs) == (Severity.ERROR, "`serve` does not start (exit code 2)")
-
-
 def test_a_disk_that_is_full_before_the_limit_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exporter deletes nothing in time, because history.max_bytes is never reached."""
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=2**40, used=2**40 - 2**30, free=2**30))

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -108,19 +107,6 @@ def test_help_lists_what_the_spark_job_takes(verb: str) -> None:
     """Nobody has to ask the job: its options and the command's are the same."""
     options = {option.name: option.opts[0] for option in spark_job.commands[verb].params}
     assert [opt for name, opt in options.items() if name not in PASSED_ON and f"  {opt} " not in help_of(verb)] == []
-
-
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [("topic-liveness expl", "plain,explain\n"), ("topic-liveness serve --boot", "plain,--bootstrap-server\n")],
-)
-def test_commands_are_completed(typed: str, completed: str) -> None:
-    """The variable that --help names completes a command and an option."""
-    position = str(len(typed.split()) - 1)
-    variables = environment(_TOPIC_LIVENESS_COMPLETE="bash_complete", COMP_WORDS=typed, COMP_CWORD=position)
-    script = Path(sys.executable).with_name("topic-liveness")
-    done = subprocess.run([script], check=False, env=variables, capture_output=True, text=True, timeout=60)
-    assert done.stdout == completed
 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
@@ -15,9 +13,7 @@ from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.polls.layout import Layout
 from exporter.domain.verdicts import Expectation
-from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
-
-WEEK: Any = np.linspace(0.0, 1.0, 168, dtype=np.float32)
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
 
 
 def test_a_row_is_what_was_put_in() -> None:
@@ -55,17 +51,6 @@ def test_rows_of_a_cluster_are_its_own() -> None:
     assert list(table.of_cluster("a")) == [("a", topic, number) for topic in "xy" for number in (None, 1, 3)]
     assert table.of_cluster("a")["a", again.topic, again.partition].end_offset == 99
     assert not table.of_cluster("none")
-
-
-def test_an_odd_profile_is_a_fault_and_no_profile() -> None:
-    """Its row keeps that there was one; the others keep theirs."""
-    profiles: list[Any] = [WEEK, WEEK[::-1], WEEK[:5], None]
-    table = table_of(replace(by_clock(WEEK), partition=number, profile=one) for number, one in enumerate(profiles))
-    found = [table["prod", "orders", number].profile for number in range(4)]
-    assert found[2:] == [(), None]
-    for profile, written in zip(found[:2], profiles[:2], strict=True):
-        assert profile is not None and np.array_equal(np.asarray(profile, np.float32), written)
-    assert ExpectationSet(table).faults == {"profile must hold 168 rates": 1}
 
 
 def test_rows_of_a_layout_are_those_that_are_asked_for_one_by_one() -> None:

@@ -347,16 +347,6 @@ def test_a_replica_is_compared_with_its_source(readings: list[ReplicaReading], e
     assert starting(lines, "replica of") == [f"replica of    east/orders: {expected}"]
 
 
-def test_colours_change_nothing_but_the_paint(tmp_path: Path) -> None:
-    """The same text either way."""
-    publish(tmp_path, office(0, 4))
-    found = explanation_of(Subject("orders", 0), Settings.model_validate({"history": {"folder": tmp_path}}), None, "")
-    lines = list(explain(found.record, "", NOW, lambda text, colour: f"<{colour}>{text}</>"))
-    assert "verdict       <green>quiet</>" in lines
-    assert "<red>█</>" in "".join(lines)
-    assert [re.sub(r"</?[a-z]*>", "", line) for line in lines] == list(explain(found.record, "", NOW))
-
-
 @pytest.mark.parametrize(
     ("newest", "config", "line"),
     [

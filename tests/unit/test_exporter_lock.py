@@ -82,31 +82,3 @@ def test_of_two_processes_whose_lock_file_was_removed_one_writes(tmp_path: Path)
     second.release()
     first.require()
     first.release()
-
-
-def test_a_start_goes_by_what_the_process_before_wrote_ahead_of_time(tmp_path: Path) -> None:
-    """Files of the next minutes, by a clock that was ahead, are as they were after windows in these minutes."""
-    with FakeCluster(topics=1, partitions=1) as cluster:
-        ahead = {"TOPIC_LIVENESS_EXPORTER": "e", "TOPIC_LIVENESS_HISTORY__WINDOW": "5s"}
-
-        class Ahead(Exporter):
-            program = ("-c", AHEAD)
-
-        with Ahead(tmp_path, cluster.bootstrap, **ahead) as first:
-            until(lambda: polls(first) >= 4, "four polls")
-            assert first.end() == 0
-        before = {path: path.read_bytes() for path in tmp_path.glob("history/spool/coverage/*")}
-        with Exporter(tmp_path, cluster.bootstrap, **ahead) as second:
-            until(lambda: polls(second) >= 3, "three polls")
-            assert second.end() == 0
-    there = {path: path.read_bytes() for path in tmp_path.glob("history/spool/coverage/*")}
-    assert before and before.items() <= there.items()
-
-
-AHEAD = """
-import time
-now = time.time
-time.time = lambda: now() + 12.0
-from exporter.__main__ import main
-main()
-"""

@@ -19,7 +19,7 @@ from exporter.metrics.blocks import Block
 from exporter.metrics.family import CLUSTER
 from exporter.metrics.family import Metric as Described
 from exporter.metrics.lines import Growing, Rendered
-from exporter.state.exposition import PIECE_BYTES, Exposition, Family
+from exporter.state.exposition import Exposition, Family
 from exporter.state.monitor import Monitor
 from tests.unit.readings import ManualClock
 from tests.unit.test_state import SWEEP, scene
@@ -116,16 +116,6 @@ def test_within_a_second_it_is_made_once() -> None:
     assert b"gathered_total 4.0" in gathered(), "a clock that goes back keeps nothing"
 
 
-def test_large_blocks_are_handed_out_as_they_are() -> None:
-    """Nobody copies the text of a large cluster, and small blocks go out together."""
-    large = Block(b"lines 1\n" * PIECE_BYTES)
-    pieces = made(ManualClock(), [Block(b"lines 0\n"), large, Block(b"lines 2\n")]).pieces()
-    assert len(pieces) == 3
-    assert pieces[1] is large.text
-    assert pieces[0].endswith(b"\nlines 0\n")
-    assert pieces[2].startswith(b"lines 2\n# HELP")
-
-
 def test_a_family_without_samples_is_left_out() -> None:
     """A header alone would say that there is something."""
     assert b"lines" not in b"".join(made(ManualClock(), []).pieces())
@@ -154,14 +144,3 @@ def test_whatever_comes_goes_and_changes_is_shown_as_if_it_was_rendered_anew(pol
     running = rendered()
     for topics in polls:
         assert text(running, topics) == text(rendered(), topics)
-
-
-def test_what_did_not_change_stays_and_what_a_client_asks_for_compressed_is_compressed_before_it_asks_again() -> None:
-    """Also where all lines are rendered anew because of a row that comes."""
-    running, one = Rendered[str](lambda names: [f'{{topic="{name}"' for name in names]), np.ones(1)
-    first = running.update("a", {"m": (one, one > 0)})["m"][0].at(0.0)
-    first.deflated()
-    assert running.update("a", {"m": (one, one > 0)})["m"][0] is first
-    for rows, values in (("a", one + 1), ("ab", np.ones(2))):
-        changed = running.update(rows, {"m": (values, values > 0)})["m"][0].at(0.0)
-        assert changed is not first and changed.is_deflated

@@ -11,7 +11,6 @@ from exporter.doctor.cluster import judge_sweep
 from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag, OtherGroup
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, TopicPartition
-from exporter.metrics.blocks import Block
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.state.cluster import Rhythm
@@ -148,17 +147,6 @@ def test_what_is_kept_from_earlier_sweeps_is_never_seen(groups: dict[str, Group]
         fresh.update(sweep_of("prod", groups), ["orders", "unread"])
         shown_, wanted = (exposed({"prod": one}, 1_000_090.0, GROUP_METRICS) for one in (reused, fresh))
         assert shown_ == wanted
-
-
-def test_a_sweep_that_finds_no_change_formats_nothing() -> None:
-    """The blocks of every metric are those of the sweep before, and so is their compressed form."""
-    series = GroupSeries("prod")
-    series.update(SWEEP, ["orders", "unread"])
-    before = series.shown
-    series.update(replace(SWEEP, taken_at=1_000_060.0), ["unread", "orders"])
-    fixed = {name: parts[0] for name, parts in before.items() if isinstance(parts[0], Block)}
-    assert len(fixed) == len(before) > 12
-    assert all(series.shown[name][0] is block for name, block in fixed.items())
 
 
 def swept(clock: ManualClock) -> Monitor:

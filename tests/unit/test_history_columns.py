@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -111,16 +110,6 @@ def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(
                 rows.append(replace(known.pop(key), observed_at=at, deleted=True))
         found = inventory.due(snapshot)
         assert (table_of(found).to_pylist() if found else []) == (columns_of(rows).table().to_pylist() if rows else [])
-
-
-@pytest.mark.parametrize("state", State)
-def test_a_state_that_passes_is_not_listed_and_one_that_lasts_is(state: State) -> None:
-    """From observed to the state and back: each change to or from a lasting one is a new row."""
-    inventory = InventoryRows("c", "e")
-    readings = (OBSERVED, replace(OBSERVED, state=state), OBSERVED)
-    found = [inventory.due(each) for each in snapshots([(30.0, {"a": Topic("id-1", {0: one})}) for one in readings])]
-    lasts = state is not State.OBSERVED and state not in PASSING
-    assert [sum(columns.count for columns in each) for each in found] == [1, lasts, lasts]
 
 
 def row_of(snapshot: Snapshot, key: TopicPartition) -> Inventory:

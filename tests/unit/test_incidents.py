@@ -115,14 +115,6 @@ def test_a_hold_runs_out_after_a_day_and_two_days_of_traffic_and_then_all_are_de
     assert verdicts(assessed(20, 80, 55.5)) == {Verdict.DEAD}
 
 
-def test_a_hold_lasts_for_two_busy_days_of_a_stream_that_rests_at_weekends() -> None:
-    """A stream of working days crossed at 6.4 missed hours and is held for 48 more, though its mean day has 17."""
-    snapshot, promises = fleet(20, 80, hours=50.0)
-    working = [1.0 if hour < 5 * 24 else 0.0 for hour in range(168)]
-    rows = ExpectationSet([replace(row, profile=working) for row in promises.expectations])
-    assert verdicts(Detector(rows).assess(snapshot, NOW)) == {Verdict.HELD}
-
-
 def test_a_hold_lasts_through_hours_without_traffic() -> None:
     """Where the nights are empty, a day on the wall is less than a day of traffic: the hold waits for both."""
     snapshot, promises = fleet(20, 80, hours=80.0)

@@ -13,9 +13,8 @@ from confluent_kafka import TopicPartition as Raw
 
 from exporter.domain.groups.consumer_groups import Committed, Description, GroupState, OtherGroup
 from exporter.domain.polls.readings import Reason, TopicPartition
-from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
-from exporter.kafka.consumer_groups import NOBODYS, OFFSETS_TOPIC, GroupReader
+from exporter.kafka.consumer_groups import NOBODYS, GroupReader
 
 CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSUMER")
 
@@ -203,17 +202,6 @@ def test_a_group_that_fails_as_nobody_foresaw_costs_itself() -> None:
     assert error in logged and len(logged) == 3
 
 
-def test_a_client_that_cannot_be_made_costs_the_sweep() -> None:
-    """No group is counted by a reason of its own: the caller gets the error, which says what to do."""
-
-    class Refused(Connection):
-        def describe_consumer_groups(self, *_: object, **__: object) -> dict[str, Future[Any]]:
-            raise SourceError(Reason.AUTHENTICATION_FAILED, "secret")
-
-    with pytest.raises(SourceError, match="secret"):
-        reader_of(Refused()).describe(["a", "b"])
-
-
 def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:
     """It is timed out, all others are answered, and the next list is asked for over a new connection."""
     names = [f"g{number}" for number in range(10)]
@@ -258,18 +246,6 @@ def test_a_cluster_without_groups_is_asked_for_none() -> None:
     assert reader_of(connection).list_groups().all_visible is None
 
 
-def test_a_right_that_is_there_is_not_asked_for_at_each_sweep() -> None:
-    """One that is missing is, and so is taken up once it is granted."""
-    listing = SimpleNamespace(valid=[SimpleNamespace(group_id="g")], errors=[])
-    refused, missing = failed(KafkaError.GROUP_AUTHORIZATION_FAILED), failed(KafkaError.GROUP_ID_NOT_FOUND)
-    connection = Connection({NOBODYS: refused}, listing=listing)
-    reader = reader_of(connection)
-    assert [reader.list_groups().all_visible for _ in range(2)] == [False, False]
-    connection.answers[NOBODYS] = missing
-    assert [reader.list_groups().all_visible for _ in range(3)] == [True] * 3
-    assert connection.described == [NOBODYS] * 3
-
-
 def test_a_list_that_fails_as_a_whole_lacks_every_broker() -> None:
     """Nothing is known of any group then, and none is taken for gone."""
     groups = reader_of(Connection(listing=failed(KafkaError._TIMED_OUT))).list_groups()  # noqa: SLF001 - its name
@@ -280,18 +256,6 @@ def test_groups_whose_partition_nobody_leads_may_be_missing() -> None:
     """Every broker that is there may list its groups, and those of the one that died are listed by none."""
     connection = Connection(listing=SimpleNamespace(valid=[], errors=[]), leaders=(1, -1, 2, -1))
     assert reader_of(connection).list_groups().unlisted == {Reason.NO_COORDINATOR: 2}
-
-
-@pytest.mark.parametrize(("leaders", "topics_requested"), [((1, 2), [None, OFFSETS_TOPIC]), ((), [None, None])])
-def test_the_offsets_topic_is_asked_for_by_name_where_it_was_listed(
-    leaders: tuple[int, ...], topics_requested: list[str | None]
-) -> None:
-    """All topics of a large cluster cost as much as the rest of a sweep; a topic that is not there is not named."""
-    listing = SimpleNamespace(valid=[], errors=[])
-    connection = Connection({NOBODYS: described(ConsumerGroupState.DEAD)}, listing=listing, leaders=leaders)
-    reader = reader_of(connection)
-    assert [reader.list_groups().unlisted for _ in range(2)] == [{}, {}]
-    assert connection.topics_requested == topics_requested
 
 
 @pytest.mark.parametrize(

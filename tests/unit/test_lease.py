@@ -7,16 +7,15 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pytest
 from pyarrow.fs import LocalFileSystem
 
 from exporter.storage import files
-from exporter.storage.files import ObjectPath, Stored, files_in, put
+from exporter.storage.files import ObjectPath, Stored, files_in
 from exporter.storage.lock import Lease, TakenError
 from tests.waiting import until
 
@@ -123,23 +122,4 @@ def test_a_holder_that_slept_longer_than_its_lease_is_not_sure_before_it_has_loo
     other.write_text('{"process": 7, "host": "elsewhere"}')
     now = getattr(time, clock)
     monkeypatch.setattr(time, clock, lambda *which: now(*which) + 300.0)
-    until(lambda: holder(lease) == "process 7 on host elsewhere", "the other holder", 20)
-
-
-def test_a_holder_whose_renewal_took_longer_than_its_lease_looks_for_others(
-    failures: Failures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It began in time, and another process took what was void before it ended: both would hold it for good."""
-    assert not failures
-    lease = Lease(FOLDER, renew_seconds=RENEW, expiry_seconds=EXPIRY)
-    other = tmp_path / "serve-e.lock" / f"{'f' * 32}.json"
-
-    def slow(path: ObjectPath, write: Callable[[Any], object]) -> int:
-        if not other.exists():
-            time.sleep(EXPIRY)
-            other.write_text('{"process": 7, "host": "elsewhere"}')
-        return put(path, write)
-
-    monkeypatch.setattr("exporter.storage.lock.put", slow)
-    until(lambda: not sure(lease), "a lease that is not sure", 20)
     until(lambda: holder(lease) == "process 7 on host elsewhere", "the other holder", 20)

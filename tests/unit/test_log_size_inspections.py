@@ -211,18 +211,6 @@ def test_results_stay_with_their_partitions_where_others_come_and_go(brokers: Br
     assert (of(seen, A).disk_bytes, of(seen, B)) == (101, Inspected(102, 102))
 
 
-def test_sizes_stay_where_the_client_fails_at_another_broker(brokers: Brokers) -> None:
-    """They are those of partitions without a replica there; the next inspection reads the others."""
-    brokers.fails = 2
-    seen = polled(brokers, {A: (1,), B: (1, 2)})
-    assert seen.inspect().problem == "the process ended"
-    assert (of(seen, A), of(seen, B)) == (Inspected(101, 101), Inspected())
-    brokers.clock.time += 100
-    brokers.fails = None
-    assert not seen.inspect().problem
-    assert of(seen, B) == Inspected(101, 203)
-
-
 ONE, TWO, ORDERS, Z = (TopicPartition(*key) for key in (("a", 0), ("a", 1), ("orders", 0), ("z", 0)))
 FOUND = {ONE: Inspected(1, 2**60), TWO: Inspected(2, 2**60 + 1), ORDERS: Inspected(3, None)}
 COLUMNS = inspections_of(Layout.of({"a": [0, 1], "orders": [0], "z": [0]}), FOUND)
@@ -233,11 +221,3 @@ def test_the_size_of_a_topic_is_known_where_that_of_each_partition_is() -> None:
     assert sizes_of(COLUMNS) == FOUND
     assert [COLUMNS.of_topics.topic(number) for number in range(3)] == [(3, 2**61 + 1), (3, None), (None, None)]
     assert [COLUMNS.partition(row) for row in (0, 2, 3)] == [(1, 2**60), (3, None), (None, None)]
-
-
-def test_sizes_move_with_their_partitions() -> None:
-    """To a layout with other partitions too; what is not wanted of a row is unknown there."""
-    after = Layout.of({"a": [1], "new": [0], "orders": [0]})
-    moved = COLUMNS.laid_out(after, np.array([True, False, True, True]))
-    assert sizes_of(moved) == {TWO: Inspected(), ORDERS: FOUND[ORDERS]}
-    assert moved.layout is after

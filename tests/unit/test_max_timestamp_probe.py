@@ -95,17 +95,6 @@ def test_no_kept_answer_is_wrong(times: dict[TopicPartition, list[float]], leadi
     assert cluster.probe.supported.get(NEW) is not False
 
 
-def test_one_conclusive_answer_decides_a_broker() -> None:
-    """After a broker is decided nothing more is asked of it."""
-    times = {TopicPartition("a", n): [1.0, 2.0] for n in range(100)}
-    cluster = Cluster(times, dict.fromkeys(times, NEW))
-    assert cluster.check() == set()
-    assert cluster.probe.supported == {NEW: True}
-    assert cluster.lookups == 40
-    cluster.check()
-    assert cluster.lookups == 40
-
-
 def test_a_record_that_came_in_between_says_nothing_of_the_broker() -> None:
     """A later record at or past the LATEST asked before may just have been written."""
     key = TopicPartition("a", 0)

@@ -53,18 +53,6 @@ def test_a_token_is_a_signed_request_to_connect_to_the_region() -> None:
     assert {SECRET, token} <= secrets, "neither is ever shown"
 
 
-@pytest.mark.usefixtures("credentials")
-def test_tokens_that_are_over_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last two are secrets, which an answer may still quote; older ones do not pile up."""
-    made = iter(f"token-{number}" for number in range(9))
-    monkeypatch.setattr(TokenMaker, "_make", lambda _: (next(made), 0.0))
-    secrets: set[str] = set()
-    make = TokenMaker(AwsIam("eu-central-1"), secrets)
-    for _ in range(9):
-        make()
-    assert secrets == {SECRET, "token-7", "token-8"}
-
-
 def test_without_credentials_the_next_step_is_named() -> None:
     """Where botocore finds none, the message says where they may come from."""
     with pytest.raises(ValueError, match="no AWS credentials found; next step: give the pod or instance a role, or"):

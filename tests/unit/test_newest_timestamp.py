@@ -120,11 +120,6 @@ def test_a_log_without_timestamps_has_none() -> None:
     assert alone(each_of([Answer()]), 5) == (Answer(), [0.0])
 
 
-def test_a_search_that_goes_on_has_no_result() -> None:
-    """The guess is confirmed, and one look-up is left: it is neither a record nor a reason."""
-    assert Searched((log_of([NOW]), 1, NOW)).during.answer(0) is None
-
-
 def test_a_failed_look_up_ends_without_a_number() -> None:
     """Half a search is no knowledge: the reason is kept, the timestamp found so far is not."""
     refused = Answer(reason=Reason.UNAUTHORIZED)

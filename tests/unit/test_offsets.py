@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +19,6 @@ from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
 from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.ports import Extents
-from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.settings.schema import Settings
 from tests.times import answered, led
 from tests.unit.readings import TableOffsets
@@ -248,21 +245,6 @@ def test_without_kafka_python_the_other_offsets_are_printed() -> None:
     assert [(row["offset"], row["reason"]) for row in json.loads(text)] == [(5, None), (None, "not-asked")]
     assert code == 1
     assert errors.startswith("Error: cluster prod: kafka-python is not installed, ")
-
-
-def test_a_second_client_that_cannot_connect_again_costs_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process ended on the way, and the next one reached no broker: a line, as where the first client fails."""
-
-    def refused(*_: object) -> None:
-        raise KafkaPythonError("kafka-python got no answer from host:9092")
-
-    monkeypatch.setattr(
-        "exporter.commands.offsets.make_tier_client",
-        lambda *_: nullcontext(SimpleNamespace(tier=refused, left_out=tuple)),
-    )
-    code, text, errors = written(Logs({KEY: (0, 5, NOON)}), "json", Spec.LATEST_TIERED)
-    assert (code, text) == (1, "[]\n")
-    assert errors == "Error: cluster prod: kafka-python got no answer from host:9092\n"
 
 
 def test_no_broker_ends_with_1_and_an_empty_answer(

@@ -10,11 +10,10 @@ from exporter.collectors.poller import Poller
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import Detector, overrule
-from exporter.domain.overrides import REMEMBERED, Overrides
-from exporter.domain.owners import Owners
+from exporter.domain.overrides import Overrides
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import TopicOverride, TopicOwner, Verdict
+from exporter.domain.verdicts import TopicOverride, Verdict
 from tests.monitors import monitor_of
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import HOUR, by_wall
@@ -40,15 +39,6 @@ def test_the_first_override_in_force_counts() -> None:
     assert overrides.of("prod", "old.orders", 0.0) == RETIRED
     for cluster, name in (("prod", "very-old.orders"), ("prod", "orders-2"), ("test", "orders")):
         assert overrides.of(cluster, name, 0.0) is None
-
-
-def test_topics_that_come_and_go_take_bounded_memory() -> None:
-    """Each name matches its entry, and only the latest names are cached."""
-    overrides, owners = Overrides([RETIRED]), Owners([TopicOwner(r"old\..*", "nobody")])
-    for number in range(REMEMBERED + 2):
-        name = f"{'old' if number % 2 else 'new'}.{number}"
-        assert (overrides.of("prod", name, 0.0) is RETIRED) == (owners.of("prod", name) == "nobody") == bool(number % 2)
-    assert overrides._matching.cache_info().currsize == REMEMBERED  # noqa: SLF001
 
 
 @pytest.mark.parametrize(

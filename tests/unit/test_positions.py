@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.domain.groups.consumer_groups import NoTimeLag
-from exporter.domain.groups.positions import GroupRows, Positions, outcomes
-from exporter.domain.polls.layout import Layout
+from exporter.domain.groups.positions import Positions, outcomes
 from exporter.domain.polls.readings import Reason, TopicPartition
 from tests.groups import Group, GroupPartition, TimeLag, groups_of, positions_of
 
@@ -46,14 +45,6 @@ def test_rows_keep_their_columns_when_others_come_and_go() -> None:
     assert [len(each) for each in table(new={A: PLACES[A]}).rows.moves_from(before.rows)] == [0, 0]
 
 
-def test_parts_are_one_table_without_partitions_that_are_gone() -> None:
-    """Each part has a layout of its own; the table has that of the last poll."""
-    layout = Layout.of({"0": [0], "a": [0], "b": [0]})
-    joined = Positions.joined([table(z=PLACES), table(), table(g={B: PLACES[B]})], layout)
-    assert as_dicts(joined) == {"g": {B: PLACES[B]}, "z": {A: PLACES[A], B: PLACES[B]}}
-    assert joined.rows.layout is layout
-
-
 def test_what_sweeps_missed_is_kept_and_counted() -> None:
     """Only the groups named; they are not fresh."""
     positions = table(g=PLACES, h={A: PLACES[A]})
@@ -79,21 +70,3 @@ def test_the_first_offset_that_a_group_has_not_read(place: GroupPartition, unrea
     """It lies past what was deleted before it was read; where the end is unknown, so is whether there is one."""
     positions = table(g={A: place})
     assert (positions.unread.tolist(), positions.start.tolist()) == ([unread], [start])
-
-
-def test_a_row_for_each_topic_of_each_group() -> None:
-    """Rows of a topic follow each other."""
-    rows, starts = table(g=PLACES, h={C: PLACES[C]}).rows.by_topic()
-    assert [(rows.names[group], rows.key(row).topic) for row, group in enumerate(rows.group.tolist())] == [
-        ("g", "a"),
-        ("g", "b"),
-        ("h", "b"),
-    ]
-    assert starts.tolist() == [0, 1, 3]
-
-
-def test_rows_are_the_same_only_by_the_same_layout() -> None:
-    """Numbers alone do not tell: row 0 may be another partition now."""
-    rows = table(g={A: PLACES[A]}).rows
-    other = GroupRows(rows.names, Layout.of({"b": [0]}), rows.group, rows.partition)
-    assert rows == table(g={A: PLACES[A]}).rows and rows != other

@@ -50,14 +50,6 @@ def test_a_long_stage_says_in_a_log_that_it_goes_on(monkeypatch: pytest.MonkeyPa
     assert errors.getvalue() == ""
 
 
-def test_a_short_stage_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it ends before the first half minute nothing else is said."""
-    out, _ = shown(monkeypatch, terminal=False)
-    with Progress().stage("days") as results:
-        results.append("1 day")
-    assert re.fullmatch(r"days +\d+\.\d s  1 day\n", out.getvalue())
-
-
 def test_a_terminal_shows_the_running_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are on standard error; standard output has the stage's own line only."""
     monkeypatch.setenv("TERM", "xterm")

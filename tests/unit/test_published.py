@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import random
 import re
@@ -118,16 +117,6 @@ def test_an_unusable_set_is_named_and_the_last_good_one_stays(
     assert expectations.published is published
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 1}'])
-def test_a_torn_pointer_is_a_problem_not_a_crash(tmp_path: Path, text: str) -> None:
-    """Whatever stands in current.json, the exporter goes on and says so."""
-    (tmp_path / "published").mkdir()
-    (tmp_path / "published" / "current.json").write_text(text)
-    expectations = Expectations(tmp_path)
-    assert not expectations.refresh()
-    assert "is not a published pointer" in (expectations.problem or "")
-
-
 @pytest.mark.parametrize("how", DAMAGED)
 def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
@@ -187,21 +176,6 @@ def test_a_passing_problem_ends_with_the_next_good_read(tmp_path: Path) -> None:
     assert not expectations.refresh()
     assert expectations.problem is None
     assert expectations.published is good
-
-
-@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64())])
-def test_every_profile_is_its_own_row_of_one_array(tmp_path: Path, kind: pa.DataType) -> None:
-    """Rows without a profile, with a short one or with a hole in it shift nothing, over row groups too."""
-    whole = [float(hour) for hour in range(168)]
-    rows = [whole, None, [1.0, 2.0], whole[::-1], [], [*whole[:-1], None], whole]
-    publish(tmp_path, pa.array(rows, kind))
-    _, published = loaded(tmp_path)
-    found = [row.profile for _, row in sorted(published.rows.items())]
-    assert found[1] is None
-    assert found[2] == found[4] == ()
-    for read, written in zip(found, rows, strict=True):
-        if read is not None and written is not None and len(written) == 168:
-            assert [None if math.isnan(rate) else rate for rate in read] == written
 
 
 def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -> None:

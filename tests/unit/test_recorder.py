@@ -18,7 +18,6 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.backfill.spool_streams import SpoolStreams
 from exporter.collectors.log_sizes import Inspector
 from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
@@ -33,7 +32,6 @@ from exporter.history.recorder import History
 from exporter.history.spool import HistoryError, Spool, finished_files
 from exporter.storage import files as storage
 from exporter.storage import storage_thread
-from tests.backfill_rows import Stream, first_polls_by_stream
 from tests.groups import Group, sweep_of
 from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -121,18 +119,6 @@ def test_windows_are_cut_at_the_wall_clock(bench: Bench) -> None:
     assert starts(windows) == [1_000_050.0, 1_000_200.0]
     assert [row["records"] for row in windows] == [4, 8]
     assert all(row["window_start"] <= row["first_advance"] < row["window_end"] for row in windows)
-
-
-def test_windows_of_a_fraction_of_a_second_are_cut_at_each_hour(bench: Bench) -> None:
-    """500 windows of 7.2 s are an hour, years after 1970 too: none begins in the hour before."""
-    history = History("c", bench.spool, exporter="e", window_seconds=7.2, poll_interval_seconds=3.6)
-    begun = 1_772_539_200.0
-    poller = Poller("c", bench.source, [history], clock := ManualClock(begun - 3.6))
-    for _ in range(3):
-        poller.poll()
-        clock.time += 3.6
-    history.flush(clock.time)
-    assert sorted(starts(bench.rows("coverage")))[1:] == [begun]
 
 
 def test_each_life_of_a_topic_has_its_own_window(bench: Bench) -> None:
@@ -400,19 +386,6 @@ def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(benc
     assert {table: bench.rows(table) for table in written} == written
     assert [row["records"] for row in written["windows"]] == [2]
     assert [row["polls_total"] for row in written["coverage"]] == [3]
-
-
-def test_a_torn_inventory_file_is_named_and_the_others_are_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """First polls come from every whole file, also below a folder whose name looks like a partition value."""
-    bench = Bench(tmp_path / "cluster=other")
-    bench.poll()
-    (bench.folder / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
-    first = first_polls_by_stream(SpoolStreams(bench.spool, "c").first_polls())
-    now = bench.clock.now()
-    assert first == {Stream(ORDERS, "id-1"): (10, now), Stream(IDLE, "id-1"): (5, now)}
-    assert "inventory-torn.parquet cannot be read" in caplog.text
 
 
 def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: Bench) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -106,44 +105,6 @@ def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *
     assert rows_due(known, -after, dict(topics)) == [], "written once"
     again = rows_due(known, -after, {"orders": TopicInfo("made again", {})})
     assert [row["topic_id"] for row in again] == ["made again"] * (now != NONE)
-
-
-def test_a_row_has_all_that_is_known() -> None:
-    """Each fact in its column, as it is when the row is written; of two sources the first one counts."""
-    known = Relations("prod", "exporter-a")
-    ALL.into(known)
-    known.copies["west"] = copies(ReplicaState.STOPPED, "orders")
-    topics = {"audit": TopicInfo(None, {}), "orders": TopicInfo("1", {})}
-    [row] = rows_due(known, 300, topics)
-    replace(ALL, disk_bytes=20, readers=("audit", "billing")).into(known)
-    [news] = rows_due(known, 0, topics)
-    assert (news["disk_bytes"], news["consumer_groups"]) == (20, 2), "a row for other news brings the present size"
-    assert row == {
-        "cluster": "prod",
-        "topic": "orders",
-        "topic_id": "1",
-        "exporter": "exporter-a",
-        "source": "poll",
-        "observed_at": datetime.fromtimestamp(NOW - 300, UTC),
-        "consumer_groups": 1,
-        "replica_of_cluster": "east",
-        "replica_of_topic": "orders",
-        "replica_state": "in-step",
-        "disk_bytes": 10,
-        "readers": '["audit"]',
-        "groups_without_members": 0,
-        "groups_committed_only": 0,
-        "schema_version": 1,
-    }
-
-
-def test_topics_that_come_and_go_keep_what_was_written_of_the_others() -> None:
-    """Their place in the columns changes, and a topic that was away for one close begins again."""
-    known = Relations("prod", "exporter-a")
-    known.readers = topic_readers({"audit": "a", "orders": "o", "payments": "p"})
-    assert [topic for topic, _, _ in due(known, 900, audit="1", orders="2")] == ["audit", "orders"]
-    assert [topic for topic, _, _ in due(known, 600, payments="3", orders="2")] == ["payments"]
-    assert [topic for topic, _, _ in due(known, 300, audit="1", orders="2", payments="3")] == ["audit"]
 
 
 def test_the_first_readers_are_named_and_all_are_counted() -> None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import pytest
@@ -250,21 +250,6 @@ def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
     # The search was for the end offset that is no more: it must not replace what the later poll saw.
     assert facts(seen, A, "id-1", 6) == Facts(5)
     assert facts(seen, A, "id-1", 5) == Facts(5, None, NEWEST)
-
-
-def test_a_round_that_ends_after_the_last_topic_is_gone_keeps_its_counts(
-    tiers: Tiers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A poll without any partition comes while the search goes on."""
-    seen, by_time = watch(tiers), tiers.by_time
-    seen.accept(poll({A: reading()}))
-
-    def gone_meanwhile(*request: Any) -> Answers:
-        seen.accept(poll({}))
-        return by_time(*request)
-
-    monkeypatch.setattr(tiers, "by_time", gone_meanwhile)
-    assert dict(seen.sweep().lookups) == {BY_TIME: 1}
 
 
 def test_offsets_that_nobody_looked_up_for_long_are_shown_no_more(tiers: Tiers) -> None:

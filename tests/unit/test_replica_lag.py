@@ -179,18 +179,3 @@ def test_when_a_replica_has_stopped(polls: list[tuple[End, End]], markers: int, 
     """Half a minute after there was something to copy, as long as it does not move."""
     found = follow(polls, markers=markers)
     assert [number for number, one in enumerate(found) if one[0] == "stopped"] == stopped
-
-
-def test_rows_are_judged_by_themselves_and_keep_what_was_seen() -> None:
-    """A row that moved to another place goes on from there; a new one begins."""
-    both = Progress.nothing(2)
-    both.put(np.array([1]), judge_once(Progress.nothing(1), FULL), np.array([0]))
-    assert np.isnan(both.apart).tolist() == [True, False]
-    assert (both.in_step_at[1], both.replica_end[1], both.newest[1]) == (1000, 5, 900)
-
-
-def judge_once(progress: Progress, poll: tuple[End, End]) -> Progress:
-    """What is remembered after one comparison."""
-    source, replica = column(poll[0]), column(poll[1])
-    stamped = np.array([False])
-    return judge(progress, source, 1000, replica, 1001, stamped=stamped, now=0, limits=Limits(15, 30))[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -53,14 +52,3 @@ def test_what_came_from_a_cluster_is_not_expected_back_there(tmp_path: Path) -> 
     assert (there.replica_of("orders"), there.replica_of("west.bills")) == ("e+.orders", None)
     assert (back.replica_of("bills"), back.replica_of("e+.orders")) == ("west.bills", None)
     assert on.replica_of("e+.orders") == "west.e+.orders"
-
-
-def test_pairs_can_be_given_in_the_environment() -> None:
-    """As YAML, like other lists."""
-    environ = {
-        "TOPIC_LIVENESS_CLUSTERS": re.sub(r"\n\s*", " ", CLUSTERS.partition(":")[2]).replace("} - ", "}, ").strip(" -"),
-        "TOPIC_LIVENESS_REPLICAS": "[{source: east, target: dr.1, stopped_after: 10m}]",
-    }
-    environ["TOPIC_LIVENESS_CLUSTERS"] = f"[{environ['TOPIC_LIVENESS_CLUSTERS']}]"
-    [pair] = load_settings(environ=environ).replicas
-    assert (pair.source, pair.target, pair.stopped_after, pair.behind_after) == ("east", "dr.1", 600.0, 60.0)

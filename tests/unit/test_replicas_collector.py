@@ -6,14 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
-from exporter.domain.arrays import Rows
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
@@ -23,7 +20,6 @@ from exporter.domain.replicas.matching import Naming
 from exporter.factory.clusters import make_replica_watches
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
-from exporter.metrics.replicas import Replicas, ReplicaSeries
 from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
 from tests.monitors import monitor_of
@@ -75,22 +71,6 @@ def test_a_replica_is_held_against_what_its_source_had_before() -> None:
     assert pair.found == []
     pair.times += [T0 + 12, T0 + 13, T0 + 14]
     pair.poll("west", "east", "east", "east", "east")
-    assert [replica_readings(each.table)[REPLICA] for each in pair.found] == [IN_STEP]
-
-
-def test_a_long_poll_of_the_target_is_compared_with_what_was_read_before_it() -> None:
-    """However often the source is polled meanwhile."""
-    pair = Pair([T0 - 9], copied=1)
-    pair.poll("east")
-    latest = pair.west.latest
-
-    def slow(rows: Rows) -> Answers:
-        pair.times.append(pair.clock.time)
-        pair.poll(*["east"] * 8)
-        return latest(rows)
-
-    pair.west.latest = slow  # type: ignore[method-assign]
-    pair.poll("west")
     assert [replica_readings(each.table)[REPLICA] for each in pair.found] == [IN_STEP]
 
 
@@ -231,22 +211,6 @@ def test_a_comparison_is_shown() -> None:
         'topic_liveness_replica_topics{outcome="compared",source_cluster="east",target_cluster="west"} 1.0',
     ):
         assert line in shown
-
-
-def test_pairs_that_are_compared_at_the_same_time_are_both_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One is rendered while another one is taken."""
-    replicas, seen = Replicas(), list[str]()
-    render = ReplicaSeries.__init__
-
-    def render_beside(series: ReplicaSeries, comparison: Comparison, lines: Any) -> None:
-        render(series, comparison, lines)
-        if comparison.source == "east" and not seen:
-            seen.append(comparison.source)
-            replicas.take(replace(compared(), source="north"))
-
-    monkeypatch.setattr(ReplicaSeries, "__init__", render_beside)
-    replicas.take(compared())
-    assert set(replicas.shown(lambda _: True)) == {("east", "west"), ("north", "west")}
 
 
 @pytest.mark.parametrize(("polled", "reason"), [("west", "source-unreadable"), ("east", "replica-unreadable")])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 import pytest
-import yaml
-from pydantic import BaseModel
 
 from exporter.commands.spark_job import false_alarms, retention
 from exporter.domain.verdicts import Outage, TopicOverride, TopicOwner
@@ -73,26 +69,6 @@ def test_a_file_that_stands_for_too_much_is_refused(tmp_path: Path, text: str) -
         load(tmp_path, SMALLEST + text)
     rule = "must hold at most 200,000 values, nested at most 32 levels deep"
     assert caught.value.problems == (f"{tmp_path / 'prod.yaml'} {rule}",)
-
-
-def test_properties_by_alias_are_no_problem(tmp_path: Path) -> None:
-    """A thousand clusters may share their properties."""
-    clusters = "".join(
-        f"  - {{name: c{number}, kafka: {{<<: *shared, bootstrap.servers: 'host:{number + 1}'}}}}\n"
-        for number in range(1000)
-    )
-    shared = "{name: first, kafka: &shared {bootstrap.servers: host:1, client.id: a, security.protocol: PLAINTEXT}}"
-    settings = load(tmp_path, f"clusters:\n  - {shared}\n{clusters}")
-    assert settings.clusters[-1].kafka["client.id"] == "a"
-
-
-def test_of_a_long_value_the_length_is_shown(tmp_path: Path) -> None:
-    """What is shown of a value fits a terminal; so does a variable whose name is too long for any setting."""
-    variable = "TOPIC_LIVENESS_" + "A__" * 2000 + "A"
-    with pytest.raises(SettingsError, match="got a text of 70000 characters") as caught:
-        load(tmp_path, f"{SMALLEST}poll: {{interval: {'a' * 70_000}}}\n", **{variable: "1"})
-    assert len(caught.value.problems) == 2
-    assert max(map(len, caught.value.problems)) < 500
 
 
 def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
@@ -221,33 +197,6 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     assert [(cluster.name, cluster.kafka["client.id"]) for cluster in settings.clusters] == [("a", "x")]
 
 
-def lists_in(section: BaseModel, *above: str) -> Iterator[tuple[str, ...]]:
-    """Where settings are lists."""
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        if isinstance(value, tuple):
-            yield (*above, name)
-        elif isinstance(value, BaseModel):
-            yield from lists_in(value, *above, name)
-
-
-def test_every_list_may_come_from_the_environment(tmp_path: Path) -> None:
-    """As YAML, also where it is deep in a section: each setting of the complete file is what it was in the file."""
-    given = load_settings(CONFIG / "good" / "everything.yaml", environ={"KAFKA_PASSWORD": "x"})
-    written = to_yaml(given, show_secrets=True)
-    assert load(tmp_path, written) == given
-    paths = list(lists_in(given))
-    assert {("calendars",), ("groups", "include"), ("groups", "exclude"), ("delivery", "recipients")} <= set(paths)
-    for path in paths:
-        rest = section = yaml.safe_load(written)
-        for step in path[:-1]:
-            section = section[step]
-        variable = "TOPIC_LIVENESS_" + "__".join(path).upper()
-        text = yaml.safe_dump(section.pop(path[-1]), default_flow_style=True, sort_keys=False)
-        settings = load(tmp_path, yaml.safe_dump(rest, sort_keys=False), **{variable: text})
-        assert to_yaml(settings, show_secrets=True) == written, path
-
-
 def test_options_override_the_environment(tmp_path: Path) -> None:
     """What is given on the command line wins, and a problem with it names the option."""
     path = tmp_path / "prod.yaml"
@@ -360,13 +309,6 @@ def test_a_path_below_a_home_that_nobody_knows_is_a_problem(tmp_path: Path, text
         load(tmp_path, text)
 
 
-def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
-    """A file saved by a Windows editor is read."""
-    path = tmp_path / "prod.yaml"
-    path.write_text(SMALLEST, encoding="utf-8-sig")
-    assert load_settings(path).clusters[0].name == "prod"
-
-
 def test_switchable_metrics_are_those_of_the_catalogue() -> None:
     """metrics.partition knows exactly the switches of the catalogue, with its defaults."""
     switches = tuple(metric.switch for metric in PARTITION_METRICS if metric.switch is not None)
@@ -450,19 +392,3 @@ def test_of_many_problems_the_first_are_listed_and_the_rest_is_counted(tmp_path:
     with pytest.raises(SettingsError, match=r"^1,?000 problems in the configuration") as many:
         load(tmp_path, SMALLEST + "".join(f"wrong{number}: 1\n" for number in range(1000)))
     assert (len(many.value.problems), many.value.problems[-1]) == (51, "and 950 more")
-
-
-def test_settings_cannot_be_changed(tmp_path: Path) -> None:
-    """Settings are frozen, the Kafka properties included."""
-    settings = load(tmp_path, SMALLEST)
-    with pytest.raises(ValueError, match="frozen"):
-        settings.poll.interval = 1.0
-    with pytest.raises(TypeError):
-        settings.clusters[0].kafka["x"] = "y"  # type: ignore[index]
-
-
-def test_the_real_environment_is_not_read_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the mapping that is passed counts."""
-    monkeypatch.setitem(os.environ, "TOPIC_LIVENESS_POLL__INTERVAL", "45s")
-    assert load_settings(None, "host:9092").poll.interval == 30.0
-    assert load_settings(None, "host:9092", os.environ).poll.interval == 45.0

@@ -152,18 +152,6 @@ def test_what_was_never_published_has_no_time() -> None:
     assert "topic_liveness_last_successful_poll_timestamp_seconds{" not in text
 
 
-def test_a_dead_partition_is_told_apart_from_its_live_topic() -> None:
-    """The partition is past its limit while its sibling advanced; a topic has a score where one is promised."""
-    monitor, poller, _, _ = scene()
-    poller.poll()
-    text = monitor.metrics().decode()
-    assert 'kafka_topic_partition_verdict{kafka_cluster="prod",topic="orders",partition="1",verdict="dead"} 1' in text
-    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="quiet"} 1' in text
-    [(topic, score)] = re.findall(r'kafka_topic_silence_score{kafka_cluster="prod",topic="(.*)"} (.*)', text)
-    assert topic == "orders"
-    assert float(score) == pytest.approx(2.0 * 2 / 3), "two hours of a limit of three, where dead is 2"
-
-
 def test_series_are_withdrawn_after_missed_polls_and_no_verdict_is_left() -> None:
     """A poller that stopped is seen as such: the cluster is down and nothing is said of its topics."""
     monitor, poller, source, clock = scene()

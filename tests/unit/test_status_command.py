@@ -383,17 +383,6 @@ def test_an_exporter_on_this_host_is_asked_through_no_proxy(
     assert ("cannot be asked: Expecting value" in capsys.readouterr().err) == by_proxy
 
 
-def test_a_proxy_that_cannot_be_used_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And the exit code of what could not be asked."""
-    monkeypatch.setenv("ALL_PROXY", "socks5://proxy:1080")
-    monkeypatch.setenv("NO_PROXY", "")
-    assert run(["status", "--url", "http://exporter.invalid:9797"]) == 2
-    why = "cannot be asked through a SOCKS proxy: see ALL_PROXY and HTTPS_PROXY"
-    assert capsys.readouterr().err == f"Error: http://exporter.invalid:9797 {why}\n"
-
-
 def test_explain_prints_the_record_of_the_api(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``explain --format json`` is what the OpenAPI document calls an Explanation."""
     publish(tmp_path, by_wall(topic="orders", partition=None, verdict="dead", evidence="silent 9 h"))

@@ -126,12 +126,6 @@ def searched(
     raise AssertionError(f"no end after 500 rounds: {searches}")
 
 
-def search_of(committed: int, latest: int, *, tolerance: int = 1000, compacted: bool = False) -> Searches:
-    """The search for one committed offset of the first partition, before its first step."""
-    offsets = np.array([committed]), np.array([latest])
-    return Searches.of(Limits(NOW, tolerance, SLACK), np.array([0]), *offsets, np.array([compacted]))
-
-
 def ended(searches: Searches, at: int, lookups: int) -> Search:
     """One of the searches, as an object."""
     code, bracket = searches.outcome[at], TimestampRange(int(searches.low[at]), int(searches.high[at]))
@@ -253,45 +247,6 @@ def test_a_first_look_costs_a_few_lookups() -> None:
     assert counts[150] <= 4 and counts[-1] <= 7
 
 
-def test_a_step_that_proved_little_is_followed_by_one_to_the_middle_of_the_lags() -> None:
-    """Its time is as many times older than the tolerance as younger than the largest lag that is possible."""
-    known, oldest, searches = Known(), NOW - 100 * DAY, search_of(1000, 10_000)
-    known.add((0, 0, oldest))
-    _, [first] = searches.step(known.points)
-    assert first == oldest + 10 * DAY, "the rate was taken for even"
-    known.add((5, first, first))
-    _, [second] = searches.step(known.points)
-    assert second == NOW - round((1000 * (NOW - first)) ** 0.5)
-
-
-@pytest.mark.parametrize("committed", [1, 72])
-def test_what_is_near_a_known_record_costs_one_lookup_more(committed: int) -> None:
-    """At the distance that is allowed either answer is enough, though an even rate would ask nearer."""
-    records = [(offset, NOW - 100 * DAY + offset * HOUR) for offset in range(100)]
-    log = Log(records + [(offset, NOW - 5000 + offset) for offset in range(100, 5000)], 5000)
-    assert cold(log, [committed]) == [2], "the first one finds the first record"
-
-
-@pytest.mark.parametrize("committed", [2, 998])
-def test_a_search_to_the_millisecond_asks_nothing_twice(committed: int) -> None:
-    """Where nothing is allowed to be uncertain, times are asked that lie between those that are known."""
-    known = Known()
-    known.add((0, 0, NOW - 10), (999, NOW - 1, NOW - 1))
-    _, [target] = search_of(committed, 1000, tolerance=0).step(known.points)
-    assert NOW - 10 < target < NOW - 1
-
-
-@pytest.mark.parametrize("committed", [2, 24, 25, 49])
-def test_a_last_lookup_halves_what_is_known(committed: int) -> None:
-    """Where any answer is enough the middle is asked, for the smallest error bound."""
-    begin, known = NOW - 100 * DAY, Known()
-    log = Log([(offset, begin + offset * 3 * HOUR) for offset in range(1, 1000)], 1000)
-    known.add((1, 0, begin + 3 * HOUR), (50, begin + 148 * HOUR, begin + 150 * HOUR))
-    search = search_offsets(log, known, [committed])[committed]
-    assert isinstance(search.found, TimestampRange)
-    assert search.found.high - search.found.low <= 145 * HOUR / 2
-
-
 def test_a_group_that_keeps_up_costs_one_lookup_a_look() -> None:
     """A group 20 records behind a topic of ten records a second costs about one look-up a minute, not more."""
     log, known, grown = rising(60_000, 0.1), Known(), Log([], 0)
@@ -304,13 +259,6 @@ def test_a_group_that_keeps_up_costs_one_lookup_a_look() -> None:
         found = search_offsets(grown, known, [end - 20], now=now, tolerance=5000)
         holds(grown, found[end - 20], end - 20, now=now)
     assert grown.lookups <= 1.2 * len(looks)
-
-
-def test_ties_are_exact() -> None:
-    """Where records share a timestamp T is that timestamp, for each of them."""
-    log = Log([(offset, NOW - DAY + offset // 50 * HOUR) for offset in range(200)], 200)
-    for committed, search in search_apart(log, range(200), tolerance=0).items():
-        holds(log, search, committed)
 
 
 AHEAD = Log([(0, NOW - HOUR), (1, NOW + 365 * DAY), (2, NOW - 2000), (3, NOW - 1000)], 4)
@@ -364,18 +312,6 @@ def test_a_clock_that_was_set_back_asks_nothing_of_a_record_from_the_future() ->
     assert (search.found, search.lookups) == (NoTimeLag.FUTURE, 0)
 
 
-@pytest.mark.parametrize("before", [-100, 100])
-def test_a_clock_that_was_set_back_leaves_a_search_that_ends(before: int) -> None:
-    """Between a record of about now and one far from now every other step halves what is left."""
-    known, late = Known(), NOW + 300 * DAY
-    records = [(offset, NOW + before + 1000 * offset if offset <= 50 else 0) for offset in range(999)]
-    log = Log([*records, (999, late)], 1000)
-    known.add((0, 0, NOW + before), (999, late, late))
-    search = search_offsets(log, known, [900])[900]
-    holds(log, search, 900)
-    assert search.lookups <= 50
-
-
 @pytest.mark.parametrize(
     ("low", "high", "enough"),
     [
@@ -394,11 +330,6 @@ def test_a_proof_of_an_earlier_look_is_enough_where_it_is_narrow_and_not_from_th
     assert still_enough(np.array([low]), np.array([high]), NOW, 1000, SLACK).tolist() == [enough]
 
 
-def test_the_next_record_of_a_compacted_topic_is_asked_for_and_not_halved_towards() -> None:
-    """Where only the first record past the newest one before the committed offset is left to find, that is asked."""
-    assert search_offsets(COMPACTED, Known(), [52], compacted=True)[52].lookups <= 6
-
-
 @pytest.mark.parametrize("committed", [51, 60])
 def test_the_end_of_an_earlier_look_is_no_bound_in_a_compacted_topic(committed: int) -> None:
     """No record up to there was newer, but those from the committed offset on may be gone: a later one counts."""
@@ -415,15 +346,6 @@ def test_a_known_record_at_the_committed_offset_needs_no_lookup(compacted: bool)
     known.add((51, NOW - 3 * HOUR, NOW - 2 * HOUR), (52, NOW - 2 * HOUR + 1, NOW - HOUR))
     search = search_offsets(log, known, [51], compacted=compacted)[51]
     assert (search.found, search.lookups) == (TimestampRange(NOW - 2 * HOUR, NOW - 2 * HOUR), 0)
-
-
-def test_a_record_of_another_partition_ends_no_search() -> None:
-    """Behind the last point of a partition nothing is known, also where those of the next one would fit."""
-    known, start = Known(), NOW - DAY
-    known.add((0, 0, start))
-    known.add((0, 0, start), (7, start + 1, NOW), row=1)
-    pending, _ = search_of(5, 9, compacted=True).step(known.points)
-    assert pending.tolist() == [0]
 
 
 @pytest.mark.parametrize("steps", [1, 2])
@@ -457,22 +379,6 @@ def test_hundreds_of_groups_on_one_partition_keep_their_points() -> None:
     log.lookups = 0
     search_offsets(log, known, committed)
     assert log.lookups == 0
-
-
-@pytest.mark.parametrize("compacted", [False, True])
-def test_bursts(compacted: bool) -> None:
-    """On a topic of bursts with hours in between, each offset's bracket is right and found in few look-ups."""
-    source = random.Random(4)
-    times: list[int] = []
-    for burst in range(40):
-        begins = NOW - (40 - burst) * 6 * HOUR
-        times += sorted(begins + source.randrange(2000) for _ in range(500))
-    log = Log(list(enumerate(times)), len(times))
-    searches = search_apart(log, source.sample(range(log.latest), 300), compacted=compacted)
-    for committed, search in searches.items():
-        holds(log, search, committed)
-    counts = sorted(search.lookups for search in searches.values())
-    assert counts[150] <= 8 and counts[-1] <= 40
 
 
 @pytest.mark.parametrize(

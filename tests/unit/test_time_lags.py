@@ -261,22 +261,6 @@ def test_a_log_that_fell_back_is_searched_anew(bench: Bench) -> None:
     assert moved.seconds == pytest.approx(2400 + 3600, abs=moved.error_bound)
 
 
-@pytest.mark.parametrize("missed", [0, 1])
-def test_a_log_that_fell_back_while_no_group_was_behind_is_searched_anew(bench: Bench, missed: int) -> None:
-    """A sweep in between saw the group past its end, or could not read it: what was proved before counts no more.
-
-    The log has grown past its old end since.
-    """
-    bench.measure(g={A: 60})
-    bench.table.offsets[A] = (0, 50, None)
-    past_end = Group(partitions={A: GroupPartition(60, lag=40 * missed, lost=0)}, read_at=NOW)
-    bench.measure_groups({"g": past_end}, missed=missed)
-    bench.table.offsets[A] = (0, 150, None)
-    bench.times.logs[A] = Log([(offset, round((NOW - (150 - offset) * 10) * 1000)) for offset in range(150)], 150)
-    found = lag(bench.measure(g={A: GroupPartition(60, lag=90, lost=0)}))
-    assert found.seconds == pytest.approx(900, abs=found.error_bound)
-
-
 def test_an_answer_that_contradicts_what_was_proved_costs_every_offset_of_the_partition_its_proof(bench: Bench) -> None:
     """Also those of groups that stand still: in the same sweep they are searched anew."""
     bench.measure(g={A: 60}, h={A: 50}, i={B: 60})
@@ -287,24 +271,6 @@ def test_an_answer_that_contradicts_what_was_proved_costs_every_offset_of_the_pa
         found = lag(sweep, group=group)
         assert found.seconds == pytest.approx((100 - committed) * 60 + 3600, abs=found.error_bound)
     assert set(bench.times.requests[before:]) == {A}
-
-
-@pytest.mark.parametrize("group_that_stands", [{"h": {A: 60}}, {}], ids=["beside one that stands", "alone"])
-def test_a_contradiction_corrects_what_was_judged_before_it_in_the_same_sweep(
-    bench: Bench, group_that_stands: Mapping[str, Mapping[TopicPartition, int]]
-) -> None:
-    """The log was cut and written again to the same end: earlier points answer for one group, a look-up for another."""
-    bench.measure(h={A: 60})
-    ages = [(100 - offset) * (60 if offset < 40 else 1) for offset in range(100)]
-    bench.times.logs[A] = Log([(offset, round((NOW - age) * 1000)) for offset, age in enumerate(ages)], 100)
-    groups = {**group_that_stands, "g": {A: 60}, "k": {A: 90}}
-    for seconds in (1.0, 100.0):
-        bench.clock.time += seconds
-        sweep = bench.measure(**groups)
-        for group, [offset] in ((name, offsets.values()) for name, offsets in groups.items()):
-            found = lag(sweep, A, group)
-            age = bench.clock.now() - NOW + ages[offset]
-            assert abs(found.seconds - age) <= found.error_bound + 1e-6
 
 
 def test_where_the_log_start_moved_what_is_left_counts(bench: Bench) -> None:

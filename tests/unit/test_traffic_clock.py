@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from exporter.domain.judging.detection import judge
 from exporter.domain.learning.traffic_clock import Clocks
-from exporter.domain.learning.weekly_sums import Profiles
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Verdict
 from tests.unit.expectations import CALM_MONDAY as MONDAY
@@ -64,16 +63,6 @@ def test_ticks_are_the_integral_of_the_profile(profile: list[float], start: floa
     """However many weeks, and wherever in the hour: the clock agrees with the sum over the hours."""
     expected = slow_ticks(profile, start, start + length)
     assert ticks(clock_of(profile), start, start + length) == pytest.approx(expected, rel=1e-9, abs=1e-6)
-
-
-@given(profiles, moments, st.floats(0.0, WEEK), st.floats(0.0, WEEK))
-def test_ticks_add_up(profile: list[float], start: float, one: float, other: float) -> None:
-    """U(a, b) + U(b, c) = U(a, c), and a clock never runs backwards."""
-    clock, middle, end = clock_of(profile), start + one, start + one + other
-    first, second = ticks(clock, start, middle), ticks(clock, middle, end)
-    assert first >= 0 and second >= 0
-    assert first + second == pytest.approx(ticks(clock, start, end), rel=1e-9, abs=1e-6)
-    assert ticks(clock, end, start) == 0.0 or start == end
 
 
 @given(profiles, moments, st.floats(0.001, 1.0), st.floats(-3.0, 3.0), st.floats(0.05, 3.0), st.floats(-2.0, 6.0))
@@ -137,33 +126,3 @@ def test_every_row_is_judged_by_its_own_clock() -> None:
         origin = start[[place]]
         assert alone.ticks(FIRST, origin, origin + 3 * DAY)[0] == passed[place]
         assert alone.moment(FIRST, origin, alone.needed(FIRST, 2.0))[0] == moments_[place]
-
-
-GENERATOR = np.random.default_rng(11)
-STREAMS = 500
-
-
-def drawn_rates() -> np.ndarray:
-    """Return profiles of all kinds: busy, seldom, silent at night, silent but for one hour, flat."""
-    drawn = GENERATOR.random((STREAMS, 168), dtype=np.float32)
-    drawn[100:200] *= GENERATOR.random((100, 168)) < 0.1
-    drawn[200:300] *= np.arange(168) % 24 >= 8
-    drawn[300:400] *= np.arange(168) == GENERATOR.integers(0, 168, (100, 1))
-    drawn[400:] = drawn[400:, :1]
-    return np.asarray(np.maximum(drawn, 1e-6 * (np.arange(168) == 0)), np.float32)
-
-
-def test_profiles_count_as_the_sum_of_hours_does() -> None:
-    """The week, each day, what is before an hour, and the last hour before which at most so much is counted."""
-    drawn = drawn_rates()
-    profiles, passed = Profiles(drawn), np.cumsum(np.insert(drawn.astype(np.float64), 0, 0.0, axis=1), axis=1)
-    rows, hour = (GENERATOR.integers(0, most, 20_000) for most in (STREAMS, 168))
-    np.testing.assert_allclose(profiles.week(rows), passed[rows, 168], rtol=1e-12)
-    np.testing.assert_allclose(profiles.days(rows), np.diff(passed[rows, ::24], axis=1), rtol=1e-12, atol=1e-12)
-    for one, other in zip(profiles.at(rows, hour), (passed[rows, hour], drawn[rows, hour]), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-    counted = GENERATOR.random(len(rows)) * profiles.week(rows)
-    hour, before, rate = profiles.find(rows, counted)
-    np.testing.assert_allclose(before, passed[rows, hour], rtol=1e-12, atol=1e-12)
-    assert (before <= counted).all()
-    assert ((before + rate > counted - 1e-9) | (hour == 167)).all()

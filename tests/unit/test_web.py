@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import signal
 import socket
 import threading
 import time
@@ -207,23 +206,6 @@ def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
         "down: cluster-unreachable: no broker answers",
     ):
         assert shown in page.text
-
-
-@pytest.mark.parametrize(
-    ("moment", "shown"),
-    [
-        (253_402_300_799.0, "9999-12-31 23:59 UTC ("),
-        (253_402_300_800.0, "253402300800 s after 1970 ("),
-        (1e300, "1e+300 s after 1970 ("),
-    ],
-)
-def test_the_status_page_shows_moments_outside_the_calendar(
-    client: httpx.Client, pages: Shown, moment: float, shown: str
-) -> None:
-    """Expectations and records may carry any date; none costs the page."""
-    cluster = ClusterStatus(name="prod", up=True, newest_record=moment)
-    pages.shown = Status(version="1", now=1_764_000_000.0, expectations_as_of=moment, clusters=(cluster,))
-    assert client.get("/").text.count(shown) == 2
 
 
 def test_status_page_escapes_what_it_shows(client: httpx.Client, pages: Shown) -> None:
@@ -429,29 +411,6 @@ def test_stop_lets_a_running_answer_finish(pages: Shown) -> None:
         assert connection.recv(12) == b"HTTP/1.1 200"
     with pytest.raises(ConnectionRefusedError):
         connect(running)
-
-
-def test_the_server_leaves_signals_alone(pages: Shown) -> None:
-    """Starting and stopping changes no signal handler of the process."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    with served(pages):
-        assert {number: signal.getsignal(number) for number in before} == before
-    assert {number: signal.getsignal(number) for number in before} == before
-
-
-def test_metrics_are_made_off_the_event_loop(client: httpx.Client, pages: Shown) -> None:
-    """The exposition is rendered by the server's worker threads, not by the thread of the event loop; for HEAD too."""
-    assert client.get("/metrics").status_code == 200
-    assert all(name.startswith("web-scrapes") for name in pages.threads)
-    answer = client.head("/metrics")
-    assert (answer.status_code, answer.content) == (200, b"")
-
-
-def test_the_body_of_a_request_is_not_kept(client: httpx.Client) -> None:
-    """Nobody needs one: 20 MB sent with a GET or to a path that does not exist change nothing of the answer."""
-    body = b"x" * 20_000_000
-    for method, path, code in (("GET", "/-/healthy", 200), ("POST", "/no-such-path", 404), ("GET", "/-/healthy", 200)):
-        assert client.request(method, path, content=body).status_code == code
 
 
 def test_stop_does_not_wait_for_silent_clients(pages: Shown) -> None:
