@@ -223,6 +223,8 @@ def _changes(record: Record) -> Iterator[str]:
             if at is None or (at >= retired and name != "retired"):
                 continue
             over = at <= (record["proved_until"] or record["as_of"])
+            if not over and verdict == name:
+                continue  # dead already before the first poll: it was retired at once
             yield f"  - ({name} since {moment(at)})" if over else f"  - silence past {moment(at)}: {name}"
     elif verdict == Verdict.LEARNING and override is None:
         yield "  - more history: the evidence says what is missing"

@@ -134,7 +134,7 @@ VERDICT_MEANINGS = {
     Verdict.LATE: "its run did not come, by its own schedule",
     Verdict.SUSPECT: "silent for longer than is usual at these hours",
     Verdict.DEAD: "silent past its limit",
-    Verdict.RETIRED: "dead for weeks, no longer alarmed",
+    Verdict.RETIRED: "dead, and no longer alarmed",
     Verdict.HELD: "no verdict now: silence not proved, or many fell silent together",
     Verdict.LEARNING: "too new to judge, or without a record",
     Verdict.MUTED: "left out by configuration",

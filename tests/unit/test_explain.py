@@ -389,6 +389,13 @@ def test_what_is_held_says_what_would_end_that() -> None:
     assert "  - polls that prove the silence, or a look at what held it as of the rollup" in lines
 
 
+def test_what_was_dead_before_the_first_poll_is_not_said_to_be_retired_later() -> None:
+    """It was retired at once, so only a record changes that."""
+    lines = lines_of(judgement=Judgement(Verdict.RETIRED, NOW - HOUR), silence=Silence(NOW - 4 * DAY, NOW, True))
+    assert "  - one record: live at the next poll" in lines
+    assert not starting(lines, "  - silence past ")
+
+
 def test_what_was_held_as_of_the_rollup_stays_held(tmp_path: Path) -> None:
     """Nobody knows whether the incident goes on: verdict and line are those of the rollup, of partitions too."""
     evidence = "silent 26 h; held: 12 of 40 topics fell silent together about Mon 2026-03-02 10:00 UTC"
