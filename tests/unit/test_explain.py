@@ -391,9 +391,9 @@ def test_what_is_held_says_what_would_end_that() -> None:
 
 def test_what_was_dead_before_the_first_poll_is_not_said_to_be_retired_later() -> None:
     """It was retired at once, so only a record changes that."""
-    silence, judgement = Silence(NOW - 4 * DAY, NOW, True), Judgement(Verdict.RETIRED, NOW - HOUR)
-    lines = lines_of(judgement=judgement, silence=silence, expectation=office(0, 4))
-    assert starting(lines, "  - (dead since ")
+    silence, judgement = Silence(NOW - 4 * DAY, NOW, True), Judgement(Verdict.RETIRED, NOW - 4 * DAY)
+    lines = lines_of(judgement=judgement, silence=silence, expectation=office(0, 96))
+    assert starting(lines, "  - (suspect since ")
     assert "  - one record: live at the next poll" in lines
     assert not starting(lines, "  - silence past ")
 
