@@ -211,23 +211,6 @@ def test_the_network_policy_lets_scrapes_in_and_the_broker_out() -> None:
     assert open_["policyTypes"] == ["Ingress"] and "egress" not in open_
 
 
-def test_extras_stand_beside_the_exporter() -> None:
-    """Containers, hosts, manifests and labels of the values are rendered; templates in manifests are filled in."""
-    pod = pod_of(one("extras", "Deployment"))
-    assert [each["name"] for each in pod["containers"]] == ["exporter", "proxy"]
-    assert pod["initContainers"][0]["name"] == "wait" and pod["hostAliases"][0]["hostnames"] == ["broker"]
-    assert "startupProbe" not in pod["containers"][0] and pod["containers"][0]["livenessProbe"]["periodSeconds"] == 60
-    assert one("extras", "ConfigMap", "release-more")["data"] == {"of": "monitoring"}
-    assert one("extras", "Secret")["stringData"] == {"password": "secret"}
-    assert all(
-        manifest["metadata"]["labels"]["team"] == "kafka"
-        for (kind, name), manifest in rendered("extras").items()
-        if name.startswith("release-topic-liveness")
-    )
-    job = one("extras", "CronJob", "-rollup")["spec"]
-    assert (job["suspend"], job["concurrencyPolicy"], job["successfulJobsHistoryLimit"]) == (True, "Replace", 0)
-
-
 def test_chart_and_exporter_carry_one_version() -> None:
     """The chart runs the image of its own version."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 import yaml
 
 from dashboards.publish import runbook_link
-from exporter.metrics.catalogue import CATALOGUE
 from tests.chart.rendering import (
     CHART,
     CRDS,
@@ -128,20 +126,6 @@ def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None
     moment = {"expr": firing, "eval_time": "10m", "exp_samples": expected}
     test = {"interval": "1m", "input_series": input_series, "promql_expr_test": [moment]}
     tell(one("rules", "PrometheusRule"), tmp_path, test)
-
-
-def test_labels_that_severities_may_name() -> None:
-    """Those of kafka_topic_info and what a relabeling adds; where nothing here scrapes any, which the notes name."""
-    template = (CHART / "templates" / "_rules.tpl").read_text(encoding="utf-8")
-    [info] = [metric for metric in CATALOGUE if metric.name == "kafka_topic_info"]
-    assert set(info.labels) <= set(re.findall(r'"(\w+)"', re.findall(r"\$known := list (.*)", template)[0]))
-    severity = "prometheusRule.severities[0].severity=info,prometheusRule.severities[0].match"
-    assert one("pod-monitor", "PrometheusRule", "", f"prometheusRule.enabled=true,{severity}.tier=gold")
-    manifest = 'extraManifests[0]=kind: {{ include "liveness.unknownLabels" . }}'
-    chosen = f"prometheusRule.enabled=true,{severity}.tier=gold"
-    by_hand = helm("template", CHART, "--kube-version", KUBERNETES, "--set", chosen, "--set", manifest)
-    assert "kind: tier\n" in by_hand.stdout, by_hand.stderr
-    assert 'with include "liveness.unknownLabels"' in (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,6 @@ from tests.programs import program
 EVERY = pytest.mark.parametrize("name", DASHBOARDS)
 VARIABLE = re.compile(r"\$(\w+)")
 CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
-OPTIONAL = {
-    "overview": "What deleting would win (inspection.log_sizes)",
-    "groups": "What is not known",
-    "exporter": "Sweeps over consumer groups",
-}
 
 
 def variables(name: str) -> dict[str, dict[str, Any]]:
@@ -81,13 +76,6 @@ def test_a_board_asks_the_chosen_source_by_variables_of_its_own_and_leads_to_all
     assert "topic-liveness" in board["tags"] and board["uid"] == f"topic-liveness-{name}"
 
 
-def test_the_overview_begins_with_what_is_wrong() -> None:
-    """Cluster, owner and topic narrow it; dead, suspect and held are the verdicts that it shows first."""
-    found = variables("overview")
-    assert {"kafka_cluster", "owner", "topic", "verdict"} <= set(found)
-    assert found["verdict"]["current"]["value"] == ["dead", "suspect", "held"]
-
-
 def test_published_copies_link_to_the_runbook(tmp_path: Path) -> None:
     """Every dashboard and every alert leads to the runbook's address; nothing else is changed."""
     url = "https://wiki.example.org/runbook"
@@ -107,18 +95,6 @@ def test_a_runbook_without_a_scheme_is_refused(tmp_path: Path, url: str) -> None
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (run.returncode, (tmp_path / "out").exists()) == (2, False)
     assert f"--runbook-url must begin with https:// or http:// and have no '#', got {url!r}" in run.stderr
-
-
-def test_every_board_marks_deaths_and_incidents() -> None:
-    """Rollups too, but among replicas, which no rollup judges."""
-    marks = {name: [each["name"] for each in board["annotations"]["list"]] for name, board in DASHBOARDS.items()}
-    assert marks == {
-        "overview": ["Deaths", "Incidents", "Rollups"],
-        "topic": ["Deaths", "Incidents", "Rollups"],
-        "groups": ["Deaths", "Incidents", "Rollups"],
-        "replication": ["Deaths", "Incidents"],
-        "exporter": ["Deaths", "Incidents", "Rollups"],
-    }
 
 
 def test_a_topic_narrows_what_is_shown_of_replicas() -> None:
@@ -194,30 +170,6 @@ def test_panels_are_explained_and_carry_a_unit() -> None:
         units = [prop["value"] for override in overrides for prop in override["properties"] if prop["id"] == "unit"]
         assert any([defaults.get("unit"), *units]), where
         assert defaults["noValue"] not in ("", "unknown", "not known"), where
-
-
-@EVERY
-def test_panels_do_not_overlap(name: str) -> None:
-    """Every cell of the grid belongs to one panel, within 24 columns; likewise in a row that is unfolded."""
-    everything = DASHBOARDS[name]["panels"]
-    for together in [everything, *(row.get("panels") or [] for row in everything if row["type"] == "row")]:
-        cells = [
-            (x, y)
-            for panel in together
-            for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
-            for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
-        ]
-        assert len(set(cells)) == len(cells)
-        assert all(x < 24 for x, _ in cells)
-
-
-def test_what_a_setting_brings_is_folded_away() -> None:
-    """Rows that are empty without an optional setting, or are of use only to look for a reason, are collapsed."""
-    collapsed = {
-        name: [panel["title"] for panel in dashboard["panels"] if panel["type"] == "row" and panel["collapsed"]]
-        for name, dashboard in DASHBOARDS.items()
-    }
-    assert {name: rows[0] for name, rows in collapsed.items() if rows} == OPTIONAL
 
 
 def test_figures_are_unknown_where_nothing_is_known() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.metadata import Metadata
@@ -24,7 +22,6 @@ from tests.integration.kafka_tools import small_java
 from tests.unit.readings import Replica, replica_readings
 from tests.views import readings_of
 from tests.waiting import until
-from tests.workbench import QUIET
 
 ONE = ("replication.factor", "checkpoints.topic.replication.factor", "heartbeats.topic.replication.factor")
 STORED = ("offset", "status", "config")
@@ -79,16 +76,6 @@ class MirrorMaker:
         if self._process is not None:
             self._process.stop()
             self._process = None
-
-    def await_topic(self, topic: str, seconds: float = 120.0) -> None:
-        """Wait until the replica of a topic was made."""
-        admin = AdminClient({"bootstrap.servers": self._west, **QUIET})
-
-        def made() -> bool:
-            assert self._process is None or self._process.poll() is None, self.log.read_text(errors="replace")[-4000:]
-            return f"east.{topic}" in admin.list_topics(timeout=10).topics
-
-        until(made, f"east.{topic}", seconds)
 
 
 class Fresh:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Iterator
-
-import pytest
 
 from exporter.domain.ports import METADATA_SECONDS
-from tests.fake_cluster import FakeCluster
 from tests.integration.watch import Watch, watching
 from tests.views import readings_of
 from tests.workbench import Workbench
-
-POLLS = 100
 
 
 class Watched(Watch):
@@ -29,31 +22,6 @@ class Watched(Watch):
     def shown(self) -> set[str]:
         """Return the topics that have any series."""
         return set(re.findall(r'topic="([^"]+)"', self.monitor.metrics().decode()))
-
-
-@pytest.fixture
-def watched() -> Iterator[tuple[FakeCluster, Watched]]:
-    """Ten topics of three partitions, and what the exporter makes of them."""
-    with FakeCluster(topics=10, partitions=3) as cluster:
-        seen = Watched(cluster.bootstrap)
-        yield cluster, seen
-        seen.source.close()
-
-
-def test_no_series_of_a_deleted_topic_stays(watched: tuple[FakeCluster, Watched]) -> None:
-    """Over 100 polls, each after some topics were made and others deleted, those that are gone are shown no more."""
-    cluster, seen = watched
-    generator = random.Random(7)
-    there = [f"bench-{number:04d}" for number in range(10)]
-    for number in range(POLLS):
-        for _ in range(generator.randrange(3)):
-            there.append(f"new-{number:03d}-{len(there)}")
-            cluster.command("create", there[-1], generator.randrange(1, 4))
-        for _ in range(min(len(there) - 3, generator.randrange(4))):
-            cluster.command("delete", there.pop(generator.randrange(len(there))))
-        polled = {key.topic for key in readings_of(seen.poll())}
-        assert polled <= set(there)
-        assert seen.shown() - {""} <= set(there), f"after poll {number}"
 
 
 def test_a_real_broker_is_shown_without_its_deleted_topics(workbench: Workbench) -> None:

@@ -27,7 +27,7 @@ from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
 from exporter.kafka.process import OFFSETS, POLLS, TIERS, ClientProcess, RemoteClient, Restart
 from tests.fake_cluster import FakeCluster
 from tests.integration.test_bad_answers import well
@@ -121,17 +121,6 @@ def test_one_that_ends_in_a_poll_costs_that_poll_which_is_tried_again_at_once(cl
     [failure] = client.failures
     assert (failure.reason, client.restarts) == (Reason.CLIENT_FAILED, [Restart.ENDED])
     assert "was ended by SIGABRT; next step: none" in failure.detail
-
-
-def test_an_answer_that_cannot_be_read_costs_one_poll(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process is replaced at once, and counted: as where another release was installed under a running exporter."""
-    with monkeypatch.context() as changed:
-        changed.delattr("exporter.domain.polls.answers.Answers")
-        with pytest.raises(SourceError, match="gave an answer that cannot be read") as missed:
-            client.source.latest(np.arange(20))
-    assert missed.value.reason is Reason.CLIENT_FAILED
-    assert client.poll() == 20
-    assert client.restarts == [Restart.ENDED]
 
 
 def test_a_crash_of_librdkafka_is_survived(logged_warnings: Callable[[], list[str]]) -> None:
@@ -274,14 +263,6 @@ def test_it_ends_with_the_exporter(ended: str) -> None:
     until(lambda: not _runs(pid), "it ended")
 
 
-def test_ctrl_c_is_not_meant_for_it(client: Client) -> None:
-    """What ends a group of processes leaves it to the exporter, which ends in order."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        client.send(number)
-    assert client.poll() == 20
-    assert client.restarts == []
-
-
 def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, logged_warnings: Callable[[], list[str]]) -> None:
     """Not on its command line, not in its environment, and not in the log."""
     secret = "not-to-be-seen"  # noqa: S105 - a canary
@@ -362,24 +343,6 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     source.close()
 
 
-@pytest.mark.parametrize(
-    ("module", "without"),
-    [
-        ("exporter.app", {"confluent_kafka", "kafka", "exporter.kafka.kafka_python"}),
-        ("exporter.cli", {"confluent_kafka", "pyarrow"}),
-        ("exporter.doctor.examination", {"confluent_kafka"}),
-        ("exporter.commands.explain", {"confluent_kafka", "exporter.kafka"}),
-        ("exporter.kafka.poll_source", {"pyarrow", "pydantic", "uvicorn", "starlette", "apscheduler", "kafka"}),
-        ("exporter.kafka.running_process", {"kafka", "confluent_kafka", "exporter.cli", "prometheus_client"}),
-    ],
-)
-def test_each_process_loads_what_it_needs(module: str, without: set[str]) -> None:
-    """The exporter no librdkafka, and the process of clients, of which there is one a cluster, little else."""
-    program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
-    loaded = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True).stdout
-    assert not without & set(loaded.split())
-
-
 def of_tiers(process: ClientProcess, bootstrap: str) -> RemoteClient:
     """The client of a round about tiers, by kafka-python."""
     properties = {"bootstrap.servers": bootstrap, "linger.ms": "5"}
@@ -397,16 +360,4 @@ def test_the_end_of_the_process_costs_a_round_of_kafka_python_nothing(cluster: F
         os.kill(process.pid, signal.SIGABRT)
         assert tier_of(tiers, EARLIEST_LOCAL, key, leader) == Answer(0)
     assert restarts == [Restart.ENDED]
-    process.close()
-
-
-def test_a_round_of_kafka_python_that_cannot_connect_says_why(logged_warnings: Callable[[], list[str]]) -> None:
-    """In the words of the client, which name the next step; the process is well."""
-    restarts: list[Restart] = []
-    process = ClientProcess("east", restarts.append)
-    with pytest.raises(KafkaPythonError, match=r"kafka-python got no answer from 127\.0\.0\.1:9 .*next step") as error:
-        of_tiers(process, NOBODY).left_out()
-    assert str(error.value) == error.value.detail
-    assert restarts == []
-    assert not [line for line in logged_warnings() if "internal error" in line or "Traceback" in line]
     process.close()

@@ -158,18 +158,3 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
     # The JVM of a job ends by itself after it, which takes seconds on a busy machine.
     until(lambda: processes_about(folder) == [], "no process is left")
     assert not listens(bootstrap) and not listens(web)
-
-
-@pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
-def test_a_demo_interrupted_while_spark_works_leaves_nothing(tmp_path: Path) -> None:
-    """Ctrl-C once Spark's JVM runs ends Spark, exporter and broker; 130, no process and no folder."""
-    folder = tmp_path / "demo"
-    with demo_until(folder, "rollup --report ...", "--exit") as demo:
-        until(
-            lambda: any("org.apache.spark.deploy" in line for line in processes_about(folder)),
-            seconds=WHOLE_DEMO_SECONDS,
-        )
-        demo.send_signal(signal.SIGINT)
-        assert demo.wait(240) == 130
-    assert processes_about(folder) == []
-    assert not folder.exists()

@@ -190,20 +190,6 @@ def test_an_address_whose_certificate_has_expired_is_reported_in_the_same_words_
     assert f"the certificate of {address} has expired; next step: renew it on the broker" in reached.detail
 
 
-def test_a_password_in_a_configuration_that_all_may_read_is_warned_of(secured: Secured, doctor: Doctor) -> None:
-    """The property, the path and the mode are named, the password is not; the paths beside it are no secrets."""
-    doctor.mode = 0o644
-    code, text = doctor.examine(secured.by_password(), "orders")
-    assert code == 1
-    warned = [each for each in json.loads(text) if each["check"] == "secrets"]
-    assert [(each["severity"], each["what"].split(" is in ")[0]) for each in warned] == [
-        ("warning", "sasl.password: its value")
-    ]
-    assert "which every user of this host can read (mode 0644)" in warned[0]["what"]
-    assert warned[0]["fix"] == "chmod o-r, or {file: PATH} or ${NAME} in its place"
-    assert SECRET not in text
-
-
 def test_a_refused_password_is_reported_once_and_not_shown(secured: Secured, doctor: Doctor, tmp_path: Path) -> None:
     """In the exporter's words; no address is tried again with it, and a file that all may read is warned of."""
     secret = tmp_path / "password"

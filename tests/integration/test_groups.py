@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
-from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.polls.readings import Reason, TopicPartition
@@ -197,45 +196,6 @@ def test_a_group_may_be_deleted_within_a_sweep(
         commit(workbench.bootstrap, group, {key: 0})
     between(swept, monkeypatch, lambda: forget(workbench, groups[1]))
     assert list(swept.positions()) == [groups[0]]
-
-
-def test_any_text_may_be_a_name(workbench: Workbench, swept: Swept, name: str) -> None:
-    """Any text may be a group's name: what a scrape parses is the name, with offset, lag, members and state."""
-    workbench.create(name)
-    names = {
-        name + odd
-        for odd in (
-            " ",
-            '"',
-            "\\",
-            "\\n",
-            "\n",
-            "\t",
-            "{}=,;*?#",
-            "äöü€",
-            "日本",
-            "😀",
-            "\u202e",
-            "\u2028",
-            "x" * 900,
-            "\x01",
-        )
-    }
-    for group in names:
-        commit(workbench.bootstrap, group, {TopicPartition(name, 0): 0})
-    assert set(swept.positions()) == names
-    found: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(swept.shown()):
-        for sample in family.samples:
-            if "consumergroup" in sample.labels:
-                found.setdefault(sample.name, set()).add(sample.labels["consumergroup"])
-    assert found == dict.fromkeys(
-        (
-            f"kafka_consumergroup_{metric}"
-            for metric in ("assigned", "current_offset", "lag", "current_offset_sum", "lag_sum", "members", "state")
-        ),
-        names,
-    )
 
 
 def test_groups_are_reported_by_every_version(kafka: Kafka) -> None:

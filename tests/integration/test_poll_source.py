@@ -12,7 +12,6 @@ import pytest
 
 from exporter.clock import SystemClock
 from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
-from exporter.domain.polls.metadata import unchanged
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
@@ -136,20 +135,6 @@ def test_a_silent_leader_is_not_asked_about_its_other_chunks(cluster: FakeCluste
     assert polled.source.lookups()["latest"] - before["latest"] < len(polled.rows)
 
 
-def test_metadata_is_the_same_object_until_something_changed(cluster: FakeCluster, polled: Polled) -> None:
-    """Read anew or not; another leader is a change, and leaves the layout what it was."""
-    first = polled.source.metadata(fresh=True)
-    assert polled.source.metadata(fresh=False) is first
-    assert polled.source.metadata(fresh=True) is first
-    cluster.command("lead", *MOVED, (int(first.membership.leader[polled.row(MOVED)]) + 1) % 3)
-    assert polled.source.metadata(fresh=False) is first
-    second = polled.source.metadata(fresh=True)
-    assert not unchanged(first, second)
-    assert second.membership.layout is first.membership.layout
-    cluster.command("create", "new", 2)
-    assert len(polled.source.metadata(fresh=True).membership.layout) == len(first.membership.layout) + 2
-
-
 @pytest.mark.parametrize(
     ("interval", "reused_at", "read_at"),
     [
@@ -182,25 +167,3 @@ def test_metadata_is_read_anew_after_a_minute(
     clock.passed = read_at
     assert "new" in source.metadata(fresh=False).topics
     source.close()
-
-
-def test_a_broker_that_has_proved_itself_is_not_asked_for_proof_at_each_poll(
-    cluster: FakeCluster, polled: Polled
-) -> None:
-    """Look-ups by time, which prove that it knows MAX_TIMESTAMP, are made once, and again after its restart."""
-
-    def proofs() -> int:
-        earliest, latest = polled.ask()
-        polled.source.max_timestamp(polled.rows, earliest.offset, latest.offset)
-        return polled.source.lookups().get("by-time", 0)
-
-    cluster.command("move", 1.0)
-    first = proofs()
-    assert polled.source.max_timestamp_supported() == dict.fromkeys(range(3), True)
-    assert proofs() == first > 0
-    leader = polled.source.metadata(fresh=False).membership.leader
-    for row in np.flatnonzero(leader == 0).tolist():
-        topic, number = polled.source.metadata(fresh=False).membership.layout.key(row)
-        cluster.command("lead", topic, number, 1)
-        cluster.command("lead", topic, number, 0)
-    assert proofs() > first

@@ -97,31 +97,3 @@ def test_a_source_before_max_timestamp_shows_a_stop_all_the_same(kafka: Kafka, w
     assert states == [ReplicaState.IN_STEP if known else ReplicaState.UNKNOWN] * 2
     reading = replica_readings(stopped.table)[copy("old-source")]
     assert reading.reason is (None if known else NotCompared.NO_TIMESTAMP)
-
-
-def test_the_markers_of_several_producers_are_not_called_missing(broker: Broker, workbench: Workbench) -> None:
-    """Two that commit long after their records were copied: the settings may say so, else the copy looks stopped."""
-    topic = "two-markers"
-    workbench.create(topic)
-    workbench.create(f"east.{topic}")
-    open_ones = [workbench.write_transaction(topic, 0, HOUR_AGO + number, f"two-{number}") for number in range(2)]
-    workbench.write([(f"east.{topic}", 0, HOUR_AGO + number) for number in range(2)])
-    pairs = [
-        PairTest(
-            broker.bootstrap, broker.bootstrap, topics=rf"(east\.)?{topic}", trailing_markers=each, stopped_after="1s"
-        )
-        for each in (1, 2)
-    ]
-    workbench.until(lambda: all(pair.end(topic) == 2 for pair in pairs))
-    for pair in pairs:
-        pair.reading(topic)
-    for one in open_ones:
-        one.commit_transaction(30)
-    workbench.until(lambda: all(pair.end(topic) == 4 for pair in pairs))
-    for pair in pairs:
-        pair.reading(topic)
-        pair.clock.monotonic = lambda: time.monotonic() + 60  # type: ignore[method-assign]
-    states = [pair.reading(topic).state for pair in pairs]
-    workbench.delete(topic)
-    workbench.delete(f"east.{topic}")
-    assert states == [ReplicaState.STOPPED, ReplicaState.IN_STEP]

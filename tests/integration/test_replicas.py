@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import subprocess
@@ -13,12 +12,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewPartitions
-from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.app import once
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaReading, ReplicaState
 from exporter.history.relations import copies_of
-from exporter.settings.schema import Settings
 from tests.demo.broker import Broker, resolve_kafka
 from tests.demo.jars import MIRROR
 from tests.integration.mirroring import MirrorMaker, PairTest, copy
@@ -70,21 +66,6 @@ def mirror(
     running.start()
     yield running
     running.stop()
-
-
-class PrintedMetrics:
-    """What ``topic-liveness once`` prints."""
-
-    def __init__(self, bootstraps: Mapping[str, str], replicas: list[dict[str, object]], **more: object) -> None:
-        clusters = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in bootstraps.items()]
-        out = io.StringIO()
-        assert once(Settings.model_validate({"clusters": clusters, "replicas": replicas, **more}), out) == 0
-        families = text_string_to_metric_families(out.getvalue())
-        self.samples = [sample for family in families for sample in family.samples]
-
-    def value(self, name: str, **labels: str) -> float | None:
-        found = (one.value for one in self.samples if one.name == name and labels.items() <= one.labels.items())
-        return next(found, None)
 
 
 def assert_in_history_and_explained(stopped: Comparison, bootstraps: Mapping[str, str], folder: Path) -> None:
@@ -158,36 +139,6 @@ def test_replication_is_followed_from_start_to_end(
         return in_step_again and found[copy(STAMPED)].state is ReplicaState.UNKNOWN
 
     pair.until(goes_on)
-
-
-def test_a_replica_under_way_and_at_rest_is_in_step(topics: Workbench, west: Broker, mirror: MirrorMaker) -> None:
-    """While records come it may lack the last moments; when none come nobody is blamed."""
-    mirror.await_topic(RISING)
-    in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)
-    pair = PairTest(topics.bootstrap, west.bootstrap, topics=r"(east\.)?copied-.*")
-    both = [copy(RISING, number) for number in (0, 1)]
-    pair.until(lambda seen: all(replica_readings(seen.table).get(one) == in_step for one in both))
-    for _ in range(5):
-        topics.write([(RISING, 0, time.time() + number / 1000) for number in range(200)])
-        assert pair.reading(RISING).state is ReplicaState.IN_STEP
-    pair.until(lambda seen: replica_readings(seen.table)[copy(RISING)] == in_step)
-    assert pair.reading(RISING) == in_step
-    shown = PrintedMetrics(
-        {"east": topics.bootstrap, "west": west.bootstrap},
-        [{"source": "east", "target": "west"}],
-        overrides=[{"topics": RISING, "retired": True}],
-    )
-    rising = {"source_topic": RISING, "target_topic": f"east.{RISING}", "partition": "0"}
-    assert shown.value("kafka_replica_state", **rising, state="source-dead-too", reason="") == 1
-    assert shown.value("kafka_replica_lag_seconds", **rising) == 0
-    assert shown.value("kafka_replica_lag_records", **rising) == 0
-    pair_labels = {"source_cluster": "east", "target_cluster": "west"}
-    assert shown.value("topic_liveness_replica_topics", **pair_labels, outcome="compared") == len(TOPICS)
-    # MirrorMaker's own topics are there, and are nobody's replica.
-    assert {"heartbeats", "mm2-offset-syncs.east.internal"} <= Workbench(west.bootstrap).admin.list_topics(
-        timeout=10
-    ).topics.keys()
-    assert not [one for one in shown.samples if "heartbeats" in one.labels.get("source_topic", "")]
 
 
 def test_a_cluster_that_is_down_costs_its_own_replicas_alone(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -137,14 +136,3 @@ def test_once_prints_an_exposition_of_the_cluster(broker: Broker, workbench: Wor
     labels = 'kafka_cluster="default",topic="asked-once",partition="1"'
     assert f"kafka_topic_partition_current_offset{{{labels}}} 1\n" in done.stdout
     assert objections(done.stdout) == []
-
-
-def test_a_port_in_use_is_reported_at_once(tmp_path: Path, broker: Broker) -> None:
-    """The error names the address and the next step, and the exit code is 2."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_WEB__LISTEN=f"127.0.0.1:{port}")
-        assert running.process.wait(120) == 2
-    log = running.log.read_text()
-    assert f"127.0.0.1:{port}" in log
-    assert "Traceback" not in log

@@ -16,7 +16,6 @@ from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.settings.schema import Settings
-from tests.integration.serving import Exporter
 from tests.integration.test_offsets import ours, shell
 from tests.integration.tiering import (
     GOES,
@@ -29,7 +28,6 @@ from tests.integration.tiering import (
     storage_jars,
 )
 from tests.times import led, objects
-from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
 
 DAY_AGO = time.time() - 86_400
@@ -134,31 +132,6 @@ def test_what_is_shown_of_an_idle_partition(tiered: TieredBroker, idle: list[flo
     assert age - 60 < series['kafka_topic_staleness_seconds{kafka_cluster="c",topic="idle"}'] <= age
     assert series['topic_liveness_lookups_total{kafka_cluster="c",spec="latest-tiered"}'] == 1
     assert not [name for name in series if name.startswith("topic_liveness_tier_lookup_failures_total")]
-
-
-def test_looks_come_by_themselves_beside_the_polls(tiered: TieredBroker, bench: Bench, tmp_path: Path) -> None:
-    """A served exporter shows both offsets after its first sweep, and follows the segments at its own pace."""
-    bench.create("served", config=TIERED | STAYS)
-    times = moments(12, since=DAY_AGO)
-    bench.fill("served", times)
-    tiered.await_tier("served", (0, 9))
-    place = {"topic": "served", "partition": "0"}
-    switches = "[last_record_timestamp, earliest_local_offset, latest_tiered_offset]"
-    environment = {"TOPIC_LIVENESS_METRICS__PARTITION": switches, "TOPIC_LIVENESS_TIERED__INTERVAL": "5s"}
-    with Exporter(tmp_path, tiered.bootstrap, **environment) as exporter:
-
-        def offsets() -> tuple[float | None, float | None]:
-            return (
-                exporter.value("kafka_topic_partition_earliest_local_offset", **place),
-                exporter.value("kafka_topic_partition_latest_tiered_offset", **place),
-            )
-
-        until(lambda: offsets() == (0, 9), "the first sweep")
-        bench.alter("served", GOES)
-        until(lambda: offsets() == (12, 11), "a later sweep")
-        assert exporter.value("kafka_topic_partition_last_record_timestamp_seconds", **place) == times[-1]
-        assert exporter.value("kafka_topic_partition_state", **place, state="idle-in-tier") == 1
-        assert exporter.end() == 0
 
 
 @pytest.mark.usefixtures("idle")

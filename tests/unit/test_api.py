@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,23 +13,16 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from starlette.routing import Route
 
-from exporter.collectors.poller import Poller
-from exporter.domain.expectations.table import table_of
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import ClusterFacts, Query, topics
-from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.polls.readings import Reason, TopicPartition
-from exporter.history.published import Published
 from exporter.web.api import document, routes
 from exporter.web.config_file import WebConfigFile
 from exporter.web.server import WebServer
 from exporter.web.status import Status
 from tests.groups import Group, GroupPartition, sweep_of
-from tests.monitors import monitor_of, served
+from tests.monitors import served
 from tests.plain_http import NO_TLS, get
-from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
-from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP, scene
 
 schema = schemathesis.openapi.from_dict(dict(document()))
@@ -282,53 +273,3 @@ def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
     sweep = sweep_of("prod", groups)
     assert counts(sweep) == (1, 1, 1)
     assert counts(replace(sweep, failures={Reason.TIMED_OUT: 1})) == counts(None) == (None, None, None)
-
-
-def test_incidents_come_in_pages() -> None:
-    """As every list: a total, and pages that one after another are the whole of it."""
-    monitor, poller, _, _ = scene()
-    poller.poll()
-
-    class Held:
-        """The monitor's clusters, in which three incidents are held."""
-
-        scrape, ready, status = monitor.scrape, monitor.ready, monitor.status
-
-        def cluster_facts(self) -> list[ClusterFacts]:
-            [one] = monitor.cluster_facts()
-            held = tuple(Incident(("orders",), 9, 1e9 + number, 1e9 + number, leader=number) for number in range(3))
-            held = (*held[:2], replace(held[2], falling=OngoingDrop(1e9, 1e9 + 3 * 86_400, 41, 50)))
-            return [replace(one, assessment=replace(one.assessment, held=replace(one.assessment.held, incidents=held)))]
-
-    with served(Held()) as running:
-        url = f"http://{running.address}/api/v1/incidents"
-        pages = [get(url, params={"limit": 2, "offset": start}, timeout=20) for start in (0, 2)]
-    for page in pages:
-        schema["/api/v1/incidents"]["GET"].validate_response(page)
-    assert [page.json()["total"] for page in pages] == [3, 3]
-    assert [one["leader"] for page in pages for one in page.json()["items"]] == [0, 1, 2]
-    falling = [one["falling"] for page in pages for one in page.json()["items"]]
-    assert falling == [None, None, {"since": 1e9, "until": 1e9 + 3 * 86_400, "low": 41, "judged": 50}]
-
-
-def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None:
-    """The page leaves out partitions of dead topics, which stand there as topics; the list of the API has both."""
-    clock, source = ManualClock(MONDAY + DAY), TableSource()
-    silent = {"wide": [0.5] * 5 + [90.0] * 55, "gone": [90.0] * 3}
-    rows = []
-    for topic, hours in silent.items():
-        for number, each in [(None, min(hours)), *enumerate(hours)]:
-            last, verdict = clock.time - each * HOUR, "live" if each < 1 else "dead"
-            row = by_wall(topic=topic, partition=number, last_advance=last, as_of=MONDAY + 23 * HOUR, verdict=verdict)
-            rows.append(row)
-            if number is not None:
-                source.offsets[TopicPartition(topic, number)] = (0, 10, last)
-    monitor = monitor_of(clock)
-    monitor.take_expectations(Published(clock.time - HOUR, clock.time - HOUR, {}, {}, table_of(rows)), None)
-    Poller("prod", source, [monitor], clock).poll()
-    with served(monitor) as running:
-        page = get(f"http://{running.address}/", timeout=20).text
-        [link] = re.findall(r'<p>The gravest (50) of (55); <a href="(.*?)">(.*?)</a>', page)
-        answer = get(f"http://{running.address}/{html.unescape(link[2])}", timeout=20).json()
-    assert link[3] == "the API lists them all, with those of dead, suspect, retired, held and muted topics"
-    assert (answer["total"], {one["topic"] for one in answer["items"]}) == (58, {"wide", "gone"})

@@ -29,7 +29,7 @@ from exporter.domain.judging.audit import (
     order_by_urgency,
     spare_earlier_silences,
 )
-from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
+from exporter.domain.judging.audit_wording import explain_topic, summarise
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
@@ -134,20 +134,6 @@ def test_a_topic_that_nobody_looked_at_yet_is_unknown() -> None:
     assert summarise(rows, codes).endswith("1 cannot be judged: interrupted before it was read")
 
 
-def test_why_a_topic_is_unknown_names_the_cause() -> None:
-    """The reason of a partition comes first, then its timestamps, then what was not looked at."""
-    rows = topics(
-        {"unread": 1, "reason": reason_code(Reason.UNKNOWN_TOPIC), "doubt": DOUBT_CODES[Doubt.SECONDS]},
-        {"doubt": DOUBT_CODES[Doubt.SECONDS]},
-        {"looked_back": False, "verdict": NOT_JUDGED},
-    )
-    assert [why_unknown(rows, row) for row in range(3)] == [
-        "deleted while it was looked at",
-        "the timestamps of its records are seconds, not milliseconds",
-        "interrupted before its past was looked at",
-    ]
-
-
 def test_a_silence_that_was_as_long_before_is_no_alarm() -> None:
     """The law of gaps knows only the number of gaps and their sum; a rule that a rhythm gave is left alone."""
     dead = VERDICT_CODES[Verdict.DEAD]
@@ -178,19 +164,6 @@ def test_the_summary_counts_bytes_deaths_and_what_is_unknown() -> None:
     )
     rows = topics({}, {"topic": "b", "bytes": np.nan})
     assert summarise(rows, classify(rows, NOW)) == "2 of 2 topics are abandoned (at least 1.0 GiB)"
-
-
-def test_what_needs_action_comes_first_and_the_oldest_of_it() -> None:
-    """Rows are in order of urgency, then of silence, then of names."""
-    rows = topics(
-        {"topic": "live", "last_record": NOW - 5},
-        {"topic": "old", "last_record": NOW - 90 * DAY},
-        {"topic": "b"},
-        {"topic": "a"},
-        {"topic": "died", "verdict": VERDICT_CODES[Verdict.DEAD], "last_record": NOW - 2 * DAY},
-    )
-    order = order_by_urgency(rows, classify(rows, NOW))
-    assert rows.topic[order].tolist() == ["died", "old", "a", "b", "live"]
 
 
 def test_evidence_says_what_the_verdict_rests_on() -> None:

@@ -24,11 +24,9 @@ from exporter.doctor import cluster, host
 from exporter.doctor.examination import connection, examine, exit_code
 from exporter.doctor.findings import Finding, Severity, all_within
 from exporter.doctor.rendering import write
-from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
-from exporter.kafka.connect_result import ConnectResult
 from exporter.settings.load import Override, load_settings
 from exporter.settings.schema import Settings
 from exporter.web.config_file import WebConfigFile
@@ -302,33 +300,6 @@ def test_a_connection_is_told_with_the_protocol_that_it_goes_by(tmp_path: Path, 
     [cluster] = load_settings(tmp_path / "c.yaml", None, {}).clusters
     metadata = snapshot_of({}, taken_at=NOW, max_timestamp_supported={}).metadata
     assert connection(cluster, metadata).what.endswith(f", by {protocol}")
-
-
-def test_partitions_of_brokers_are_counted_as_the_last_poll_saw_them() -> None:
-    """By the broker that answered, else by the metadata; reasons as frequent as others keep the order of partitions."""
-    readings = {
-        TopicPartition("a", 0): Reading(State.UNREADABLE, Activity(), 2, reason=Reason.TIMED_OUT),
-        TopicPartition("a", 1): Reading(State.UNREADABLE, Activity(), None, reason=Reason.NO_LEADER),
-        TopicPartition("a", 2): Reading(State.OBSERVED, Activity(), 2, 0, 9, NOW),
-        TopicPartition("b", 0): Reading(State.UNREADABLE, Activity(), 1, reason=Reason.UNAUTHORIZED),
-        TopicPartition("b", 1): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW),
-    }
-    away, shared = PartitionInfo(None, (4,), ()), PartitionInfo(1, (1, 2), (1,))
-    of_a = {0: PartitionInfo(2, (2, 3), (2,)), 1: away, 2: PartitionInfo(2, (2,), (2,))}
-    topics = {"a": TopicInfo("1", of_a), "b": TopicInfo("2", {0: shared, 1: shared})}
-    refused = ConnectResult(Reason.CLUSTER_UNREACHABLE, "refused")
-    seen = cluster.PolledCluster(
-        snapshot_of(readings, metadata=Metadata({1: "one:9092", 2: "two:9092"}, topics)),
-        {"one:9092": ConnectResult(), "two:9092": refused},
-    )
-    assert [found.what for found in cluster.readings(seen)] == [
-        "2 of 5 partitions gave no answer in 0.5 s: timed-out 1, no-leader 1"
-    ]
-    two, one, gone = cluster.listeners(seen)
-    assert two.costs == "2 watched partitions led by it: unreadable, their silence is not proved"
-    assert one.what == "1 of 2 brokers reached at the address advertised: one:9092"
-    assert gone.what == "brokers 3, 4 should hold replicas, but the cluster does not list it as up"
-    assert gone.costs == "1 watched partition without a leader: unreadable, their silence is not proved"
 
 
 def test_a_partition_without_a_newest_timestamp_has_a_line_of_its_own() -> None:

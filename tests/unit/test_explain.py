@@ -25,7 +25,7 @@ from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.replicas.comparison import NotCompared, ReplicaReading, ReplicaState
-from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
+from exporter.domain.verdicts import Expectation, Verdict
 from exporter.settings.schema import Settings
 from tests.groups import Group, GroupPartition, TimeLag, sweep_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish
@@ -98,36 +98,6 @@ def test_a_topic_and_a_partition_are_explained_whole(tmp_path: Path, golden: Cal
     owners = [{"topics": "orders|refunds", "owner": "team-shop"}]
     texts = [explained(tmp_path, subject, owners=owners) for subject in ("orders", "orders:2")]
     golden("explain.txt", "\n".join(texts))
-
-
-def test_the_period_rule_is_explained_without_a_profile(tmp_path: Path) -> None:
-    """The period rule has limits in hours: the moments follow from the last advance."""
-    publish(tmp_path, by_wall(as_of=NOW - 1200, last_advance=NOW - 2 * HOUR))
-    text = explained(tmp_path, "orders:0")
-    assert "profile" not in text
-    assert "- silence past Tue 2026-03-03 14:00 UTC: suspect" in text
-    assert "- silence past Tue 2026-03-03 15:00 UTC: dead" in text
-
-
-def test_slots_of_five_minutes_fill_the_hours_of_the_profile(tmp_path: Path) -> None:
-    """An hour of twelve active slots is the fullest there is, one of three is a quarter, and the slots are named."""
-    rates = [12.0 if hour == 9 else 3.0 if hour == 10 else 0.0 for _ in range(7) for hour in range(24)]
-    published = office(0, 4, slot_seconds=300.0, profile=rates, clock_step=sum(rates) / 168 / 12)
-    publish(tmp_path, published)
-    text = explained(tmp_path, "orders:0")
-    assert f"  Mon {' ' * 18} █ ▂\n" in text
-    assert "105 active slots of 5 min in a mean week" in text
-    assert "active slots of 5 min that its profile expects in that silence" in text
-
-
-def test_learning_names_what_is_missing(tmp_path: Path) -> None:
-    """The evidence names what is missing, and more history changes the verdict."""
-    unknown = dict.fromkeys(("profile", "clock_step", "log_mean", "log_spread"))
-    publish(tmp_path, office(0, 4, verdict="learning", evidence="learning: x", **unknown))
-    text = explained(tmp_path, "orders:0")
-    assert "verdict       learning" in text
-    assert "- more history: the evidence says what is missing" in text
-    assert "- silence past" not in text
 
 
 def test_the_configuration_is_named_where_it_decides(tmp_path: Path) -> None:
@@ -372,21 +342,6 @@ def test_the_timestamp_of_the_newest_record_is_rated(newest: float, config: Topi
     )
     place = lines.index("last advance  Tue 2026-03-03 08:00 UTC")
     assert lines[place + 1] == f"newest record {line}"
-
-
-def test_a_mute_and_a_size_are_shown() -> None:
-    """The end of the mute, and bytes as far as brokers returned them."""
-    muted = lines_of(override=TopicOverride("orders", muted_until=NOW + DAY), log_bytes=512)
-    assert "by            the configuration (overrides), for orders: muted until Wed 2026-03-04 12:00 UTC" in muted
-    assert "size          512 B in one copy" in muted
-    whole = lines_of(log_bytes=3 * 2**20, disk_bytes=9 * 2**20)
-    assert "size          3.0 MiB in one copy, 9.0 MiB with all replicas" in whole
-
-
-def test_what_is_held_says_what_would_end_that() -> None:
-    """An incident has an end; else the polls may prove the silence."""
-    lines = lines_of(judgement=Judgement(Verdict.HELD, NOW - HOUR))
-    assert "  - polls that prove the silence, or a look at what held it as of the rollup" in lines
 
 
 def test_what_was_dead_before_the_first_poll_is_not_said_to_be_retired_later() -> None:

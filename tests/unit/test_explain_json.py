@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,40 +120,6 @@ def test_both_say_by_which_incident_a_topic_and_its_partitions_are_held(
     assert {each["verdict"] for each in explanations} == {"held"}
     assert len({each["incident"] for each in explanations} - {None}) == 1
     assert all("held: 20 of 30 topics fell silent together" in each["evidence"] for each in explanations)
-
-
-def test_both_say_which_partitions_of_a_live_topic_are_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Broker 1 takes no records: each topic lives elsewhere, and its partition there is held; the text says so, too."""
-    exporter = scene(tmp_path, dict.fromkeys(("orders", *(f"bills-{one}" for one in range(11))), (0.5, 6)), monkeypatch)
-    whole, one = alike(exporter, capsys)
-    assert (whole["verdict"], whole["incident"]) == ("live", None)
-    first, second = whole["partitions"]
-    assert (first["verdict"], first["incident"]) == ("live", None)
-    assert second["verdict"] == one["verdict"] == "held"
-    assert second["incident"] == one["incident"]
-    assert second["incident"].endswith("-broker-1")
-    with asked(exporter[1]) as url:
-        assert run(["explain", "orders", "--url", url]) == 0
-    shown = capsys.readouterr().out
-    assert "  held        1\n" in shown and "12 of 12 topics led by broker 1 fell silent together" in shown
-
-
-def test_a_partition_has_the_verdict_of_a_topic_that_does_not_advance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its own expectation would have made it dead long ago; the text begins as its evidence."""
-    topic = by_wall(partition=None, suspect_silence_seconds=DAY, max_silence_seconds=2 * DAY)
-    rows = [replace(row, last_advance=NOW - 6 * HOUR, as_of=NOW - HOUR) for row in (topic, by_wall())]
-    _, monitor = scene(tmp_path, {"orders": (6,)}, monkeypatch, rows)
-    with asked(monitor) as url:
-        whole, one = (printed(capsys, subject, "--url", url) for subject in ("orders", "orders:0"))
-    assert whole["verdict"] == one["verdict"] == "quiet"
-    assert one["evidence"] == f"with its topic: {whole['evidence']}"
-    assert [one[name] for name in ("expected_by", "suspect_from", "retired_from")] == [
-        whole[name] for name in ("expected_by", "suspect_from", "retired_from")
-    ]
 
 
 def test_without_an_answer_the_published_files_are_read(

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -201,30 +201,6 @@ def test_without_kafka_python_times_are_found_all_the_same(tiers: Tiers) -> None
     seen.accept(poll({A: reading()}))
     assert seen.sweep().problem == "kafka-python is not installed"
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
-
-
-def test_a_configuration_that_is_good_no_more_is_reported(tiers: Tiers) -> None:
-    """A secret file is gone, say: the sweep has the client's words, for the log, and what it found before that."""
-
-    def refuse() -> NoReturn:
-        raise ValueError("sasl.password: no such file")
-
-    seen = watch(tiers, specs=[LATEST_TIERED], times=refuse)
-    seen.accept(poll({A: reading()}))
-    sweep = seen.sweep()
-    assert (sweep.problem, sweep.lookups) == ("sasl.password: no such file", {LATEST_TIERED: 1})
-
-
-def test_a_look_takes_one_interval_at_most_and_the_next_one_goes_on(tiers: Tiers) -> None:
-    """Slow answers cut a sweep short; those that were left out come first in the next one."""
-    tiers.seconds = INTERVAL / 2
-    seen = watch(tiers, specs=[LATEST_TIERED], rate=0.2)  # one partition at a time
-    keys = [TopicPartition("tiered", number) for number in range(4)]
-    seen.accept(poll({key: reading(State.OBSERVED, NEWEST, gained=1) for key in keys}))
-    assert seen.sweep().lookups == {LATEST_TIERED: 2}
-    assert [facts(seen, key, "id-1", 5).latest_tiered for key in keys] == [5, 5, None, None]
-    seen.sweep()
-    assert [facts(seen, key, "id-1", 5).latest_tiered for key in keys] == [5, 5, 5, 5]
 
 
 def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:

@@ -17,7 +17,6 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaReading, ReplicaState
 from exporter.domain.replicas.lag import Limits
 from exporter.domain.replicas.matching import Naming
-from exporter.factory.clusters import make_replica_watches
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
 from exporter.settings.schema import Settings
@@ -150,26 +149,6 @@ def settings(tmp_path: Path, *pairs: Mapping[str, object]) -> Settings:
     """Two clusters and these pairs of them."""
     clusters = [{"name": name, "kafka": {"bootstrap.servers": "127.0.0.1:1"}} for name in ("east", "west")]
     return Settings.model_validate({"clusters": clusters, "replicas": pairs, "history": {"folder": tmp_path / "none"}})
-
-
-def test_each_configured_pair_is_compared_by_its_own_names(tmp_path: Path) -> None:
-    """Settings become names; heartbeats that were copied on are no replicas either."""
-    both = settings(
-        tmp_path,
-        {"source": "east", "target": "west", "alias": "e", "separator": "_"},
-        {"source": "west", "target": "east", "policy": "regex", "pattern": "e_(.*)", "replacement": r"back-\1"},
-    )
-    clock, found = ManualClock(), list[Comparison]()
-    watches = make_replica_watches(both, clock, found.append)
-    assert [(each.source, each.target) for each in watches] == [("east", "west"), ("west", "east")]
-    east, west = ("orders", "west_heartbeats", "e_heartbeats"), ("e_orders", "e_heartbeats", "mine")
-    for name, topics in (("east", east), ("west", west), ("east", east)):
-        source = TableSource({TopicPartition(topic, 0): (0, 1, T0) for topic in topics})
-        Poller(name, source, watches, clock).poll()
-        clock.time += 10
-    there, back = (each.matching for each in found)
-    assert (there.replicas, there.without_replica) == ({"orders": "e_orders"}, ["west_heartbeats"])
-    assert (back.replicas, back.without_replica) == ({}, ["e_orders"])
 
 
 class Watched:

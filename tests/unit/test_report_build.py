@@ -207,15 +207,6 @@ def test_learning_topics_are_too_new_or_without_a_record_in_the_sentence_too() -
     assert "nothing died, 3 topics are too new to judge and 2 topics hold no record;" in report.summary
 
 
-def test_a_revived_topic_that_is_silent_again_is_suspect() -> None:
-    """One row, one section: a suspect is no good news."""
-    revival = Revival(AS_OF - 9 * DAY, AS_OF - 8 * DAY, AS_OF - 3 * DAY)
-    suspect = replace(finding(None, "suspect"), revival=revival)
-    revived = replace(finding(None, "live"), revival=revival)
-    report = build_report(facts([*judged(suspect), *judged(revived, key=TopicKey("prod", "clicks", None))]))
-    assert {key: len(entries) for key, entries in places(report).items()} == {"suspect": 1, "revived": 1}
-
-
 def test_partitions_with_the_same_story_are_shown_once() -> None:
     """Lines that read alike are one, naming their partitions; past three the rest is counted."""
     alike = [replace(finding(n, "dead"), evidence="silent since the restart") for n in (0, 1, 4)]
@@ -225,22 +216,6 @@ def test_partitions_with_the_same_story_are_shown_once() -> None:
     assert "Partitions 0-1, 4: " in html
     assert "Partition 6: " in html
     assert "2 more of these partitions are in" in html
-
-
-def test_dead_topics_come_first_and_the_latest_death_before_older_ones() -> None:
-    """The order is: whole topics, then single partitions; within, by the moment of death; then by name."""
-
-    def of(name: str, *each: Finding) -> list[JudgedStream]:
-        return judged(*each, key=TopicKey("prod", name, None))
-
-    rows = [
-        *of("a", finding(0, "dead", dead_for=HOUR)),
-        *of("b", finding(None, "dead", dead_for=5 * HOUR)),
-        *of("d", finding(None, "dead", dead_for=2 * HOUR)),
-        *of("c", finding(None, "dead", dead_for=2 * HOUR)),
-    ]
-    report = build_report(facts(rows))
-    assert [entry.topic for entry in report.section("newly-dead").entries] == ["c", "d", "b", "a"]
 
 
 def test_ten_thousand_deaths_stay_readable_and_are_complete_in_the_json() -> None:
@@ -417,22 +392,6 @@ def test_every_list_that_is_cut_says_so() -> None:
     assert "And 310 topics of 310 other owners." in markdown
     assert "- and 315 more" in markdown.partition("## Incidents")[2]
     assert "data-cut>" not in to_html(report.owners[0])
-
-
-def test_a_topic_with_entries_in_several_sections_is_counted_once() -> None:
-    """Its partitions died in different weeks: two entries of one topic, under the heading and that of its owner."""
-    rows = []
-    for number in range(51):
-        key = TopicKey("prod", f"t{number:02}", None)
-        rows += judged(finding(None, "live"), finding(2, "dead"), key=key)
-        rows += judged(finding(1, "dead", dead_for=9 * DAY), key=key, dead_a_week_ago=True)
-    report = build_report(facts(rows, owners={f"t{number:02}": f"owner-{number:02}" for number in range(51)}))
-    assert [len(report.section(key).entries) for key in ("newly-dead", "still-dead")] == [51, 51]
-    html = to_html(report)
-    assert 'Needs action <span class="count">51 topics</span>' in html
-    assert html.count('</bdi><span class="count">1 · <a href="owners/') == 51
-    assert html.count('<li class="entry"') == 102
-    assert "And 41 topics of 41 other owners." in to_markdown(report)
 
 
 def test_moments_are_shown_in_the_zone_that_was_asked_for() -> None:

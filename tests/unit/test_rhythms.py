@@ -226,13 +226,6 @@ def test_a_silence_counts_once_whatever_other_streams_do() -> None:
     assert found[0].pause[0] == found[1].pause[0] == 0.0
 
 
-def test_a_run_on_weekdays_is_not_dead_on_its_first_weekend() -> None:
-    """With one week known nobody knows whether a run is due on Saturday: nothing is said until two weeks are known."""
-    moments = records(weekday, 4)
-    assert verdicts_while_it_lives(moments, 1, 2) == {Verdict.LEARNING}
-    assert not verdicts_while_it_lives(moments, 2, 4) & ALARMS
-
-
 @pytest.mark.parametrize(
     ("active", "judged_from"),
     [
@@ -340,23 +333,6 @@ def test_a_run_that_moves_is_never_dead_and_known_again_within_two_weeks(later: 
     assert verdicts_while_it_lives(moments, 12, 15) == {Verdict.QUIET}
 
 
-MOVED: dict[str, tuple[Active, int]] = {
-    "a run on weekdays": (weekday, 6),
-    "a weekly run": (lambda hour: hour % 168 == 30, 1),
-    "runs on Tuesday and Friday": (lambda hour: hour % 168 in (26, 98), 1),
-    "office hours": (lambda hour: 8 <= hour % 24 < 18 and hour // 24 % 7 < 5, 8),
-    "a run each six hours": (lambda hour: hour % 6 == 2, 1),
-}
-
-
-@pytest.mark.parametrize("name", MOVED)
-def test_what_moves_by_hours_gives_no_alarm_two_weeks_later(name: str) -> None:
-    """The clocks changed, or the job was given another time: known by the third week, and no alarm from then on."""
-    active, later = MOVED[name]
-    moments = records(lambda hour: active(hour if hour < 10 * 168 else hour - later), 17, jitter=600.0)
-    assert not verdicts_while_it_lives(moments, 12, 16) & ALARMS
-
-
 def test_the_exporter_judges_by_the_schedule_that_the_rollup_published(tmp_path: Path) -> None:
     """Read from the published file: late after the first missed run, with its sentence, and dead by the second."""
     moments, due = records(nightly, 9, jitter=2400.0), DUE
@@ -374,16 +350,6 @@ def test_the_exporter_judges_by_the_schedule_that_the_rollup_published(tmp_path:
         assert judgement.verdict is verdict
         line = evidence_now(JudgedSubject(judgement, row), now)
         assert ("has not come since Wed" in line) == (verdict is not Verdict.QUIET)
-
-
-def test_a_weekly_run_is_missed_when_it_is_late_and_not_since_the_last_one() -> None:
-    """An incident takes it for one that fell silent on its day, and not a week before."""
-    moments = records(lambda hour: hour % 168 == 30, 9)
-    learned, last = known(moments, 8), float(moments[-1])
-    clocks = learned.baselines.clocks()
-    rows, slot_end = np.zeros(1, np.intp), np.array([(last // HOUR + 1) * HOUR])
-    overdue = clocks.moment(rows, clocks.start(rows, slot_end), clocks.usual(rows))[0]
-    assert last + 6.5 * DAY < overdue < last + 7.5 * DAY
 
 
 def test_records_at_any_hour_have_no_schedule() -> None:

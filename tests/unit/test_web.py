@@ -173,41 +173,6 @@ def test_healthy_tells_of_the_process_only_and_ready_of_the_first_polls(
         assert client.get("/-/ready").status_code == 200
 
 
-def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
-    """Each cluster's last poll, newest record and last advance with their ages, its counts, and the expectations'."""
-    now = 1_700_000_000.0
-    prod = ClusterStatus(
-        name="prod",
-        up=True,
-        last_poll=now - 12,
-        poll_seconds=0.25,
-        topics=3,
-        partitions=1200,
-        newest_record=now - 10_000,
-        last_advance=now - 15,
-        states={"observed": 1199, "unreadable": 1},
-        verdicts={"dead": 2, "live": 1198},
-    )
-    far = ClusterStatus(name="far", up=False, newest_record=now + 9000)
-    down = ClusterStatus(name="down", up=False, problem="cluster-unreachable: no broker answers")
-    pages.shown = Status(version="1", now=now, expectations_as_of=now - 2 * 86400, clusters=(prod, far, down))
-    page = client.get("/")
-    assert page.headers["content-type"].startswith("text/html")
-    for shown in (
-        "2023-11-14 22:13 UTC (12 s ago)",
-        "1,200",
-        "<dt>Newest record</dt><dd>Tue 2023-11-14 19:26 UTC (2 h 46 min ago)</dd>",
-        "<dt>Last advance</dt><dd>Tue 2023-11-14 22:13 UTC (15 s ago)</dd>",
-        "2023-11-15 00:43 UTC (2 h 30 min ahead)",
-        "observed 1,199, unreadable 1",
-        "dead 2, live 1,198",
-        "(2 d ago)",
-        "waiting for the first poll",
-        "down: cluster-unreachable: no broker answers",
-    ):
-        assert shown in page.text
-
-
 def test_status_page_escapes_what_it_shows(client: httpx.Client, pages: Shown) -> None:
     """Text that comes from outside cannot become markup."""
     pages.shown = Status(
