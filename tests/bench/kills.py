@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -27,9 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
-
-from confluent_kafka import Producer
+from typing import Any
 
 from exporter.domain.history.rows import Coverage, Window
 from exporter.history.spool import TABLES, finished_files
@@ -37,14 +34,14 @@ from exporter.history.tables import Row, read_columns
 from exporter.storage.files import Location
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
-from tests.bench.running import real_broker, say, show
+from tests.bench.running import Writer, real_broker, say, show
 from tests.integration.serving import Exporter
 from tests.programs import as_options
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 from tests.tables import Rows
 from tests.waiting import until
-from tests.workbench import QUIET, Workbench
+from tests.workbench import Workbench
 
 TOPIC, PARTITIONS = "written", 4
 WINDOW_SECONDS = 5.0
@@ -63,31 +60,6 @@ class Spooled:
     double: int
     gaps: int
     """Stretches of offsets, with records in them, between two windows of a partition."""
-
-
-class Writer:
-    """Writes a record every 20 ms, to each partition in turn; a context manager."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **QUIET})
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._write, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._producer.flush(30)
-
-    def _write(self) -> None:
-        number = 0
-        while not self._stop.wait(0.02):
-            self._producer.produce(TOPIC, b"x", partition=number % PARTITIONS)
-            self._producer.poll(0)
-            number += 1
 
 
 def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -> tuple[int, list[float], Spooled]:
@@ -319,7 +291,7 @@ def kill_and_fill_serve(kills: int, drawn: random.Random) -> bool:
 
     with tempfile.TemporaryDirectory() as name, real_broker() as broker:
         Workbench(broker.bootstrap).create(TOPIC, PARTITIONS)
-        with Writer(broker.bootstrap):
+        with Writer(broker.bootstrap, TOPIC, PARTITIONS):
             (killed := Path(name, "killed")).mkdir()
             inside, lost, spool = kill_serve(broker.bootstrap, killed, kills, drawn)
             seconds = f"{max(lost, default=0):.1f} s, {statistics.median(lost or [0]):.1f} s"

@@ -1,4 +1,4 @@
-"""What a poll of three real brokers takes when one is gone, what it asks when 1 % move, and which outages it survives.
+"""What a poll of three real brokers takes when one is gone, what it asks when 1 % move, and what exporters survive.
 
 Run by ``make bench-outage``. Seconds are those of the exporter's own poll with its default settings; requests are
 counted on the wire, to all brokers and of every kind. While a broker is gone each poll is a row of its own: the first
@@ -8,32 +8,39 @@ finds it out, and the cluster takes some seconds to name no leader for the parti
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import signal
+import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import confluent_kafka
 from confluent_kafka import Consumer
+from prometheus_client.samples import Sample
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.ports import SourceError
-from exporter.kafka.process import OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
+from exporter.kafka.process import POLLS, ClientProcess, RemoteClient
 from exporter.settings.schema import PollSettings
-from tests.bench.running import WrongFiguresError, kafka_jars, show
+from tests.bench.running import Writer, WrongFiguresError, kafka_jars, say, show
 from tests.demo.broker import Broker
+from tests.integration.serving import Exporter
 from tests.tables import Rows
 from tests.trio import Trio, frozen
 from tests.views import readings_of
 from tests.workbench import Workbench
 
-TOPIC = "spread"
+TOPIC, PARTITIONS, GROUPS = "spread", 30, 20
+SERIES = {"kafka_topic_partition_current_offset": PARTITIONS, "kafka_consumergroup_current_offset": GROUPS}
+"""How many series of the topic an exporter shows that has read all."""
 
 FROZEN_SECONDS = 21.0
 """Past the 20 s after which an exporter stayed blind for good once."""
@@ -54,95 +61,139 @@ def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Survived:
-    """Outages of one broker under polls and sweeps over groups, and what was left of these."""
+    """What exporters of one broker went through, and what they showed meanwhile."""
 
-    outages: int
-    restarts: dict[str, int]
-    """Processes that were replaced, by reason."""
-    polls: dict[str, int]
+    disturbances: int = 0
+    """Outages of the broker, and kills of an exporter's client."""
+    whole_after: int = 0
+    """After how many of them all polled, swept and showed every series again within a minute."""
+    scrapes: int = 0
+    false_verdicts: int = 0
+    """Scrapes in which something was dead or suspect. All is written to while the broker is there."""
+    restarts: dict[str, int] = field(default_factory=dict)
+    """Client processes that were replaced, by reason."""
+    polls: dict[str, int] = field(default_factory=dict)
     """Polls by outcome."""
-    well_after: int
-    """After how many of the outages a poll and a sweep were good within a minute."""
 
 
-class Steady:
-    """Polls and sweeps one broker again and again, each in a thread of its own."""
+class Watched:
+    """Exporters of one broker, each a process of its own, and what they show."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.restarts, self.polls = Counter[str](), Counter[str]()
-        self._process = ClientProcess("bench", self._restarted)
-        self._poller = Poller("bench", poll_source(self._process, bootstrap, 2.0, 5.0), [], SystemClock())
-        self._groups = RemoteClient(
-            self._process,
-            OFFSETS,
-            limit=60.0,
-            properties={"bootstrap.servers": bootstrap},
-            request_timeout=2.0,
-            budget=10.0,
-        ).groups
-        self._stop = threading.Event()
-        self.good = {"poll": threading.Event(), "sweep": threading.Event()}
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._poll, self._sweep)]
-        for thread in self._threads:
-            thread.start()
+    def __init__(self, exporters: Sequence[Exporter]) -> None:
+        self.all = exporters
+        self.survived = Survived()
+        self._good: list[tuple[float, ...]] = [(0.0, 0.0)] * len(self.all)
 
-    def close(self) -> None:
-        """End all of it."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-        self._process.close()
+    def disturb(self, what: AbstractContextManager[object]) -> None:
+        """Scrape while something lasts, and afterwards until all is well again, for a minute at most."""
+        self.survived.disturbances += 1
+        with what:
+            self._look()
+        self._good = [_good(exporter.samples()) for exporter in self.all]
+        self.survived.whole_after += self.become_whole()
 
-    def _restarted(self, why: Restart) -> None:
-        self.restarts[str(why)] += 1
+    def become_whole(self) -> bool:
+        """Return whether each shows all series of a later poll and sweep within a minute."""
+        deadline = time.monotonic() + 60
+        while not self._look():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(1)
+        return True
 
-    def _poll(self) -> None:
-        while not self._stop.wait(1.0):
-            outcome = self._poller.poll()
-            self.polls["ok" if isinstance(outcome, Snapshot) else str(outcome.reason)] += 1
-            if isinstance(outcome, Snapshot) and outcome.table.read.all():
-                self.good["poll"].set()
+    def conclude(self) -> Survived:
+        """End all, each well, and return what they were through. Raises WrongFiguresError where one ended before."""
+        for exporter in self.all:
+            samples = exporter.samples()
+            _add(self.survived.restarts, samples, "topic_liveness_client_restarts_total", "reason")
+            _add(self.survived.polls, samples, "topic_liveness_polls_total", "outcome")
+        codes = [exporter.end() for exporter in self.all]
+        if any(codes):
+            raise WrongFiguresError("an exporter did not end well")
+        return self.survived
 
-    def _sweep(self) -> None:
-        while not self._stop.wait(0.2):
-            try:
-                names = self._groups.list_groups().names
-                described, committed = self._groups.describe(names), self._groups.committed(names)
-            except SourceError:
-                continue
-            if names and not committed.failed and not any(isinstance(each, Reason) for each in described.values()):
-                self.good["sweep"].set()
+    def _look(self) -> bool:
+        """Scrape each once; return whether all are whole."""
+        whole = True
+        for exporter, good in zip(self.all, self._good, strict=True):
+            samples = exporter.samples()
+            self.survived.scrapes += 1
+            self.survived.false_verdicts += any(_is_alarm(sample) for sample in samples)
+            shown = Counter(sample.name for sample in samples if sample.labels.get("topic") == TOPIC)
+            later = all(now > before for now, before in zip(_good(samples), good, strict=True))
+            whole &= later and [shown[name] for name in SERIES] == list(SERIES.values())
+        return whole
 
 
-def survive(jars: Path, folder: Path, outages: int) -> Survived:
-    """Stop one broker and start it again, kill it and start it again, freeze it for 21 s, so often in all.
+def _good(samples: list[Sample]) -> tuple[float, ...]:
+    """Return the numbers of polls and of sweeps that were good."""
+    counts = {sample.name: sample.value for sample in samples if sample.labels.get("outcome") == "ok"}
+    return tuple(counts.get(f"topic_liveness_{name}_total", 0.0) for name in ("polls", "group_sweeps"))
 
-    Under polls and sweeps: a connection that was silent for so long is the one that librdkafka may not open again.
+
+def _is_alarm(sample: Sample) -> bool:
+    verdicts = ("kafka_topic_verdict", "kafka_topic_partition_verdict")
+    return sample.name in verdicts and sample.labels["verdict"] in {"dead", "suspect"} and sample.value > 0
+
+
+def _add(counts: dict[str, int], samples: list[Sample], name: str, label: str) -> None:
+    for sample in samples:
+        if sample.name == name and sample.value:
+            counts[sample.labels[label]] = counts.get(sample.labels[label], 0) + int(sample.value)
+
+
+@contextmanager
+def _restarted(broker: Broker, end: Callable[[], object]) -> Iterator[None]:
+    end()
+    time.sleep(4)
+    yield
+    broker.start()
+
+
+@contextmanager
+def _frozen(broker: Broker) -> Iterator[None]:
+    with frozen(broker):
+        yield
+        time.sleep(FROZEN_SECONDS)
+
+
+@contextmanager
+def _killed(exporter: Exporter) -> Iterator[None]:
+    os.kill(exporter.clients()[-1], signal.SIGKILL)
+    yield
+
+
+def survive(jars: Path, folder: Path, outages: int, kills: int, exporters: int = 3) -> Survived:
+    """Stop the broker of exporters and start it again, kill it and start it again, freeze it for 21 s, and so on.
+
+    A connection that was silent for so long is the one that librdkafka may not open again. Afterwards kill the Kafka
+    client of one exporter after the other.
     """
-    with Broker(folder, jars=jars) as broker:
-        Workbench(broker.bootstrap).create(TOPIC, 30)
-        for number in range(20):
+    with Broker(folder / "broker", jars=jars) as broker:
+        Workbench(broker.bootstrap).create(TOPIC, PARTITIONS)
+        for number in range(GROUPS):
             consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"group-{number}", "log_level": 0})
             consumer.commit(offsets=[confluent_kafka.TopicPartition(TOPIC, number, 0)], asynchronous=False)
             consumer.close()
-        steady, well = Steady(broker.bootstrap), 0
-        for number in range(outages):
-            good = all(event.wait(60) for event in steady.good.values())
-            assert good or number, "a poll and a sweep are good at first"
-            if number % 3 == 2:
-                with frozen(broker):
-                    time.sleep(FROZEN_SECONDS)
-            else:
-                (broker.kill if number % 3 else broker.stop)()
-                time.sleep(4)
-                broker.start()
-            for event in steady.good.values():
-                event.clear()
-            well += all(event.wait(60) for event in steady.good.values())
-        steady.close()
-    return Survived(outages, dict(steady.restarts), dict(steady.polls), well)
+        settings = {
+            "TOPIC_LIVENESS_GROUPS__INTERVAL": "5s",
+            "TOPIC_LIVENESS_OVERRIDES": json.dumps([{"topics": TOPIC, "max_silence": "3m"}]),
+        }
+        with Writer(broker.bootstrap, TOPIC, PARTITIONS), ExitStack() as stack:
+            folders = [Path(tempfile.mkdtemp(dir=folder)) for _ in range(exporters)]
+            watched = Watched([stack.enter_context(Exporter(each, broker.bootstrap, **settings)) for each in folders])
+            if not watched.become_whole():
+                raise WrongFiguresError("the exporters do not show every series at first")
+            for number in range(outages):
+                ways = (_restarted(broker, broker.stop), _restarted(broker, broker.kill), _frozen(broker))
+                watched.disturb(ways[number % 3])
+                say(f"  {number + 1} outages")
+            for number in range(kills):
+                watched.disturb(_killed(watched.all[number % exporters]))
+                say(f"  {number + 1} kills of a client")
+            return watched.conclude()
 
 
 class Bench:
@@ -190,12 +241,13 @@ def measure(trio: Trio, partitions: int, polls: int) -> Iterator[tuple[str, ...]
         yield bench.poll(f"after {name}")
 
 
-def main() -> None:
+def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=3000, help="how many partitions, a multiple of 3")
     parser.add_argument("--polls", type=int, default=3, help="polls while a broker is gone")
-    parser.add_argument("--outages", type=int, default=6, help="how often one broker is stopped, killed or frozen")
+    parser.add_argument("--outages", type=int, default=6, help="how often the broker of three exporters goes")
+    parser.add_argument("--kills", type=int, default=6, help="how often the Kafka client of one of them is killed")
     given = parser.parse_args()
     if given.partitions < 3 or given.partitions % 3 or given.polls < 1:
         parser.error("--partitions must be a multiple of 3, and --polls at least 1")
@@ -205,11 +257,13 @@ def main() -> None:
         rows += measure(trio, given.partitions, given.polls)
     show(f"Three brokers, {given.partitions} partitions, default settings", rows)
     with tempfile.TemporaryDirectory() as folder:
-        survived = survive(jars, Path(folder), given.outages)
-    print(f"\nOne broker, stopped, killed or frozen {survived.outages} times under polls and sweeps")
-    print(f"restarts survived: {sum(survived.restarts.values())} {survived.restarts or ''}")
-    print(f"polls: {survived.polls}; good again within a minute: {survived.well_after} of {survived.outages}")
+        survived = survive(jars, Path(folder), given.outages, given.kills)
+    print(f"\nThree exporters: {given.outages} outages of their broker, {given.kills} kills of a client")
+    print(f"polled, swept and showed every series within a minute: after {survived.whole_after}")
+    print(f"scrapes: {survived.scrapes}, of them with a false verdict: {survived.false_verdicts}")
+    print(f"polls: {survived.polls}; clients replaced: {survived.restarts}; exporters that ended: 0")
+    return 0 if survived.whole_after == survived.disturbances and not survived.false_verdicts else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

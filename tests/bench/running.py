@@ -6,12 +6,17 @@ import contextlib
 import math
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
+
+from confluent_kafka import Producer
 
 from tests.demo.broker import Broker, resolve_kafka
 from tests.programs import cache_folder
 from tests.tables import as_text
+from tests.workbench import QUIET
 
 
 class WrongFiguresError(SystemExit):
@@ -28,6 +33,32 @@ def real_broker(heap: str = "512m") -> Iterator[Broker]:
     """A real broker, in a folder of its own, until the block ends."""
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder), jars=kafka_jars(), heap=heap) as broker:
         yield broker
+
+
+class Writer:
+    """Writes a record every 20 ms, to each partition in turn; a context manager."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **QUIET})
+        self._topic, self._partitions = topic, partitions
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._producer.flush(30)
+
+    def _write(self) -> None:
+        number = 0
+        while not self._stop.wait(0.02):
+            self._producer.produce(self._topic, b"x", partition=number % self._partitions)
+            self._producer.poll(0)
+            number += 1
 
 
 def say(text: str) -> None:

@@ -8,12 +8,13 @@ from exporter.kafka.process import Restart
 from tests.bench.outage import survive
 
 
-def test_polls_and_sweeps_outlive_outages(kafka_jars: Path, tmp_path: Path) -> None:
-    """Stopped, killed, frozen for 21 s: after each outage both are good again, and no poll ends in an error of ours.
+def test_an_exporter_outlives_outages_and_kills_of_its_client(kafka_jars: Path, tmp_path: Path) -> None:
+    """Stopped, killed, frozen for 21 s: after each outage it shows every series again, and no verdict is false.
 
-    An outage does not always make librdkafka abort: test_client_restarts.py has a client that surely does.
+    An outage does not always make librdkafka abort: a kill of the client surely ends it.
     """
-    survived = survive(kafka_jars, tmp_path / "broker", outages=3)
-    assert survived.well_after == 3
+    survived = survive(kafka_jars, tmp_path, outages=3, kills=1, exporters=1)
+    assert (survived.disturbances, survived.whole_after, survived.false_verdicts) == (4, 4, 0)
     assert set(survived.polls) <= {"ok", "cluster-unreachable", "client-failed"}
+    assert survived.restarts[Restart.ENDED] >= 1
     assert set(survived.restarts) <= {Restart.ENDED, Restart.FAILING, Restart.HUNG}
