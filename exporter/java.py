@@ -25,8 +25,11 @@ def java() -> str:
     if path is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise JavaError(f"no java {where}; next step: {install}")
-    version = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    match = re.search(r'version "(?:1\.)?(\d+)', version.stderr + version.stdout)
+    try:
+        version = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        match = re.search(r'version "(?:1\.)?(\d+)', version.stderr + version.stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        match = None
     if match is None:
         raise JavaError(f"`{path} -version` prints no version; next step: {install}")
     if int(match[1]) < JAVA_NEEDED:

@@ -1,4 +1,4 @@
-"""Memory of this process: how much it holds and may hold, and imports that it does not need."""
+"""Memory of this process: how much it holds, and imports that it does not need."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ import os
 import sys
 from collections.abc import Collection
 from importlib.abc import MetaPathFinder
-from pathlib import Path, PurePosixPath
-
-ROOT = Path("/")
-"""The folder that has ``proc`` and ``sys``."""
-
-_UNLIMITED = 2**60
-"""Bytes: cgroups without a limit give a larger number (version 1)."""
+from pathlib import Path
 
 
 class _Absent(MetaPathFinder):
@@ -40,31 +34,3 @@ def share_the_heap() -> None:
 def resident(pid: int | None = None) -> int:
     """Return the bytes that this or another process holds (RSS). Raises OSError where that has ended."""
     return int(Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def limit() -> int | None:
-    """Return how many bytes this process and its neighbours in the cgroup may hold together, None without a limit.
-
-    The smallest limit counts, of its own cgroup and those around it. Both versions of cgroups are known. Within a
-    container their folders begin with the container's own, whatever path the kernel shows.
-    """
-    try:
-        lines = (ROOT / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    found = []
-    for line in lines:
-        controllers, _, path = line.partition(":")[2].partition(":")
-        if not controllers:
-            folder, name = ROOT / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            folder, name = ROOT / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        here = PurePosixPath(path)
-        for one in (here, *here.parents):
-            try:
-                found.append(int((folder / one.relative_to("/") / name).read_text()))
-            except (OSError, ValueError):  # "max": this one has no limit
-                continue
-    return min((bytes_ for bytes_ in found if bytes_ < _UNLIMITED), default=None)

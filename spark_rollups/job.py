@@ -29,6 +29,7 @@ from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.links import Links
 from exporter.domain.scoring.calibration import FALSE_ALARMS, Accepted
 from exporter.domain.verdicts import Outage, TopicOverride
+from exporter.java import JavaError, java
 from exporter.storage.files import Location, Stored, file_info, files_below, files_in
 from spark_rollups import spool_files
 from spark_rollups.durable import read_text
@@ -51,7 +52,6 @@ from spark_rollups.session import (
     SessionError,
     cache_folder,
     last_lines,
-    require_java,
     require_jvm,
     require_user,
     start_session,
@@ -223,7 +223,7 @@ def _session(
     again: bool = True,
 ) -> Iterator[SparkSession]:
     with progress.stage("spark") as details:
-        require_java()
+        java()  # before Spark asks for it in many lines
         require_user()
         spark = start_session(
             f"topic-liveness {name}",
@@ -334,7 +334,7 @@ def _ending_well(history: Location, name: str, progress: Progress, *known: type[
     except TerminatedError:
         click.echo("terminated: run it again, what is done is not done twice", err=True)
         raise
-    except (SessionError, LockedError, NoVerdictsError, UnreadHistoryError) as error:
+    except (SessionError, JavaError, LockedError, NoVerdictsError, UnreadHistoryError) as error:
         click.echo(f"Error: {error}", err=True)
         if isinstance(error, SessionError) and not isinstance(history, Path):
             for line in last_lines(log, _LAST_LINES):

@@ -20,14 +20,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from exporter import domain
-from exporter.domain.job_variables import DROPPED
+from exporter.java import java
 from exporter.storage.files import Location, ObjectPath, s3_endpoint, spark_uri
 from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, in_a_line, is_lost_connection
 from spark_rollups.frames import KEEPS_TABLES
 from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 
-JAVA_REQUIRED = 17
-"""Spark 4 runs on Java 17 and later."""
+_DROPPED = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
+"""A job leaves these out: it brings its own Spark, and options of the command set it up. Not under ``spark-submit``."""
 
 _TINY_BYTES, _LITTLE_BYTES = 4 * 2**20, 64 * 2**20
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -62,25 +62,6 @@ def cache_folder() -> Path:
         return Path(tempfile.gettempdir(), f"topic-liveness-{os.geteuid()}")
 
 
-def require_java() -> None:
-    """Raise SessionError unless the Java that Spark would start is recent enough."""
-    home, java = os.environ.get("JAVA_HOME"), _java()
-    place = f"JAVA_HOME {home!r}" if home else "PATH"
-    advice = f"install a Java runtime {JAVA_REQUIRED} or later and put it on PATH, or set JAVA_HOME"
-    try:
-        if java is None:
-            raise FileNotFoundError
-        completed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        raise SessionError(
-            f"Spark needs Java {JAVA_REQUIRED} or later, and none was found by {place}: {advice}"
-        ) from None
-    found = re.search(r'version "(?:1\.)?(\d+)', completed.stderr + completed.stdout)
-    if found is None or int(found[1]) < JAVA_REQUIRED:
-        version = found[1] if found else "an unknown version"
-        raise SessionError(f"Spark needs Java {JAVA_REQUIRED} or later, {java} is {version}: {advice}")
-
-
 def require_user() -> None:
     """Raise SessionError where this user has no name, which Hadoop would ask the system for."""
     try:
@@ -94,7 +75,7 @@ def require_user() -> None:
 
 def _settle_environment(*, local: bool) -> None:
     """Leave out variables that lead Spark elsewhere, and pin what it would ask this host for."""
-    for name in DROPPED:
+    for name in _DROPPED:
         os.environ.pop(name, None)
     if local:  # its name may not resolve
         os.environ |= {"SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -112,11 +93,6 @@ def _java_folder(log: Path) -> Path:
         f"Java can load native code from none of {', '.join(map(str, folders))}: they are mounted noexec or cannot be "
         "written. Name another folder with TMPDIR"
     )
-
-
-def _java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
 
 def start_session(
@@ -325,7 +301,7 @@ def _ivy() -> Path:
 def _jars(log_file: BinaryIO, settings: str | None, locks: Sequence[str]) -> Sequence[Path]:
     ivy = _ivy()
     try:
-        return locked_jars(ivy, _java() or "java", log_file, settings, locks)
+        return locked_jars(ivy, java(), log_file, settings, locks)
     except JarsError as error:
         raise SessionError(f"{error}; details in {log_file.name}") from error
     except OSError as error:

@@ -195,7 +195,7 @@ def _ask(source: OffsetsAndTimes, batch: Batch, clock: Clock, gone: Collection[i
     begun = led[first.found[led]]
     last.put(begun, source.ends(membership.part(begun)))
     held = begun[last.found[begun] & (last.offset[begun] > first.offset[begun])]
-    extents = Extents(first.offset[held], last.offset[held], last.epoch[held], np.full(len(held), -1))
+    extents = Extents(first.offset[held], last.offset[held], np.full(len(held), -1))
     newest.put(
         held,
         look_up_newest(

@@ -206,7 +206,7 @@ class _Lookups:
         first, last = self._earliest[rows], self._latest[rows]
         held = first.found & last.found & (last.offset > first.offset) & (self._newest.reason[rows] == NO_ANSWER)
         some, unknown = rows[held], np.full(int(held.sum()), -1)
-        extents = Extents(first.offset[held], last.offset[held], unknown.astype(np.int32), unknown)
+        extents = Extents(first.offset[held], last.offset[held], unknown)
         found = look_up_newest(
             self._source,
             self._membership.part(some),

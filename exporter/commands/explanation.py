@@ -148,10 +148,7 @@ def _groups(record: Record) -> Iterator[str]:
     yield from _named("committed", f"{plural(len(gone), 'group')} without a member now", gone)
     if (unknown := record["groups_unknown"]) is not None:
         label = "" if groups else "read by"
-        others = [
-            f"{_printable(one['group'])} ({one['type'] or 'unknown'} group, {one['state'] or 'unknown'})"
-            for one in record["other_groups"]
-        ]
+        others = [_printable(name) for name in record["other_groups"]]
         yield from _named(label, unknown, others) if others else [_labelled(label, unknown)]
 
 

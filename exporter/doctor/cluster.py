@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,15 +15,9 @@ from exporter.domain.arrays import Codes
 from exporter.domain.formatting import named, plural, some
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.answers import reason_of_code
-from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import Reason, State
 from exporter.domain.polls.table import STATE_CODES, UNREADABLE, Snapshot
 from exporter.kafka.connect_result import ConnectResult
-
-MAX_TIMESTAMP_SINCE = 7
-"""The version of ListOffsets that introduced MAX_TIMESTAMP (KIP-734)."""
-
-_KAFKA = {7: "Kafka 3.0 to 3.4", 8: "Kafka 3.5 to 3.8", 9: "Kafka 3.9", 10: "Kafka 4.0 or 4.1"}
 
 _GRANT_TOPICS = (
     "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL --operation Describe "
@@ -73,56 +67,20 @@ def listeners(seen: PolledCluster) -> Iterator[Finding]:
     if good:
         what = f"{len(good)} of {plural(len(brokers), 'broker')} reached at the address advertised: {some(good)}"
         yield Finding(check, Severity.OK, what)
-    yield from _absent_brokers(seen)
-
-
-def _absent_brokers(seen: PolledCluster) -> Iterator[Finding]:
-    metadata = seen.snapshot.metadata
-    away = sorted(set(np.unique(metadata.membership.replicas).tolist()) - metadata.brokers.keys())
-    led_by_none = int(np.count_nonzero(metadata.membership.leader == NO_LEADER))
-    if not away:
-        return
-    what = f"{named('broker', away)} should hold replicas, but the cluster does not list it as up"
-    costs = "none now: others lead its partitions"
-    if led_by_none:
-        costs = f"{plural(led_by_none, 'watched partition')} without a leader: unreadable, their silence is not proved"
-    severity = Severity.ERROR if led_by_none else Severity.NOTE
-    yield Finding("listeners", severity, what, costs, "start it again, or reassign its replicas")
 
 
 def versions(seen: PolledCluster) -> Iterator[Finding]:
-    """Check which brokers support MAX_TIMESTAMP: by their answers, else by the protocol versions that they list."""
-    alike: dict[tuple[bool | None, int | None], list[int]] = defaultdict(list)
-    for broker, address in sorted(seen.snapshot.metadata.brokers.items()):
-        found = seen.reached[address]
-        proved = seen.snapshot.max_timestamp_supported.get(broker)
-        if found.reason is not None and proved is None:
-            continue
-        spoken = found.list_offsets_version
-        knows = proved if proved is not None or spoken is None else spoken >= MAX_TIMESTAMP_SINCE
-        alike[knows, spoken].append(broker)
-    for (knows, spoken), brokers in alike.items():
-        which = f"{named('broker', brokers)} ({_kafka(spoken)})"
-        if knows:
-            yield Finding("versions", Severity.OK, f"{which}: MAX_TIMESTAMP is supported")
-        elif knows is None:
-            costs = "none known; each poll checks it, and the log says where it is not"
-            yield Finding("versions", Severity.NOTE, f"{which}: whether MAX_TIMESTAMP is supported is unknown", costs)
-        else:
-            led = plural(sum(map(seen.led_by, brokers)), "watched partition")
-            yield Finding(
-                "versions",
-                Severity.WARNING,
-                f"{which}: MAX_TIMESTAMP is not supported (KIP-734)",
-                f"{led} led there without a newest timestamp (state unsupported); silence is judged by offsets",
-                "upgrade to Kafka 3.0 or newer; the exporter notices it at the next poll",
-            )
-
-
-def _kafka(spoken: int | None) -> str:
-    if spoken is None:
-        return "version unknown"
-    return _KAFKA.get(spoken, "Kafka before 3.0" if spoken < MAX_TIMESTAMP_SINCE else "Kafka 4.2 or newer")
+    """Check that each broker supports MAX_TIMESTAMP, as far as its answers say."""
+    old = sorted(broker for broker, known in seen.snapshot.max_timestamp_supported.items() if not known)
+    if old:
+        led = plural(sum(map(seen.led_by, old)), "watched partition")
+        yield Finding(
+            "versions",
+            Severity.WARNING,
+            f"{named('broker', old)}: MAX_TIMESTAMP is not supported (KIP-734)",
+            f"{led} led there without a newest timestamp (state unsupported); silence is judged by offsets",
+            "upgrade to Kafka 3.0 or newer; the exporter notices it within an hour",
+        )
 
 
 def readings(seen: PolledCluster) -> Iterator[Finding]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import socket
 import ssl
-import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,9 +14,8 @@ import httpx
 
 from exporter.commands.spark_job import SPARK
 from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain.formatting import ago, duration, plural, setting_duration, setting_size, size
+from exporter.domain.formatting import ago, plural, setting_duration, setting_size, size
 from exporter.domain.history.rows import AHEAD_SECONDS
-from exporter.domain.job_variables import DROPPED, READ
 from exporter.domain.ports import Clock
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
 from exporter.history.published import Expectations
@@ -27,12 +24,8 @@ from exporter.java import JavaError, java
 from exporter.settings.schema import Settings
 from exporter.storage.files import ObjectPath
 from exporter.web.config_file import WebConfig, WebConfigError, WebConfigFile
-from exporter.web.pages import SCRAPED_EVERY
 from exporter.web.server import WebError, bind, host_and_port
 from exporter.web.users import REALM
-
-LONGEST_SCRAPE_INTERVAL = 120.0
-"""Seconds. Prometheus looks back five minutes for a value: two scrapes may fail before alerts lose theirs."""
 
 _ANSWER_SECONDS = 3.0
 
@@ -141,10 +134,9 @@ def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 
     try:
         bind(listen).close()
     except WebError as error:
-        ours, scraped_every = _exporter_at(listen, config)
+        ours = _is_exporter_at(listen, config)
         if ours:
             yield Finding(check, Severity.OK, f"an exporter is serving on {listen}")
-            yield from scrapes(scraped_every)
             return
         what, _, fix = str(error).partition(". ")
         what = what.rstrip(".")
@@ -156,18 +148,6 @@ def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 
             yield Finding(check, Severity.ERROR, what, costs, fix or None)
     else:
         yield Finding(check, Severity.OK, f"{listen} is free")
-
-
-def scrapes(every: float | None) -> Iterator[Finding]:
-    """Warn of a Prometheus that scrapes each ``every`` seconds, if that is too long for its alerts."""
-    if every is not None and every > LONGEST_SCRAPE_INTERVAL:
-        yield Finding(
-            "scrapes",
-            Severity.WARNING,
-            f"Prometheus scrapes it every {duration(every)}",
-            "alerts do not fire: Prometheus looks back five minutes for a value",
-            f"set scrape_interval of its job to {duration(LONGEST_SCRAPE_INTERVAL)} or less",
-        )
 
 
 def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
@@ -185,20 +165,6 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
         yield from_error(check, Severity.NOTE, str(error), costs)
     else:
         yield Finding(check, Severity.OK, f"Spark and Java ({path}) are installed")
-    try:
-        pwd.getpwuid(os.getuid())
-    except KeyError:
-        what = f"user id {os.getuid()} has no name (/etc/passwd), which jobs of Spark need"
-        yield Finding(check, Severity.NOTE, what, costs, "add a line for it, such as a file that is mounted there")
-    for names, what, changes in (
-        (DROPPED, "jobs leave it out", "none, unless a job should follow it"),
-        (READ, "the JVM of jobs reads it", "none, unless it changes what jobs do"),
-    ):
-        for name in filter(os.environ.get, names):
-            yield Finding(check, Severity.NOTE, f"{name} is set: {what}", changes, "set up jobs by options (--conf)")
-    if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
-        what = f"{tempfile.gettempdir()} is mounted noexec: jobs use a folder beside their jars or in the history"
-        yield Finding(check, Severity.NOTE, what, "none, unless that is noexec too", "name another folder with TMPDIR")
 
 
 CHECKS = (history, expectations, web, rollup)
@@ -222,11 +188,8 @@ def _usable(place: Path) -> bool:
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
-def _exporter_at(listen: str, config: WebConfig) -> tuple[bool | None, float | None]:
-    """Return whether an exporter answers there, and each how many seconds Prometheus scrapes it.
-
-    None where the first cannot be told without a client's certificate, and where the second is not known.
-    """
+def _is_exporter_at(listen: str, config: WebConfig) -> bool | None:
+    """Return whether an exporter answers there, None where that cannot be told without a client's certificate."""
     host, port = host_and_port(listen)
     shown = f"[{host}]" if ":" in host else host
     url = f"{'http' if config.tls is None else 'https'}://{shown}:{port}/-/healthy"
@@ -235,12 +198,10 @@ def _exporter_at(listen: str, config: WebConfig) -> tuple[bool | None, float | N
         answer = httpx.get(url, timeout=_ANSWER_SECONDS, verify=False, trust_env=False)  # noqa: S501
     except (httpx.HTTPError, httpx.InvalidURL):
         needs_certificate = config.tls is not None and config.tls.verify_mode is ssl.CERT_REQUIRED
-        return (None if needs_certificate and _listens(host, port) else False), None
+        return None if needs_certificate and _listens(host, port) else False
     if answer.status_code == httpx.codes.UNAUTHORIZED:
-        return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", ""), None
-    healthy = answer.status_code == httpx.codes.OK and answer.text == "healthy\n"
-    every = answer.headers.get(SCRAPED_EVERY, "")
-    return healthy, float(every) if healthy and every.isdecimal() else None
+        return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", "")
+    return answer.status_code == httpx.codes.OK and answer.text == "healthy\n"
 
 
 def _listens(host: str, port: int) -> bool:

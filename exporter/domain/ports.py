@@ -6,9 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.column_set import ColumnSet
 from exporter.domain.polls.answers import Answers
@@ -41,8 +38,6 @@ class Extents(ColumnSet):
 
     earliest: Offsets
     latest: Offsets
-    epoch: NDArray[np.int32]
-    """The leader epoch in the answer to LATEST, -1 where it has none."""
     appended: Offsets
     """An earlier end of the log: batches from it on were written later. -1 where none is known."""
 

@@ -15,5 +15,3 @@ class ConnectResult:
     detail: str = ""
     visible_topics: int | None = None
     """Number of listed topics: those that this principal may Describe, including internal ones."""
-    list_offsets_version: int | None = None
-    """The newest supported version of ListOffsets (KIP-35): 7 includes MAX_TIMESTAMP (KIP-734, Kafka 3.0)."""

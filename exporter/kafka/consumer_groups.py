@@ -14,7 +14,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka.admin import ListConsumerGroupsResult
 from confluent_kafka.admin._metadata import ClusterMetadata
 
-from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState, OtherGroup
+from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
@@ -55,25 +55,13 @@ class GroupReader:
     client.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        calls_in_flight: int,
-        list_types: Callable[[], Mapping[str, OtherGroup]] = dict,
-    ) -> None:
-        """``list_types`` returns type and state of groups that are no consumer groups, as far as they can be known."""
+    def __init__(self, client: Client, *, calls_in_flight: int) -> None:
         self._client = client
         self._calls_in_flight = calls_in_flight
         self._silent = False
         self._has_offsets_topic = False
         """Whether brokers list OFFSETS_TOPIC."""
         self._visible_at: float | None = None
-        self._list_types = list_types
-        self._types: Mapping[str, OtherGroup] = {}
-        self._typed = frozenset[str]()
-        """The groups of other types when ``_types`` were read."""
-        self._typed_at = 0.0
 
     def list_groups(self) -> GroupList:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
@@ -110,7 +98,7 @@ class GroupReader:
         visible = self._all_visible() if names or offsets is not None else None
         return GroupList(names, failed, visible, None if failed else self._others(names))
 
-    def _others(self, names: frozenset[str]) -> Mapping[str, OtherGroup] | None:
+    def _others(self, names: frozenset[str]) -> frozenset[str] | None:
         """Return the groups of other types than ``names``; None where they cannot be listed.
 
         ``list_consumer_groups`` of librdkafka (2.16) leaves them out without a word. Its older ``list_groups`` lists
@@ -122,11 +110,7 @@ class GroupReader:
         except KafkaException as error:
             self._reason(LIST, error)
             return None
-        others = frozenset(group.id for group in found if group.state == "Dead") - names
-        now = time.monotonic()
-        if others and (others != self._typed or now - self._typed_at >= _VISIBLE_SECONDS):
-            self._types, self._typed, self._typed_at = self._list_types(), others, now
-        return {name: self._types.get(name, OtherGroup()) for name in others}
+        return frozenset(group.id for group in found if group.state == "Dead") - names
 
     def _coordinators(self) -> ClusterMetadata:
         """Return brokers, and the leaders of OFFSETS_TOPIC. Raises SourceError when no broker answers.

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from exporter.domain.groups.consumer_groups import OtherGroup
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.error_codes import reason_of_code
@@ -128,38 +127,6 @@ class KafkaPythonClient:
         if isinstance(error, errors.IncompatibleBrokerVersion):
             return Reason.UNSUPPORTED_VERSION
         return reason_of_code(getattr(error, "errno", None))
-
-
-class _Types(KafkaPythonClient):
-    wants = "types of groups"
-
-    def types(self) -> Mapping[str, OtherGroup]:
-        try:
-            found = self._admin.list_groups()
-        except self._kafka.errors.KafkaError:
-            return {}
-        return {
-            group["group_id"]: OtherGroup(kind.lower(), (group.get("group_state") or "").lower() or None)
-            for group in found
-            if (kind := group.get("group_type"))
-        }
-
-
-def list_types(
-    properties: Mapping[str, Property | Path], *, aws_iam: AwsIam | None, request_timeout: float
-) -> Mapping[str, OtherGroup]:
-    """Return type and state of each group, by ListGroups v5 (brokers from 4.0 on).
-
-    Empty without kafka-python, an optional extra, and where it gets no answer.
-    """
-    try:
-        client = _Types(properties, aws_iam=aws_iam, request_timeout=request_timeout)
-    except KafkaPythonError:
-        return {}
-    try:
-        return client.types()
-    finally:
-        client.close()
 
 
 class TranslationError(Exception):

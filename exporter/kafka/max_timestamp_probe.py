@@ -13,9 +13,8 @@ import numpy as np
 
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.polls.answers import ANSWERED, Answers
-from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata
-from exporter.domain.polls.readings import END_OF_TIME, TopicPartition
+from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.readings import END_OF_TIME
 from exporter.domain.ports import LOOKUPS_AT_ONCE, Extents
 from exporter.kafka.list_offsets import Lookups
 
@@ -37,40 +36,11 @@ class MaxTimestampProbe:
     def __init__(self, lookups: Lookups) -> None:
         self._lookups = lookups
         self.supported: dict[int, bool] = {}
-        self._proofs: dict[int, tuple[TopicPartition, int]] = {}
-        """Broker id -> the partition, at its leader epoch, whose answer decided."""
 
     def forget(self, brokers: Collection[int]) -> None:
         """Drop the results for these brokers: they may have been replaced or upgraded."""
         for broker in brokers:
             self.supported.pop(broker, None)
-            self._proofs.pop(broker, None)
-
-    def recheck(self, layout: Layout, rows: Rows, ends: Answers) -> None:
-        """Drop outdated results, by answers to LATEST of rows.
-
-        A broker that was restarted, perhaps upgraded, has lost its leadership in between. So the leader epoch of the
-        partition that decided has changed since (KIP-101), however short the restart was.
-        """
-        for broker, (key, epoch) in list(self._proofs.items()):
-            place = np.flatnonzero((rows == layout.row(key)) & (ends.reason == ANSWERED))
-            if (ends.epoch[place] != epoch).any():
-                self.forget([broker])
-
-    def follow(self, metadata: Metadata) -> None:
-        """Drop results that come from a partition that is gone or has another leader."""
-        for broker, (key, _) in list(self._proofs.items()):
-            topic = metadata.topics.get(key.topic)
-            info = None if topic is None else topic.partitions.get(key.partition)
-            if info is None or info.leader != broker:
-                self.forget([broker])
-
-    def upgrade_checks(self) -> set[TopicPartition]:
-        """Return a partition of each broker that did not know the spec, whose next answer shows an upgrade.
-
-        A ZooKeeper cluster of one broker keeps its leader epochs through a restart (seen on 2.8.2).
-        """
-        return {key for broker, (key, _) in self._proofs.items() if not self.supported[broker]}
 
     def check(
         self,
@@ -120,9 +90,9 @@ class MaxTimestampProbe:
         for place in np.flatnonzero(unaware | aware).tolist():
             known = bool(aware[place])
             if self.supported.get(broker) is not known:
-                key = membership.layout.key(rows[place])
-                self.supported[broker], self._proofs[broker] = known, (key, int(extents.epoch[place]))
+                self.supported[broker] = known
                 if not known:
+                    key = membership.layout.key(rows[place])
                     # The monitor logs it once for each cluster.
                     log.debug(_UNSUPPORTED, broker, key.partition, key.topic)
         wrong: Flags = failed | older

@@ -75,9 +75,7 @@ class PollSource:
         self._batched_knows: Membership | None = None
         self._compared: set[tuple[int, int]] = set()
         """Specs and brokers whose answers by both calls were the same, since these brokers were last away."""
-        self._epoch_of: Layout | None = None
-        self._epoch = np.zeros(0, dtype=np.int32)
-        """By row, the leader epoch in the last answer to LATEST; -1 where there was none."""
+        self._dated_layout = Layout.of({})
         self._dated_until = np.zeros(0, dtype=np.int64)
         """By row, the end of the log at the last look-up of its newest timestamp; -1 where there was none."""
         self._counts: Counter[str] = Counter()
@@ -131,22 +129,17 @@ class PollSource:
 
     def latest(self, rows: Rows) -> Answers:
         """LATEST of rows that have a leader. Raises ValueError where they are not in order, each once."""
-        answers = self._ask(LATEST, rows)
-        layout, before = self._membership.layout, self._epoch_of
-        if layout is not before:
-            dated_until = np.full(len(layout), -1)
-            if before is not None:
-                here, there = layout.moves_from(before)
-                dated_until[here] = self._dated_until[there]
-            self._epoch_of, self._dated_until = layout, dated_until
-            self._epoch = np.full(len(layout), -1, dtype=np.int32)
-        self._epoch[rows] = answers.epoch
-        self._source.probe.recheck(self._membership.layout, rows, answers)
-        return answers
+        return self._ask(LATEST, rows)
 
     def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
         """MAX_TIMESTAMP of rows that hold records, with their offsets as just answered."""
-        extents = Extents(earliest, latest, self._epoch[rows], self._dated_until[rows])
+        layout = self._membership.layout
+        if layout is not self._dated_layout:
+            here, there = layout.moves_from(self._dated_layout)
+            dated_until = np.full(len(layout), -1)
+            dated_until[here] = self._dated_until[there]
+            self._dated_layout, self._dated_until = layout, dated_until
+        extents = Extents(earliest, latest, self._dated_until[rows])
         self._dated_until[rows] = latest
         return self._source.max_timestamp_by_row(self._membership, rows, extents)
 

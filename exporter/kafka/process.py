@@ -22,16 +22,12 @@ from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.running_process import RunningProcess, end_of
-from exporter.memory import limit as memory_limit
 from exporter.memory import resident
 
 log = logging.getLogger(__name__)
 
 GROWTH_BYTES = 512 * 1024 * 1024
-"""A process that uses this much more memory than after its first calls has a leak, and is replaced.
-
-Where the memory of the exporter and its processes is limited, a quarter of the limit, if that is less.
-"""
+"""A process that uses this much more memory than after its first calls has a leak, and is replaced."""
 
 _SETTLED_CALLS = 20
 """Number of calls after which the memory of a process is stable."""
@@ -80,13 +76,10 @@ class _LostError(SourceError):
 class ClientProcess:
     """The process with the clients of one cluster. It starts with the first call. Safe for several threads."""
 
-    def __init__(
-        self, cluster: str, on_restart: Callable[[Restart], None] = lambda _: None, growth_bytes: int | None = None
-    ) -> None:
-        """``on_restart`` is called each time it is replaced. One that grows by ``growth_bytes`` is."""
+    def __init__(self, cluster: str, on_restart: Callable[[Restart], None] = lambda _: None) -> None:
+        """``on_restart`` is called each time it is replaced."""
         self._cluster = cluster
         self._on_restart = on_restart
-        self.growth_bytes = _growth_bytes() if growth_bytes is None else growth_bytes
         self._lock = threading.RLock()
         self._closed = False
         self._running: RunningProcess | None = None
@@ -148,7 +141,7 @@ class ClientProcess:
         running, held = self._running, self.memory
         if running is not None and held is not None and running.answered >= _SETTLED_CALLS:
             grown = held - running.settled_bytes
-            if grown > self.growth_bytes:
+            if grown > GROWTH_BYTES:
                 self._end(running, Restart.MEMORY, f"holds {size(grown)} more than after its first calls")
 
     def replace_if_blind(self, failed: int) -> None:
@@ -336,8 +329,3 @@ class ClientProcesses:
             processes, self._processes = self._processes, {}
         for process in processes.values():
             process.close()
-
-
-def _growth_bytes() -> int:
-    limit = memory_limit()
-    return GROWTH_BYTES if limit is None else min(GROWTH_BYTES, limit // 4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from exporter.domain.ports import Clock, Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
-from exporter.kafka.kafka_python import list_types
 from exporter.kafka.list_offsets import CALLS_IN_FLIGHT, CHUNK_SIZE, Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
@@ -70,8 +68,7 @@ class KafkaSource:
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
         self.client = client
         self._clock = clock = SystemClock() if clock is None else clock
-        types = partial(list_types, properties, aws_iam=aws_iam, request_timeout=request_timeout)
-        self.groups = GroupReader(client, calls_in_flight=calls_in_flight, list_types=types)
+        self.groups = GroupReader(client, calls_in_flight=calls_in_flight)
         """Reads the consumer groups of the same cluster."""
         limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, clock)
         self._sizes = {"chunk_size": chunk_size, "calls_in_flight": calls_in_flight}
@@ -106,7 +103,6 @@ class KafkaSource:
         now = self._metadata.brokers
         # A broker that was away, moved, or was up long enough for an upgrade must prove itself again.
         self.probe.forget([broker for broker in before if now.get(broker) != before[broker]])
-        self.probe.follow(self._metadata)
         self.probe.forget(self.unreachable)
         self.unreachable.clear()
         if self._refreshes != self.reader.refreshes:
@@ -136,11 +132,10 @@ class KafkaSource:
 
         An answer that may be that of a deleted record counts where a look-up by time finds its time.
         """
-        layout, leader = membership.layout, membership.leader[rows]
+        leader = membership.leader[rows]
         answers = Answers.none(len(rows))
-        again = [row for key in self.probe.upgrade_checks() if (row := layout.row(key)) is not None]
         unable = [broker for broker, known in self.probe.supported.items() if not known]
-        wanted = np.flatnonzero(~np.isin(leader, unable) | np.isin(rows, again))
+        wanted = np.flatnonzero(~np.isin(leader, unable))
         answers.put(wanted, self.by_row(MAX_TIMESTAMP, membership, rows[wanted]))
         wrong = np.flatnonzero(self.probe.check(membership, rows, answers, extents, self._may_be_tiered))
         answers.put(wrong, Answers.none(len(wrong)))
@@ -161,10 +156,7 @@ class KafkaSource:
 
     def ends(self, membership: Membership) -> Answers:
         """One past the newest record, of partitions that have leaders. Transaction markers count."""
-        rows = np.arange(len(membership.layout))
-        answers = self.by_row(LATEST, membership, rows)
-        self.probe.recheck(membership.layout, rows, answers)
-        return answers
+        return self.by_row(LATEST, membership, np.arange(len(membership.layout)))
 
     def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
         """Largest timestamp among the records, and where it lies, of partitions that hold records and have leaders.

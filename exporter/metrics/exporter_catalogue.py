@@ -42,8 +42,7 @@ EXPORTER_METRICS = (
         "topic_liveness_client_restarts_total",
         "counter",
         "Processes with the Kafka clients of a cluster that were replaced, by reason. ended: an assertion in "
-        "librdkafka, or killed; hung: no answer in time; memory: it grew by a quarter of the container's memory limit, "
-        "at most 512 MiB; "
+        "librdkafka, or killed; hung: no answer in time; memory: it grew by 512 MiB; "
         "failing: it could not reach the cluster several times in a row.",
         (*CLUSTER, "reason"),
     ),

@@ -96,8 +96,8 @@ GROUP_METRICS = (
         "kafka_topic_consumergroups",
         "gauge",
         "Number of consumer groups that read the topic: a member has a partition of it assigned; 0: no group reads it. "
-        "Absent while readers are unknown: a group could not be read or may be hidden, or there are groups of types "
-        "that do not say what they read (kafka_othergroup_state) and no group is known to read the topic." + SWEPT,
+        "Absent while readers are unknown: a group could not be read or may be hidden, or there are share or "
+        "streams groups, which do not say what they read, and no group is known to read the topic." + SWEPT,
         TOPIC,
     ),
     Metric(
@@ -106,13 +106,6 @@ GROUP_METRICS = (
         "Groups without a member that have committed an offset in the topic: jobs between two runs, clients that are "
         "never members, and groups that are over. Absent while kafka_topic_consumergroups is absent." + SWEPT,
         TOPIC,
-    ),
-    Metric(
-        "kafka_othergroup_state",
-        "gauge",
-        "1 for each group that is no consumer group: a share group (KIP-932) or a streams group (KIP-1071), with its "
-        "type and state as far as brokers say. Which topics it reads is unknown." + SWEPT,
-        ("kafka_cluster", "group", "type", "state"),
     ),
 )
 

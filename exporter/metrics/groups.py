@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Rows
-from exporter.domain.groups.consumer_groups import OtherGroup
 from exporter.domain.groups.positions import GROUP_STATES, GroupRows, Positions
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import ROLE_CODES, GroupRole, GroupSweep, roles_of
@@ -41,7 +40,6 @@ class GroupSeries:
         self._whole_groups = Rendered(self._labels_of_groups, {_STATE: _STATE_TAILS.__getitem__})
         self._assigned = Rendered(self._labels_of_topics)
         self._read_topics = Rendered(self._labels_of_read_topics)
-        self._others = Rendered(self._labels_of_others)
         self.shown: Samples = {}
 
     def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
@@ -64,9 +62,6 @@ class GroupSeries:
         found = find_readers(sweep, names)
         counts = {metric: (found.count(role), found.known) for metric, role in _READERS.items()}
         shown |= self._read_topics.update(names, counts)
-        others = tuple(sorted((sweep.others or {}).items()))
-        ones = np.ones(len(others), dtype=np.int64)
-        shown |= self._others.update(others, {"kafka_othergroup_state": (ones, ones > 0)})
         self.shown = shown
 
     def withdraw(self) -> None:
@@ -88,13 +83,6 @@ class GroupSeries:
 
     def _labels_of_read_topics(self, names: Sequence[str]) -> list[str]:
         return [f'{self._cluster},topic="{escape(name)}"' for name in names]
-
-    def _labels_of_others(self, others: Sequence[tuple[str, OtherGroup]]) -> list[str]:
-        return [
-            f'{self._cluster},group="{escape(name)}",type="{escape(other.type or "unknown")}"'
-            f',state="{escape(other.state or "unknown")}"'
-            for name, other in others
-        ]
 
 
 def _still(lags: Growing) -> Column:

@@ -25,11 +25,6 @@ log.addFilter(OnceAMinute())
 T = TypeVar("T")
 
 TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
-SCRAPED_EVERY = "X-Scraped-Every-Seconds"
-"""A header of ``/-/healthy``, by which ``doctor`` sees an interval that is too long for alerts."""
-
-_MOST_CLIENTS = 16
-
 OPENMETRICS_FORMAT = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 """Content types of the exposition."""
 
@@ -61,28 +56,6 @@ class _Workers:
             self._waiting -= 1
 
 
-class ScrapeIntervals:
-    """How often each Prometheus scrapes: seconds between its last two scrapes, of the last few by their address."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, float] = {}
-        self._seconds: dict[str, float] = {}
-
-    def add(self, client: str, now: float) -> None:
-        """Take a scrape at ``now``, in seconds of a monotonic clock."""
-        if (before := self._last.pop(client, None)) is not None:
-            self._seconds[client] = now - before
-        self._last[client] = now
-        while len(self._last) > _MOST_CLIENTS:
-            oldest = next(iter(self._last))
-            del self._last[oldest]
-            self._seconds.pop(oldest, None)
-
-    def shortest(self) -> float | None:
-        """Return the interval of the Prometheus that scrapes most often; None before it has scraped twice."""
-        return min(self._seconds.values(), default=None)
-
-
 def make_app(
     pages: Pages,
     scraper: Executor,
@@ -95,11 +68,7 @@ def make_app(
     """
     scrapes, run_in_worker = _Workers(scraper), _Workers(workers).run
 
-    intervals = ScrapeIntervals()
-
     async def metrics(request: Request) -> Response:
-        if request.client is not None and "x-prometheus-scrape-timeout-seconds" in request.headers:
-            intervals.add(request.client.host, asyncio.get_running_loop().time())
         zipped = gzip_accepted(request.headers.get("accept-encoding", ""))
         openmetrics = choose_encoder(request.headers.get("accept", ""))[1].startswith("application/openmetrics-text")
         pieces = await scrapes.run(lambda: pages.scrape(openmetrics=openmetrics, zipped=zipped))
@@ -112,8 +81,7 @@ def make_app(
         return StreamingResponse(_each(pieces), headers=headers)
 
     async def healthy(_: Request) -> Response:
-        shortest = intervals.shortest()
-        return PlainTextResponse("healthy\n", headers={} if shortest is None else {SCRAPED_EVERY: f"{shortest:.0f}"})
+        return PlainTextResponse("healthy\n")
 
     async def ready(_: Request) -> Response:
         is_ready, line = pages.ready()

@@ -10,13 +10,12 @@ from typing import Any, cast
 import confluent_kafka
 import numpy as np
 import pytest
-from confluent_kafka import KafkaError
-from confluent_kafka.admin import AclOperation, AdminClient
+from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
 from exporter.clock import SystemClock
 from exporter.domain.polls.answers import ANSWERED
-from exporter.kafka import list_offsets_call
-from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
+from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
@@ -26,7 +25,7 @@ from tests.times import objects
 TOPIC = "asked-both-ways"
 OFFSETS = "__consumer_offsets"
 
-Call = Callable[[AdminClient, Sequence[confluent_kafka.TopicPartition], float], Future[list_offsets_call.OffsetResults]]
+Call = Callable[[AdminClient, Sequence[confluent_kafka.TopicPartition], float], Future[Any]]
 
 
 def commit(bootstrap: str, topic: str) -> None:
@@ -89,19 +88,36 @@ def answers_by(call: Call, admin: AdminClient, names: Sequence[tuple[str, int]],
     ]
 
 
-def test_one_future_for_a_call_gives_what_one_for_each_partition_does(
-    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each spec and a time, of empty and full partitions and of one that there is not; and it is the quick way."""
+def documented(admin: AdminClient, partitions: Sequence[confluent_kafka.TopicPartition], timeout: float) -> Future[Any]:
+    """The call of the documentation, with one future for all of its answers."""
+    specs = {LATEST: OffsetSpec.latest(), EARLIEST: OffsetSpec.earliest(), MAX_TIMESTAMP: OffsetSpec.max_timestamp()}
+    asked = {
+        confluent_kafka.TopicPartition(one.topic, one.partition): specs.get(one.offset)
+        or OffsetSpec.for_timestamp(one.offset)
+        for one in partitions
+    }
+    found: Future[Any] = Future()
+    answers = {
+        key: future.exception(60) or future.result()
+        for key, future in admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
+        ).items()
+    }
+    found.set_result(
+        {key: one.args[0] if isinstance(one, confluent_kafka.KafkaException) else one for key, one in answers.items()}
+    )
+    return found
+
+
+def test_one_future_for_a_call_gives_what_one_for_each_partition_does(kafka: Kafka) -> None:
+    """Each spec and a time, of empty and full partitions and of one that there is not."""
     topic = f"{TOPIC}-by-call"
     kafka.create(topic, 3)
     kafka.write([(topic, number, DAY_AGO + at) for number in (1, 2) for at in range(5)])
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    documented = list_offsets_call.by_partition
-    monkeypatch.delattr(list_offsets_call, "by_partition")
     names = [(topic, number) for number in range(4)]
     for spec in (LATEST, EARLIEST, MAX_TIMESTAMP, int(DAY_AGO) + 3):
-        quick = answers_by(list_offsets_call.list_offsets, admin, names, spec)
+        quick = answers_by(list_offsets, admin, names, spec)
         assert quick == answers_by(documented, admin, names, spec)
         if spec == LATEST:
             assert [each[0] for each in quick[:3]] == [0, 5, 5] and isinstance(quick[3], int)

@@ -16,7 +16,6 @@ from tests.demo.broker import Broker
 from tests.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, rows_of
 from tests.plain_http import NO_TLS
-from tests.unit.test_memory import lay_out
 from tests.waiting import until
 from tests.workbench import Workbench
 
@@ -146,21 +145,19 @@ def assert_in_history(history: Path, rests: str, moves: str, advance: float) -> 
 
 
 LIMITED = """
-import pathlib, sys
-from exporter import memory
-memory.ROOT = pathlib.Path(sys.argv.pop(1))
+from exporter.kafka import process
+process.GROWTH_BYTES = 8 * 2**20
 from exporter.__main__ import main
 main()
 """
-"""The command, where the kernel shows cgroups in a folder."""
+"""The command, with processes that may grow by less."""
 
 
-def test_a_client_that_grows_past_the_containers_limit_is_replaced(tmp_path: Path) -> None:
+def test_a_client_that_grows_too_much_is_replaced(tmp_path: Path) -> None:
     """No poll is missed for it. What each process holds is shown, and the next one starts with less."""
-    lay_out(tmp_path, "0::/\n", {"memory.max": str(32 * 2**20)})
 
     class Limited(Exporter):
-        program = ("-c", LIMITED, str(tmp_path))
+        program = ("-c", LIMITED)
 
     with FakeCluster(topics=2, partitions=2) as cluster:
         clusters = clusters_of(east=cluster.bootstrap)

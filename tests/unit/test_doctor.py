@@ -14,7 +14,6 @@ from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
-import httpx
 import pytest
 import trustme
 
@@ -30,7 +29,6 @@ from exporter.history.published import Expectations
 from exporter.settings.load import Override, load_settings
 from exporter.settings.schema import Settings
 from exporter.web.config_file import WebConfigFile
-from exporter.web.pages import SCRAPED_EVERY, ScrapeIntervals
 from tests.monitors import served
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import DAY, by_wall, publish
@@ -208,23 +206,6 @@ def test_a_web_port_in_use_by_another_server_is_an_error(tmp_path: Path, said: b
     assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on {listen}: the port is in use")
 
 
-@pytest.mark.parametrize(("every", "seen"), [(15, None), (300, "Prometheus scrapes it every 5 min")])
-def test_a_scrape_interval_that_silences_alerts_is_a_warning(tmp_path: Path, every: int, seen: str | None) -> None:
-    """The exporter tells how often Prometheus scrapes it."""
-    with serving(tmp_path, "http_server_config: {}") as given:
-        address = f"http://{given.web.listen}"
-        assert SCRAPED_EVERY not in httpx.get(f"{address}/-/healthy").headers
-        for _ in range(2):
-            httpx.get(f"{address}/metrics", headers={"X-Prometheus-Scrape-Timeout-Seconds": "10"})
-        assert int(httpx.get(f"{address}/-/healthy").headers[SCRAPED_EVERY]) < 60
-        assert [found.what for found in host.web(given, STILL)] == [f"an exporter is serving on {given.web.listen}"]
-    intervals = ScrapeIntervals()
-    for number in range(3):
-        intervals.add("10.0.0.1", number * float(every))
-    found = list(host.scrapes(intervals.shortest()))
-    assert [finding.what for finding in found] == ([] if seen is None else [seen])
-
-
 def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     """With the words of `serve`, which does not start with it."""
     web = tmp_path / "web.yml"
@@ -234,28 +215,17 @@ def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> 
 
 
 def test_what_rollups_here_would_run_with_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The java, or that there is none, for rollups may run on another host; variables that lead jobs elsewhere.
+    """The java, or that there is none, for rollups may run on another host.
 
     The page of operations shows the first in the same words, with another path.
     """
     [found] = host.rollup(settings(tmp_path), STILL)
     page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
     assert re.sub(r"\(.*\)", "(/usr/bin/java)", found.what) in page
-    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert [(one.severity, one.what) for one in host.rollup(settings(tmp_path), STILL)] == [
-        (Severity.NOTE, f"no java in JAVA_HOME={tmp_path}"),
-        (Severity.NOTE, "SPARK_HOME is set: jobs leave it out"),
-        (Severity.NOTE, "HADOOP_CONF_DIR is set: the JVM of jobs reads it"),
+        (Severity.NOTE, f"no java in JAVA_HOME={tmp_path}")
     ]
-
-
-def test_a_user_whom_spark_cannot_name_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As in a container that runs as any user: its jobs would not start."""
-    monkeypatch.setattr(os, "getuid", lambda: 54321)
-    named = [one.what for one in host.rollup(settings(tmp_path), STILL) if "no name" in one.what]
-    assert named == ["user id 54321 has no name (/etc/passwd), which jobs of Spark need"]
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:

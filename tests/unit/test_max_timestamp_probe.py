@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.answers import Answers
-from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, TopicPartition
 from exporter.domain.ports import Extents
 from exporter.kafka.list_offsets import Lookups
@@ -64,7 +64,6 @@ class Cluster:
         answers: Mapping[TopicPartition, Answer] | None = None,
         *,
         latest: int | None = None,
-        epoch: int = -1,
         tiered: bool = False,
     ) -> set[TopicPartition]:
         """Check answers, of all partitions where none are given; return the partitions with a wrong one."""
@@ -75,7 +74,6 @@ class Cluster:
         extents = Extents(
             np.zeros(len(keys), dtype=np.int64),
             np.array(ends, dtype=np.int64),
-            np.full(len(keys), epoch, np.int32),
             np.full(len(keys), -1),
         )
         columns, rows = Answers.of(given[key] for key in keys), np.arange(len(keys))
@@ -153,44 +151,3 @@ def test_a_forgotten_broker_must_prove_itself_again() -> None:
     cluster.probe.forget([OLD])
     assert cluster.check({key: Answer(1, 2.0)}) == set()
     assert cluster.probe.supported == {OLD: True}
-
-
-def test_an_upgrade_shows_in_the_partition_that_decided() -> None:
-    """A broker that did not know the spec is asked about that one again; its right answer decides anew."""
-    key = TopicPartition("a", 0)
-    cluster = Cluster({key: [1.0, 2.0], TopicPartition("a", 1): [3.0, 4.0]}, {key: OLD, TopicPartition("a", 1): NEW})
-    cluster.check()
-    assert (cluster.probe.supported, cluster.probe.upgrade_checks()) == ({OLD: False, NEW: True}, {key})
-    assert cluster.check({key: Answer(0, 1.0)}) == {key}
-    assert cluster.check({key: Answer(1, 2.0)}) == set()
-    assert (cluster.probe.supported, cluster.probe.upgrade_checks()) == ({OLD: True, NEW: True}, set())
-
-
-def test_a_restart_however_short_takes_the_decision_back() -> None:
-    """A new leader epoch of the partition that decided, its deletion, or another leader: the broker is asked again."""
-    key, other = TopicPartition("a", 0), TopicPartition("a", 1)
-    cluster = Cluster({key: [1.0, 2.0]}, {key: OLD})
-
-    def decide() -> None:
-        cluster.check(epoch=4)
-        assert cluster.probe.supported == {OLD: False}
-
-    def recheck(ends: Mapping[TopicPartition, Answer]) -> None:
-        cluster.probe.recheck(led(dict.fromkeys(ends, OLD)).layout, np.arange(len(ends)), Answers.of(ends.values()))
-
-    def led_by(leader: int | None) -> Metadata:
-        return Metadata({}, {"a": TopicInfo(None, {0: PartitionInfo(leader, (1,), (1,))})})
-
-    decide()
-    recheck({key: Answer(2, leader_epoch=4), other: Answer(2, leader_epoch=9)})
-    recheck({key: Answer(reason=Reason.TIMED_OUT)})
-    cluster.probe.follow(led_by(OLD))
-    decide()
-    recheck({other: Answer(2, leader_epoch=5)})
-    assert cluster.probe.supported == {OLD: False}
-    recheck({key: Answer(2, leader_epoch=5)})
-    assert cluster.probe.supported == {}
-    for now in (led_by(NEW), led_by(None), Metadata({}, {"a": TopicInfo(None, {})}), Metadata({}, {})):
-        decide()
-        cluster.probe.follow(now)
-        assert cluster.probe.supported == {}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +38,6 @@ class NoTimeLag(StrEnum):
     """The committed offset lies past the end of the log: the group skips all records up to it."""
 
 
-class OtherGroup(NamedTuple):
-    """A group that is no consumer group: a share group (KIP-932) or a streams group (KIP-1071)."""
-
-    type: str | None = None
-    """None where only its name is known."""
-    state: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class GroupList:
     """The consumer groups that brokers coordinate, without those of Kafka Connect's workers, and the other groups."""
@@ -56,8 +47,8 @@ class GroupList:
     """Brokers that gave no list, and partitions of groups that nobody leads, by reason: their groups are missing."""
     all_visible: bool | None = True
     """Whether the client may DESCRIBE any group: brokers silently leave out those that it may not."""
-    others: Mapping[str, OtherGroup] | None = field(default_factory=dict)
-    """The groups of other types, by name; None where it is unknown whether there are any."""
+    others: frozenset[str] | None = frozenset()
+    """Share groups (KIP-932) and streams groups (KIP-1071); None where it is unknown whether there are any."""
 
 
 @dataclass(frozen=True, slots=True)

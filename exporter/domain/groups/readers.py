@@ -97,7 +97,7 @@ def why_unknown(sweep: GroupSweep, topic: str) -> str | None:
     if sweep.others is None:
         return "perhaps share or streams groups, which could not be listed"
     if sweep.others:
-        return "perhaps groups that do not say what they read"
+        return "perhaps share or streams groups, which do not say what they read"
     if sweep.narrowed and not len(readers.group):
         return "no consumer group that `groups.include` and `groups.exclude` select"
     return None

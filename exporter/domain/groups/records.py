@@ -28,11 +28,11 @@ def groups_of(sweep: GroupSweep) -> Iterator[dict[str, Any]]:
             "topics": sorted(watched | assigned),
             "assigned": sorted(assigned) if positions.settled[number] else None,
         }
-    for name, other in sorted((sweep.others or {}).items()):
+    for name in sorted(sweep.others or ()):
         yield {
             "group": name,
-            "type": other.type,
-            "state": other.state,
+            "type": None,
+            "state": None,
             "members": None,
             "reason": None,
             "topics": [],

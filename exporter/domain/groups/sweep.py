@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 
 from exporter.domain.arrays import Codes, Rows
-from exporter.domain.groups.consumer_groups import OtherGroup
 from exporter.domain.groups.positions import NO_POSITIONS, GroupRows, Positions, keys_of
 from exporter.domain.polls.readings import Reason
 
@@ -80,8 +79,8 @@ class GroupSweep:
     """When it ended, Unix seconds."""
     duration_seconds: float = 0.0
     positions: Positions = NO_POSITIONS
-    others: Mapping[str, OtherGroup] | None = field(default_factory=dict)
-    """Groups that are no consumer groups, by name: which topics they read is unknown. None: there may be some."""
+    others: frozenset[str] | None = frozenset()
+    """Groups that are no consumer groups: which topics they read is unknown. None: there may be some."""
     failures: Mapping[Reason, int] = field(default_factory=dict)
     """Groups that could not be read in this sweep, by reason."""
     partitions: Mapping[str, int] = field(default_factory=dict)

@@ -301,7 +301,6 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
     reading = None if partition is None else table.reading(row)
     expectation, info = one.expectation(topic, partition), one.snapshot.metadata.topics[topic]
     log_bytes, disk_bytes = _sizes(one, topic, partition)
-    others = {} if sweep is None else sweep.others or {}
     return record_subject(
         one.cluster,
         _topic(one, row) if partition is None else _partition(one, row),
@@ -318,7 +317,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         groups=None
         if sweep is None or sweep.blank
         else [each._asdict() for each in groups_in(sweep, topic, partition)],
-        other_groups=[{"group": name, **each._asdict()} for name, each in sorted(others.items())],
+        other_groups=[] if sweep is None else sorted(sweep.others or ()),
         all_groups_known=_readers(one, topic) is not None,
         groups_unknown=None if sweep is None else why_unknown(sweep, topic),
         log_bytes=log_bytes,
