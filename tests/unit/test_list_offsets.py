@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -49,20 +49,26 @@ class Client:
     def unexplained(self, request: str, _: object) -> None:
         self.unexplained_answers.append(request)
 
-    def list_offsets(
-        self, wanted: Mapping[confluent_kafka.TopicPartition, object], **_: object
-    ) -> dict[confluent_kafka.TopicPartition, Future[object]]:
+    def ask(self, wanted: Sequence[confluent_kafka.TopicPartition]) -> Future[Mapping[object, object]]:
+        """Answer a call."""
         keys = [TopicPartition(key.topic, key.partition) for key in wanted]
         self.calls.append(keys)
-        futures: dict[confluent_kafka.TopicPartition, Future[object]] = {}
-        for raw, key in zip(wanted, keys, strict=True):
-            if key not in self.silent:
-                futures[raw] = Future()
-                if self.broken:
-                    futures[raw].set_exception(KafkaException(KafkaError(87)))
-                    continue
-                futures[raw].set_result(UNREACHED if self.leaders[key] == DEAD else RESULT)
-        return futures
+        found: Future[Mapping[object, object]] = Future()
+        answers = {key: UNREACHED if self.leaders[key] == DEAD else RESULT for key in keys if key not in self.silent}
+        found.set_result(
+            {
+                raw: KafkaError(87) if self.broken else answers[key]
+                for raw, key in zip(wanted, keys, strict=True)
+                if key in answers
+            }
+        )
+        return found
+
+
+@pytest.fixture(autouse=True)
+def answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have calls answered by the connection above."""
+    monkeypatch.setattr("exporter.kafka.list_offsets.list_offsets", lambda client, wanted, _: client.ask(wanted))
 
 
 def lookups_of(client: Client, chunk_size: int, calls_in_flight: int) -> Lookups:
