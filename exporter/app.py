@@ -47,7 +47,7 @@ def serve(
     if settings.history.enabled:
         log.info("reading the history in %s", settings.history.folder)
     try:
-        service = Service(settings, processes, sources, ended=lambda: end.came)
+        service = Service(settings, processes, sources)
         service.start()
     except (HistoryError, WebError, WebConfigError) as error:
         print(f"Error: {error}", file=sys.stderr)

@@ -37,11 +37,6 @@ class EndSignal:
         signal.signal(number, signal.SIG_DFL)
         self._note()
 
-    @property
-    def came(self) -> bool:
-        """Whether there was one that ``wait`` has not taken."""
-        return not self._received.empty()
-
     def wait(self) -> None:
         """Return once there was one."""
         while True:

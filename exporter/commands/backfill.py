@@ -15,15 +15,13 @@ from exporter.commands.screen import Screen
 from exporter.domain.arrays import Rows
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, plural, some
-from exporter.domain.history.rows import Inventory, Source, Window
+from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.factory.sources import make_backfill_source
-from exporter.history.spool import TABLES, HistoryError, Spool, file_stem, finished_files
-from exporter.history.tables import safe
+from exporter.history.spool import HistoryError, Spool
 from exporter.settings.schema import ClusterSettings, Settings
-from exporter.storage.files import Location, delete, file_info
-from exporter.storage.lock import alone
+from exporter.storage.files import file_info
 
 NAMED = 5
 """How many failed partitions are named for each reason."""
@@ -45,15 +43,8 @@ def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: boo
     for known in settings.clusters:
         if cluster not in (None, known.name):
             continue
-        folder = settings.history.folder / "backfill"
-        doing = f"the history of cluster {known.name} in {settings.history.folder} is being backfilled"
-        try:
-            with alone(folder / f"{safe(known.name)}.lock", HistoryError, doing) as spool.guard:
-                filled = _Cluster(known, settings, spool, clock, screen).fill(again=again)
-            codes.add(ExitCode.DONE if filled else ExitCode.FOUND)
-        except HistoryError as error:
-            screen.say(f"Error: {error}")
-            codes.add(ExitCode.NOT_STARTED)
+        filled = _Cluster(known, settings, spool, clock, screen).fill(again=again)
+        codes.add(ExitCode.DONE if filled else ExitCode.FOUND)
     return max(codes)
 
 
@@ -61,7 +52,7 @@ class _Cluster:
     """The backfill of one cluster.
 
     Each batch of partitions becomes files of one name: windows, coverage, and last the inventory, by which the next run
-    knows that their history is written.
+    knows that their history is written. What was cut off before is written again, with the same keys.
     """
 
     def __init__(
@@ -74,8 +65,6 @@ class _Cluster:
         self._clock = clock
         self._screen = screen
         self._started = clock.monotonic()
-        self._written: list[Location] = []
-        """Files of windows."""
         wanted = settings.backfill
         self._request = Request(self._name, settings.exporter, wanted.horizon, int(wanted.slot))
 
@@ -83,7 +72,6 @@ class _Cluster:
         """Backfill the cluster, and return whether it has partitions and nothing failed."""
         source = make_backfill_source(self._cluster, self._settings, self._clock)
         try:
-            self._delete_unfinished()
             streams = SpoolStreams(self._spool, self._name)
             run = Backfill(
                 source,
@@ -94,7 +82,6 @@ class _Cluster:
                 progress=self._show,
             )
             result = run.run(None if again else streams.backfilled())
-            whole = not self._delete_lost()
         except SourceError as error:
             self._say_resumable(f"Error: cluster {self._name}: {error}")
             return False
@@ -108,37 +95,17 @@ class _Cluster:
             raise
         finally:
             source.close()
-        self._conclude(result, whole=whole)
-        return result.partitions > 0 and not result.failed and whole
+        self._conclude(result)
+        return result.partitions > 0 and not result.failed
 
     def _write(self, cutoffs: Cutoffs, windows: Windows, rows: Rows) -> None:
         at = self._clock.now()
         while file_info(self._spool.target(self._name, at, Inventory)) is not None:
             at += 1e-6
         found = [window_rows(self._request, cutoffs, windows)] if len(windows) else []
-        self._written += [self._spool.target(self._name, at, Window)] * len(found)
         coverage = coverage_rows(self._request, cutoffs, windows, rows)
         inventory = inventory_rows(self._request, cutoffs, rows)
         self._spool.write_files(self._name, [(at, [each]) for each in (*found, coverage, inventory)])
-
-    def _delete_unfinished(self) -> None:
-        """Delete files of a batch that was cut off: this run writes it again."""
-        begin = file_stem(Inventory, self._settings.exporter, self._name, Source.BACKFILL)
-        mine = [file.path for file in finished_files(self._spool.folder) if _as_inventory(file.path).startswith(begin)]
-        finished = {path.name for path in mine if path.parent.name == TABLES[Inventory]}
-        for path in mine:
-            if _as_inventory(path) not in finished:
-                delete(path)
-
-    def _delete_lost(self) -> bool:
-        """Return whether windows of this run are gone, and were not ingested; delete what says that they are there."""
-        gone = [path for path in self._written if file_info(path) is None]
-        ingested = (self._spool.ingested() or frozenset()) if gone else frozenset()
-        lost = [path for path in gone if f"{path.parent.name}/{path.name}" not in ingested]
-        for path in lost:
-            delete(self._spool.folder / TABLES[Inventory] / _as_inventory(path))
-        self._delete_unfinished()
-        return bool(lost)
 
     def _say_resumable(self, what: str) -> None:
         self._screen.say(f"{what}; the next backfill writes what is missing")
@@ -153,7 +120,7 @@ class _Cluster:
             f"{step.lookups / max(seconds, 0.001):,.0f} a second{left}"
         )
 
-    def _conclude(self, result: BackfillResult, *, whole: bool) -> None:
+    def _conclude(self, result: BackfillResult) -> None:
         by_reason: dict[Reason, list[TopicPartition]] = defaultdict(list)
         for key, reason in sorted(result.failed.items()):
             by_reason[reason].append(key)
@@ -162,11 +129,6 @@ class _Cluster:
             self._screen.say(
                 f"{self._name}: {plural(len(keys), 'partition')} could not be read: {reason} ({named}); "
                 "the next backfill tries them again"
-            )
-        if not whole:
-            self._screen.say(
-                f"Error: cluster {self._name}: windows of this backfill were deleted before a rollup took them in, "
-                "because the spool was over history.max_bytes. Raise it; the next backfill writes them again"
             )
         if not result.partitions:
             self._screen.say(
@@ -183,13 +145,8 @@ class _Cluster:
         seconds, lookups = self._clock.monotonic() - self._started, sum(result.lookups.values())
         before = f" ({result.already_written:,} others were complete)" if result.already_written else ""
         self._screen.say(
-            f"{self._name}: {'finished' if whole and not result.failed else 'unfinished'}: "
+            f"{self._name}: {'unfinished' if result.failed else 'finished'}: "
             f"{plural(result.windows, 'active slot')} of "
             f"{plural(result.partitions - result.already_written, 'partition')}{before} written; "
             f"{lookups:,} look-ups, {seconds:.1f} s"
         )
-
-
-def _as_inventory(path: Location) -> str:
-    """Return the name of the inventory of the batch to which a file of the spool belongs."""
-    return TABLES[Inventory] + path.name.removeprefix(path.parent.name)

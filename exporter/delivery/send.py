@@ -6,7 +6,6 @@ import json
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from exporter.delivery.services import post
 from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock
 from exporter.storage.files import Location, file_info, opened, put
-from exporter.storage.lock import alone
 
 REPORT, RECORD = "liveness.json", "deliveries.json"
 
@@ -91,34 +89,30 @@ def _read_record(folder: Location) -> Record:
         return Record(**json.loads(file.read()))
 
 
-@contextmanager
-def open_record(folder: Location, as_of: str) -> Iterator[tuple[Record, Callable[[], None]]]:
-    """Yield the record of the report in a folder, empty where it is of an earlier one, and what writes it.
+def _record_of(folder: Location, as_of: str) -> Record:
+    """Return the record of the report in a folder, empty where it is of an earlier one. Raises DeliveryError."""
+    path = folder / RECORD
+    try:
+        before = _read_record(folder)
+    except FileNotFoundError:
+        return Record(as_of)
+    except OSError as error:
+        raise DeliveryError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError):
+        raise DeliveryError(f"{path} is damaged. Remove it, and the report is sent to all again") from None
+    return before if before.as_of == as_of else Record(as_of)
 
-    Only one process at a time has it. Raises DeliveryError.
-    """
-    path, record = folder / RECORD, Record(as_of)
-    with alone(folder / "deliveries.lock", DeliveryError, f"the report in {folder} is being delivered") as require:
-        try:
-            with suppress(FileNotFoundError):
-                before = _read_record(folder)
-                record = before if before.as_of == as_of else record
-        except OSError as error:
-            raise DeliveryError(f"{path} cannot be read: {error.strerror}") from None
-        except (ValueError, TypeError):
-            raise DeliveryError(f"{path} is damaged. Remove it, and the report is sent to all again") from None
 
-        def write() -> None:
-            require()
-            try:
-                put(path, lambda file: file.write(json.dumps(asdict(record), indent=1).encode()))
-            except OSError as error:
-                raise DeliveryError(
-                    f"{path} cannot be written: {error.strerror}. Without it a report would be sent twice: make room "
-                    "or give write access, and run it again"
-                ) from None
-
-        yield record, write
+def _write_record(folder: Location, record: Record) -> None:
+    """Raises DeliveryError."""
+    path = folder / RECORD
+    try:
+        put(path, lambda file: file.write(json.dumps(asdict(record), indent=1).encode()))
+    except OSError as error:
+        raise DeliveryError(
+            f"{path} cannot be written: {error.strerror}. Without it a report would be sent twice: make room or give "
+            "write access, and run it again"
+        ) from None
 
 
 def send(
@@ -131,25 +125,25 @@ def send(
     """
     report = read_report(folder)
     messages = {message.name: message for message in _messages(report, recipients)}
-    with open_record(folder, str(report["as_of"])) as (record, write):
-        record.delivered = {name: at for name, at in record.delivered.items() if name in messages}
-        left = [name for name in messages if name not in record.delivered]
-        record.undelivered = {name: record.undelivered.get(name, NOT_TRIED) for name in left}
-        write()
-        for name in left:
-            signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-            try:
-                post(messages[name].url, messages[name].to, *_text(folder, messages[name].files))
-            except ValueError as error:
-                record.undelivered[name] = str(error)
-                say(f"not delivered to {name}: {error}")
-            else:
-                del record.undelivered[name]
-                record.delivered[name] = iso(clock.now())
-                say(f"delivered to {name}")
-            write()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        return len(messages) - len(left), len(record.undelivered)
+    record = _record_of(folder, str(report["as_of"]))
+    record.delivered = {name: at for name, at in record.delivered.items() if name in messages}
+    left = [name for name in messages if name not in record.delivered]
+    record.undelivered = {name: record.undelivered.get(name, NOT_TRIED) for name in left}
+    _write_record(folder, record)
+    for name in left:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            post(messages[name].url, messages[name].to, *_text(folder, messages[name].files))
+        except ValueError as error:
+            record.undelivered[name] = str(error)
+            say(f"not delivered to {name}: {error}")
+        else:
+            del record.undelivered[name]
+            record.delivered[name] = iso(clock.now())
+            say(f"delivered to {name}")
+        _write_record(folder, record)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    return len(messages) - len(left), len(record.undelivered)
 
 
 def _messages(report: dict[str, Any], recipients: Sequence[Recipient]) -> Iterator[_Message]:

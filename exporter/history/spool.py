@@ -9,9 +9,9 @@ import math
 import operator
 import os
 import re
-import time
+import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -26,7 +26,6 @@ from exporter.history.cluster_states import Progress, state_file, state_files, w
 from exporter.history.tables import Columns, ForeignFileError, Row, columns_of, opened, read_columns, safe, table_of
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
-from exporter.storage.lock import FileLock, Lease, TakenError, take
 from exporter.storage.storage_thread import StorageThread
 
 log = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ TABLES: Mapping[type, str] = {
     Relation: "relations",
 }
 STAMP = "%Y%m%dT%H%M%S%f"
-"""The time at the end of a file name, UTC."""
+"""The time in a file name, UTC."""
 _OF_BACKFILLS = f"~{Source.BACKFILL.value}"
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -46,10 +45,6 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 _OBJECT_UPKEEP_SECONDS = 900.0
 _LEDGER_BYTES = 64 * 2**20
 _FINISHED = re.compile(r"[^.].*\.parquet")
-
-
-WAIT_SECONDS = 60.0
-"""How long a start waits for the process before: as long as Kubernetes and systemd let one end."""
 
 
 class Loss(StrEnum):
@@ -76,14 +71,14 @@ class Spool:
         ``source`` is that of all rows that this object writes, and part of the names of its files.
         """
         self.folder = history / "spool"
-        self.guard: Callable[[], None] | None = None
-        """Called before each write; raises OSError where this process may not write."""
         self.thread = StorageThread("history-writer")
         """Writes what polls leave."""
         self._last_upkeep = -math.inf
         self._ledger = history / "published" / "ingested.txt"
         self._exporter = exporter
         self._source = source
+        self._writer = secrets.token_hex(4)
+        """In the name of each file: another process of this exporter's name overwrites none of them."""
         folder = self.folder
         try:
             for table in TABLES.values():
@@ -113,8 +108,10 @@ class Spool:
 
     def target(self, cluster: str, at: float, row: type[Row]) -> Location:
         """Return the file that ``write`` would write rows of this class to."""
-        stem = file_stem(row, self._exporter, cluster, self._source)
-        return self.folder / TABLES[row] / f"{stem}-{_stamped(at)}.parquet"
+        # Where it is not of polls the name has a character that no exporter or cluster can bring.
+        of_source = "" if self._source is Source.POLL else f"~{self._source.value}"
+        stem = f"{TABLES[row]}-{safe(self._exporter)}-{safe(cluster)}{of_source}"
+        return self.folder / TABLES[row] / f"{stem}-{_stamped(at)}-{self._writer}.parquet"
 
     def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
         """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
@@ -126,14 +123,10 @@ class Spool:
 
         After an error some may be written. To write them again does no harm: their names and rows are the same.
         """
-        if self.guard is not None:
-            self.guard()
         return [_write(self.target(cluster, at, rows[0].row), rows) for at, rows in files]
 
     def write_state(self, cluster: str, state: ClusterState, progress: Progress) -> int:
         """Write the state file of a cluster; return its size in bytes. Raises OSError, leaving the one before."""
-        if self.guard is not None:
-            self.guard()
         return write_state(state_file(self.folder.parent, cluster, self._exporter), state, progress)
 
     def remove_unfinished(self) -> Counter[str]:
@@ -247,56 +240,9 @@ def _stamped(at: float) -> str:
     return (_EPOCH + timedelta(microseconds=round(at * 1_000_000))).strftime(STAMP)
 
 
-def file_stem(row: type[Row], exporter: str, cluster: str, source: Source = Source.POLL) -> str:
-    """Return the begin of the names of files with rows of this class, up to their time.
-
-    It has a character that no exporter or cluster can bring where it is not of polls.
-    """
-    stem = f"{TABLES[row]}-{safe(exporter)}-{safe(cluster)}"
-    return stem if source == Source.POLL else stem + _OF_BACKFILLS
-
-
 def _require_writable(folder: Location) -> None:
     probe = folder / f".writable-{os.getpid()}"
     if isinstance(folder, Path):
         folder.mkdir(parents=True, exist_ok=True)
     storage.put(probe, lambda file: file.write(b"."))
     storage.delete(probe)
-
-
-def take_name(
-    history: Location,
-    exporter: str,
-    *,
-    wait_seconds: float = WAIT_SECONDS,
-    ended: Callable[[], bool] = lambda: False,
-) -> FileLock | Lease:
-    """Take ``<history>/serve-<exporter>.lock``: two processes of one name would overwrite each other's files.
-
-    Waits for a process that ends, until this one is ``ended`` too. Raises HistoryError where another process holds it
-    for so long, and where locking fails.
-    """
-    path = history / f"serve-{safe(exporter)}.lock"
-    deadline, logged = time.monotonic() + wait_seconds, False
-    while True:
-        try:
-            return take(path)
-        except TakenError as error:
-            holder = error.strerror
-            if time.monotonic() >= deadline or ended():
-                raise HistoryError(
-                    f"history.folder {str(history)!r} is written by another `serve` under the exporter name "
-                    f"{exporter!r} ({holder}): both would overwrite the same files. Stop that one, or set `exporter` "
-                    "to another name."
-                ) from None
-        except OSError as error:
-            raise HistoryError(
-                f"{str(path)!r} must be a file that this process can write and lock: {error.strerror}. Give its owner "
-                "write access, and keep the history on a file system with locks."
-            ) from error
-        if not logged:
-            log.warning(
-                "%s is locked by another `serve` (%s): waiting up to %.0f s for its end", path, holder, wait_seconds
-            )
-            logged = True
-        time.sleep(0.2)

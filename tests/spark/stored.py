@@ -33,7 +33,7 @@ END = moment(at(DAYS)).isoformat()
 _HOLDING = """
 import os, sys, time
 from pathlib import Path
-from exporter.storage.lock import Lease
+from spark_rollups.lock import Lease
 from spark_rollups.job import main
 from spark_rollups.tables import Tables
 

@@ -13,18 +13,15 @@ import pytest
 
 from exporter.app import once
 from exporter.collectors.poller import Poller
-from exporter.commands.backfill import backfill
 from exporter.domain.expectations.table import table_of
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.history.published import Published
-from exporter.history.spool import HistoryError
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
-from exporter.storage.lock import alone
 from tests.demo.broker import free_port
 from tests.monitors import monitor_of
 from tests.unit.expectations import HOUR, by_wall
@@ -205,15 +202,3 @@ def test_once_waits_for_the_slowest_cluster_and_not_for_the_sum(tmp_path: Path) 
     assert once(closed(3, tmp_path, "10s"), out) == 1
     assert time.monotonic() - began < 25.0, "one after the other takes 30 s"
     assert out.getvalue().count('outcome="cluster-unreachable"} 1.0') == 3
-
-
-def test_a_backfill_that_cannot_begin_for_one_cluster_goes_on_to_the_next(tmp_path: Path) -> None:
-    """Another process fills the first one, which is reported; the second is asked all the same; the code is 2."""
-    settings, out = closed(2, tmp_path), io.StringIO()
-    with alone(tmp_path / "backfill" / "c-0.lock", HistoryError, "it is held"):
-        assert backfill(settings, None, out) == 2
-    lines = out.getvalue().splitlines()
-    assert (
-        lines[0].startswith("Error: the history of cluster c-0 in ") and " is being backfilled by process " in lines[0]
-    )
-    assert lines[1].startswith("Error: cluster c-1: cluster-unreachable")

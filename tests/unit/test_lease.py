@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 from pyarrow.fs import LocalFileSystem
 
 from exporter.storage import files
-from exporter.storage.files import ObjectPath, Stored, files_in
-from exporter.storage.lock import Lease, TakenError
+from exporter.storage.files import ObjectPath, put
+from spark_rollups.lock import Lease
 from tests.waiting import until
 
-FOLDER = ObjectPath("s3://bucket", PurePosixPath("serve-e.lock"))
+FOLDER = ObjectPath("s3://bucket", PurePosixPath("rollup.lock"))
 RENEW, EXPIRY = 0.1, 1.5
 
 
@@ -47,79 +45,49 @@ def failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Failur
     failures.clear()
 
 
-def sure(lease: Lease) -> bool:
-    """Whether it still lets its holder write."""
-    try:
-        lease.require()
-    except OSError:
-        return False
-    return True
-
-
-def test_an_error_that_nobody_knew_of_does_not_end_the_renewal(
+def test_a_lease_that_cannot_be_renewed_is_lost_after_a_while(
     failures: Failures, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged without its text, as a failed renewal, and the lease is held again after it."""
+    """Errors are logged without their text. One that ends in time costs nothing; a lost lease stays lost."""
     lease = Lease(FOLDER, renew_seconds=RENEW, expiry_seconds=EXPIRY)
-    failures["lease serve-e.lock"] = ValueError("hidden")
-    until(lambda: not sure(lease), "a lease that is not sure", 20)
-    assert f"the lease {FOLDER} cannot be renewed: an internal error (ValueError)" in caplog.text
+    failures["lease rollup.lock"] = ValueError("hidden")
+    cause = f"the lease {FOLDER} cannot be renewed: an internal error (ValueError)"
+    until(lambda: cause in caplog.text, "a renewal that fails", 20)
+    failures.clear()
+    time.sleep(EXPIRY)
+    assert lease.sure
+    failures["lease rollup.lock"] = ValueError("hidden")
+    until(lambda: not lease.sure, "a lease that is not sure", 20)
+    failures.clear()
+    time.sleep(2 * RENEW)
+    assert not lease.sure
     assert "hidden" not in caplog.text
-    failures.clear()
-    until(lambda: sure(lease), "a lease that is sure again", 20)
-    lease.release()
-
-
-def holder(lease: Lease) -> str:
-    """Who has it instead, where that is known; the lease lets nobody write meanwhile."""
-    try:
-        lease.require()
-    except TakenError as error:
-        return str(error.strerror)
-    except OSError:
-        return ""
-    pytest.fail("the lease was held again")
-
-
-@pytest.mark.parametrize("first_list_fails", [False, True])
-def test_a_holder_that_was_cut_off_is_not_sure_before_it_has_looked_for_others(
-    failures: Failures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_list_fails: bool
-) -> None:
-    """While the list is under way, and where it fails, another process may hold it: this one then learns which."""
-    lease = Lease(FOLDER, renew_seconds=RENEW, expiry_seconds=EXPIRY)
-    under_way, answer = threading.Event(), threading.Event()
-
-    def held_up(folder: ObjectPath, pattern: re.Pattern[str]) -> list[Stored]:
-        if not answer.is_set():
-            under_way.set()
-            answer.wait(20.0)
-            if first_list_fails:
-                raise OSError(errno.EIO, "the storage failed")
-        return files_in(folder, pattern)
-
-    monkeypatch.setattr("exporter.storage.lock.files_in", held_up)
-    failures["lease serve-e.lock"] = TimeoutError(errno.ETIMEDOUT, "the storage does not answer")
-    until(lambda: not sure(lease), "a lease that is not sure", 20)
-    other = tmp_path / "serve-e.lock" / f"{'f' * 32}.json"
-    other.write_text('{"process": 7, "host": "elsewhere"}')
-    os.utime(other, (time.time() + 3600.0,) * 2)
-    failures.clear()
-    assert under_way.wait(20.0)
-    assert not sure(lease)
-    answer.set()
-    until(lambda: holder(lease) == "process 7 on host elsewhere", "the other holder", 20)
 
 
 @pytest.mark.parametrize("clock", ["clock_gettime", "time"])
-def test_a_holder_that_slept_longer_than_its_lease_is_not_sure_before_it_has_looked_for_others(
-    failures: Failures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: str
+def test_a_holder_that_slept_longer_than_its_lease_has_lost_it(
+    failures: Failures, monkeypatch: pytest.MonkeyPatch, clock: str
 ) -> None:
     """A suspended host counts on the clock since boot alone, and a paused virtual machine on the wall clock alone."""
     assert not failures
     lease = Lease(FOLDER, renew_seconds=RENEW, expiry_seconds=100.0)
-    assert sure(lease)
-    other = tmp_path / "serve-e.lock" / f"{'f' * 32}.json"
-    other.write_text('{"process": 7, "host": "elsewhere"}')
+    assert lease.sure
     now = getattr(time, clock)
     monkeypatch.setattr(time, clock, lambda *which: now(*which) + 300.0)
-    until(lambda: holder(lease) == "process 7 on host elsewhere", "the other holder", 20)
+    assert not lease.sure
+
+
+def test_a_holder_whose_renewal_took_longer_than_its_lease_has_lost_it_and_takes_its_claim_back(
+    failures: Failures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began in time, and another process may have taken what was void before it ended."""
+    assert not failures
+    lease = Lease(FOLDER, renew_seconds=RENEW, expiry_seconds=EXPIRY)
+
+    def slow(path: ObjectPath, write: Callable[[Any], object]) -> int:
+        time.sleep(EXPIRY)
+        return put(path, write)
+
+    monkeypatch.setattr("spark_rollups.lock.put", slow)
+    until(lambda: not lease.sure, "a lease that is not sure", 20)
+    until(lambda: list((tmp_path / "rollup.lock").glob("*.json")) == [], "its claim is gone", 20)

@@ -201,6 +201,14 @@ def test_a_rollup_takes_whatever_an_exporter_or_a_backfill_names_its_files(tmp_p
         assert count_rows(path, table, datetime.now(UTC), pages=True) == 1, table.name
 
 
+def test_two_processes_of_one_name_overwrite_nothing(tmp_path: Path) -> None:
+    """As the pods of an update may for a moment: rows of the same keys are in files of their own."""
+    row = Window("c", "orders", "id", 0, AT - 60.0, AT, "e", Source.POLL, records=1)
+    for spool in (Spool(tmp_path, "e"), Spool(tmp_path, "e")):
+        spool.write("c", AT, [row])
+    assert len(list_spool(tmp_path / "spool" / "windows")) == 2
+
+
 def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows that nobody may list would be silences; one that is not there has no files."""
 

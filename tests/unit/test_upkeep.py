@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import secrets
@@ -14,7 +13,6 @@ import pytest
 from exporter.history.published import Expectations
 from exporter.service import serving
 from exporter.settings.schema import Settings
-from exporter.storage.lock import FileLock
 from tests.demo.broker import free_port
 from tests.plain_http import get
 from tests.waiting import until
@@ -113,23 +111,3 @@ def test_what_a_rollup_publishes_is_read_as_often_as_polls(tmp_path: Path, monke
         until(lambda: "current.json" in upkeep_service.page(), "the pointer read again")
     finally:
         upkeep_service.service.stop()
-
-
-def test_a_lock_that_cannot_be_released_ends_no_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """All history is written by then. One line says what the next start makes of it."""
-    service = ServiceWithUpkeep(tmp_path).service
-    service.start()
-
-    release = FileLock.release
-
-    def full(lock: FileLock) -> None:
-        release(lock)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(FileLock, "release", full)
-    service.stop()
-    assert caplog.messages[-1] == (
-        "the lock is not released, so the next start waits until it expires: [Errno 28] No space left on device"
-    )
