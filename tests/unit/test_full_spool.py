@@ -17,6 +17,7 @@ def kept(folder: Path, files: list[Written], drop: int) -> list[Written]:
     """Write files in this order, shrink the spool by its first ones, and return which are still there."""
     paths: dict[Path, Written] = {}
     unknown = (None, None, None, None)
+    spools = {source: Spool(folder, "e", source) for source in Source}
     for age, (source, row, at) in enumerate(files):
         rows: dict[type, Window | Coverage | Inventory] = {
             Window: Window("c", "orders", "id", 0, at - 60.0, at, "e", source, records=1),
@@ -25,7 +26,7 @@ def kept(folder: Path, files: list[Written], drop: int) -> list[Written]:
                 "c", "orders", "id", 0, "e", source, at, *unknown, "empty", *unknown, None, deleted=False
             ),
         }
-        spool = Spool(folder, "e", source)
+        spool = spools[source]
         spool.write("c", at, [rows[row]])
         path = spool.target("c", at, row)
         assert isinstance(path, Path)
