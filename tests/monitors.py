@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from exporter.domain.ports import Clock
-from exporter.state.cluster import Rhythm
+from exporter.state.cluster import MonitorSettings, Rhythm
 from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from exporter.web.server import WebServer
 from exporter.web.status import Pages
 

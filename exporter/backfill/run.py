@@ -106,8 +106,7 @@ class Backfill:
     def run(self, backfilled: StreamRows | None = None) -> BackfillResult:
         """Write the history of every partition in scope that is not ``backfilled`` yet.
 
-        A partition or broker that fails costs only itself, and is tried once more at the end. Raises SourceError when
-        the cluster cannot be queried.
+        A partition or broker that fails costs only itself. Raises SourceError when the cluster cannot be queried.
         """
         self._read_metadata()
         self._every = self._metadata.membership.layout
@@ -116,14 +115,6 @@ class Backfill:
         left = np.flatnonzero(written.find(everything.streams) < 0)
         self._of = len(left)
         self._write(left)
-        if self._failed:
-            # A leader may have moved, or be up again.
-            again = np.concatenate([self._places(cutoffs)[rows] for cutoffs, rows, _ in self._failed])
-            self._gone.clear()
-            self._failed.clear()
-            self._read_at = -math.inf
-            self._done -= len(again)
-            self._write(again)
         for cutoffs, rows, why in self._failed:
             self._emit(cutoffs, self._builder.failures(cutoffs, rows, why), rows)
         return BackfillResult(
@@ -174,11 +165,6 @@ class Backfill:
             gone = batch.leader[rows_with(failed, list(GONE))]
             self._gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
             self._read_at = -math.inf
-
-    def _places(self, cutoffs: Cutoffs) -> Rows:
-        """Return the index of each partition of a batch among all partitions."""
-        layout = cutoffs.batch.layout
-        return self._every.find(layout.topics, layout.topic, layout.partition)
 
     def _reasons(self) -> dict[TopicPartition, Reason]:
         return {

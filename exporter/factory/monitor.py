@@ -12,9 +12,8 @@ from exporter.history.cluster_states import LastState, read_state
 from exporter.history.published import Expectations
 from exporter.history.spool import HistoryError
 from exporter.settings.schema import ClusterSettings, Settings
-from exporter.state.cluster import Rhythm
+from exporter.state.cluster import MonitorSettings, Rhythm
 from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from exporter.storage.storage_thread import StorageThread
 
 

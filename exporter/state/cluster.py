@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.assessment import Assessment
 from exporter.domain.judging.detection import Detector, newest_of_all
+from exporter.domain.links import Links
+from exporter.domain.overrides import Overrides
+from exporter.domain.owners import Owners
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import STATES, ClusterChange, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
@@ -34,6 +37,23 @@ class Rhythm(NamedTuple):
     missed_polls: int = 3
     sweep_seconds: float | None = 60.0
     missed_sweeps: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """Which clusters the monitor shows and how, and what is configured of their topics."""
+
+    clusters: Mapping[str, Rhythm]
+    _: KW_ONLY
+    partition_switches: Collection[str]
+    """Metrics of partitions that are shown, by their switches."""
+    expectations_max_age_seconds: float
+    """Older expectations judge nothing."""
+    partitions: bool = True
+    """Whether there are series of partitions."""
+    overrides: Overrides = field(default_factory=Overrides)
+    owners: Owners = field(default_factory=Owners)
+    links: Links = field(default_factory=Links)
 
 
 @dataclass(slots=True)

@@ -29,9 +29,8 @@ from exporter.metrics.replica_catalogue import REPLICA_METRICS
 from exporter.metrics.replicas import Replicas, unreadable
 from exporter.metrics.series import ClusterSeries
 from exporter.state import problems
-from exporter.state.cluster import Cluster, Rhythm
+from exporter.state.cluster import Cluster, MonitorSettings, Rhythm
 from exporter.state.exposition import Exposition, Family, families
-from exporter.state.monitor_settings import MonitorSettings
 from exporter.state.upkeep import Upkeep
 from exporter.web.status import Status
 

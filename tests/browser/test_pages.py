@@ -19,9 +19,8 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.links import Links
 from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.history.published import Published
-from exporter.state.cluster import Rhythm
+from exporter.state.cluster import MonitorSettings, Rhythm
 from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from exporter.web.server import WebServer
 from tests.browser.contrast import contrasts_of
 from tests.groups import groups_of, positions_of

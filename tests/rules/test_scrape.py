@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from exporter.domain.polls.readings import State, TopicPartition
-from exporter.state.cluster import Rhythm
+from exporter.state.cluster import MonitorSettings, Rhythm
 from exporter.state.monitor import Monitor
-from exporter.state.monitor_settings import MonitorSettings
 from exporter.web.server import WebServer
 from tests.prometheus import scraping
 from tests.snapshots import snapshot_of
