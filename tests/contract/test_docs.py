@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from documentation.hooks import PAGES, REFERENCES
+from documentation.hooks import PAGES
 from documentation.settings import list_settings
 from exporter.cli import topic_liveness
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.polls.readings import Reason
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
@@ -129,13 +128,6 @@ def test_the_references_leave_nothing_out(site: Path) -> None:
     ] == []
 
 
-def test_every_reference_is_on_a_page() -> None:
-    """None is made for nothing."""
-    assert {
-        name for name in REFERENCES if any(f"made from the code: {name} -->" in text for text in TEXTS.values())
-    } == set(REFERENCES)
-
-
 @pytest.mark.parametrize("page", ["README.md", "docs/how-it-works.md"])
 def test_the_evidence_that_pages_quote_is_printed_so(page: str) -> None:
     """It is a line of the golden file of evidence, and who reads the topic."""
@@ -171,12 +163,6 @@ def test_files_of_the_code_that_pages_name_exist() -> None:
     named = {(page, path) for page, text in TEXTS.items() for span in code(text) for path in re.findall(places, span)}
     assert len(named) > 20
     assert [found for found in sorted(named) if not any(ROOT.glob(found[1]))] == []
-
-
-def test_links_of_the_readme_lead_somewhere() -> None:
-    """Each file that the README links to is in the repository."""
-    links = re.findall(r"\]\(([^)#]+)", README.read_text(encoding="utf-8"))
-    assert [link for link in links if not link.startswith("http") and not (ROOT / link).exists()] == []
 
 
 @pytest.mark.parametrize(
@@ -265,13 +251,6 @@ def test_configurations_load_as_they_stand(block: str, tmp_path: Path) -> None:
     assert load_settings(path).clusters
 
 
-def test_outcomes_on_the_page_of_security_are_reasons() -> None:
-    """Each row of "When a broker refuses" names a reason that the exporter counts by."""
-    outcomes = re.findall(r"^\| `([a-z-]+)` \|", TEXTS["docs/security.md"], re.MULTILINE)
-    assert len(outcomes) == 4
-    assert set(outcomes) <= set(Reason)
-
-
 def with_clusters(block: str) -> str:
     """Clusters of the names in the block."""
     named = {"prod", *re.findall(r"(?:cluster|source|target): (\w+)", block)}
@@ -313,15 +292,6 @@ def test_the_ten_metrics_are_what_their_alerts_read() -> None:
     reads = {rule["alert"]: read(rule["expr"]) for rule in every if "alert" in rule}
     assert len(rows) == 10
     assert [row for row in rows if row[0] not in reads[row[1]]] == []
-
-
-def test_held_means_one_thing_here_and_in_the_report() -> None:
-    """README's table and the report's section explain a withheld judgement in the same words."""
-    report = json.loads((ROOT / "tests" / "golden" / "report.json").read_text(encoding="utf-8"))
-    (meaning,) = (section["meaning"] for section in report["sections"] if section["key"] == "held")
-    row = re.search(r"^\| `held` \| (.*) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
-    assert row is not None
-    assert meaning == f"{row[1][0].upper()}{row[1][1:]}."
 
 
 def test_settings_in_sentences_exist() -> None:

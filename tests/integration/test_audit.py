@@ -26,7 +26,6 @@ from tests.workbench import EVERLASTING, Workbench
 
 SEED = 20261127
 NOW = time.time()
-DAILY = every(DAY, 0.02)
 
 
 @pytest.fixture(scope="module")
@@ -171,11 +170,6 @@ def test_what_is_odd_is_told_apart(cases: Audited, topic: str, what: str, column
     assert cases.what(topic) == what
     found = cases.topics[topic][column]
     assert text in found if isinstance(found, str) else found == ([text] if text else [])
-
-
-def test_quarterly_runs_of_many_records_are_found_one_by_one(cases: Audited) -> None:
-    """Sixty days after a run, two earlier ones are found, however many records each has."""
-    assert cases.topics["case-quarterly"]["longest_silence_seconds"] == pytest.approx(90 * DAY, abs=HOUR)
 
 
 @pytest.mark.usefixtures("cases")

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import confluent_kafka
 import numpy as np
-import pytest
 from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
@@ -23,8 +22,6 @@ from tests.integration.secured import Properties, Secured, documented_group_righ
 from tests.times import objects
 
 TOPIC = "asked-both-ways"
-OFFSETS = "__consumer_offsets"
-
 Call = Callable[[AdminClient, Sequence[confluent_kafka.TopicPartition], float], Future[Any]]
 
 
@@ -45,18 +42,6 @@ def test_both_calls_answer_alike(kafka: Kafka) -> None:
     compare_both_calls({"bootstrap.servers": kafka.bootstrap}, latest=[0, 5, 5, 5, 6, 0], earliest=[0, 0, 3, 5, 0, 0])
     transaction.abort_transaction(30)
     kafka.delete(TOPIC)
-
-
-@pytest.mark.parametrize("way", ["password", "certificate"])
-def test_both_calls_answer_alike_on_a_secured_broker(secured: Secured, way: str) -> None:
-    """With the documented rights alone: empty, full, shortened and emptied partitions."""
-    secured.bench.create(TOPIC, 4)
-    secured.bench.write([(TOPIC, number, DAY_AGO + at) for number in (1, 2, 3) for at in range(5)])
-    secured.bench.delete_records(TOPIC, 2, 3)
-    secured.bench.delete_records(TOPIC, 3, 5)
-    commit(secured.broker.bootstrap, TOPIC)
-    properties = secured.by_password() if way == "password" else secured.by_certificate()
-    compare_both_calls(properties, latest=[0, 5, 5, 5], earliest=[0, 0, 3, 5])
 
 
 def compare_both_calls(properties: Properties, *, latest: list[int], earliest: list[int]) -> None:

@@ -21,9 +21,6 @@ import pytest
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain.groups.consumer_groups import Description
-from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
@@ -32,7 +29,7 @@ from exporter.kafka.process import OFFSETS, POLLS, TIERS, ClientProcess, RemoteC
 from tests.fake_cluster import FakeCluster
 from tests.integration.test_bad_answers import well
 from tests.scripted import ListedOffset, ScriptedBroker
-from tests.times import end_of, first_since, tier_of
+from tests.times import end_of, tier_of
 from tests.waiting import until
 
 NOBODY = "127.0.0.1:9"
@@ -316,25 +313,15 @@ def test_a_client_that_is_closed_leaves_no_connection(client: Client, cluster: F
         client.source.metadata(fresh=True)
 
 
-def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> None:
-    """A source beside the polls gives what one in this process would; the end of its process costs it nothing."""
+def test_the_end_of_the_process_costs_a_sweep_nothing(cluster: FakeCluster) -> None:
+    """Groups and ends of logs are asked for in a process of their own; another one answers in its place."""
     process = ClientProcess("east")
     source = RemoteClient(process, OFFSETS, limit=30.0, alone=True, properties={"bootstrap.servers": cluster.bootstrap})
     names = sorted(source.groups.list_groups().names)
     assert names == ["group-0000", "group-0001"]
-    assert all(isinstance(each, Description) for each in source.groups.describe(names).values())
-    committed = source.groups.committed(names)
-    assert (sorted(committed.names), committed.first.tolist(), committed.failed) == (names, [0, 3, 6], {})
     key = TopicPartition("bench-0000", 0)
     leader = source.metadata().topics[key.topic].partitions[key.partition].leader
-    assert first_since(source, key, 0.0, leader).offset == 0
-    both = Membership.led(Layout.of({key.topic: [0, 1], "unasked": [0]}), np.full(3, leader, dtype=np.int32))
-    later = source.by_time(both, np.array([0, 0, 0]), np.array([0, 2**42, 1]))
-    assert later.found.tolist() == [True, False, True]
-    membership = Membership.led(Layout.of({key.topic: [key.partition]}), np.array([leader], dtype=np.int32))
-    assert (source.starts(membership).offset.tolist(), source.ends(membership).offset.tolist()) == ([0], [3])
-    with pytest.raises(ValueError, match="before 1970"):
-        first_since(source, key, -1.0, leader)
+    assert source.groups.committed(names).failed == {}
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
     threading.Timer(0.5, os.kill, [process.pid, signal.SIGKILL]).start()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 
 from exporter.clock import SystemClock
 from exporter.commands.explanation import explain
@@ -24,14 +24,10 @@ from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.verdicts import Verdict
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from exporter.metrics.group_catalogue import GROUP_METRICS
-from exporter.metrics.groups import GroupSeries
 from tests.demo.broker import Broker, resolve_kafka
-from tests.exposed import exposed
 from tests.groups import readers
 from tests.integration.kafka import DAY_AGO
 from tests.integration.kafka_tools import small_java
-from tests.integration.lagging import Exporter
 from tests.integration.sweeping import commit, forget, member, sweeping
 from tests.workbench import QUIET, Workbench
 
@@ -103,17 +99,16 @@ def test_a_group_that_left_a_topic_does_not_read_it(workbench: Workbench, protoc
         workbench.delete(topic)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_whose_members_share_its_topics_reads_all_of_them(workbench: Workbench, protocol: str) -> None:
+def test_a_group_whose_members_share_its_topics_reads_all_of_them(workbench: Workbench) -> None:
     """One member reads one topic, and another member the other; a partition more than members is read as well."""
-    group = f"split-{protocol}"
+    group = "split"
     first, second, other = (f"{group}-{name}" for name in ("first", "second", "other"))
     for topic in (first, second, other):
         workbench.create(topic, 2)
     with ExitStack() as running:
         swept = running.enter_context(sweeping(workbench.bootstrap, f"{group}-.*", ".*"))
         members = [
-            running.enter_context(subscribed(workbench.bootstrap, group, topic, protocol)) for topic in (first, second)
+            running.enter_context(subscribed(workbench.bootstrap, group, topic, "classic")) for topic in (first, second)
         ]
 
         def assigned() -> bool:
@@ -198,45 +193,3 @@ def test_share_and_streams_groups_leave_open_who_reads_a_topic(busy: Workbench) 
             "perhaps share or streams groups, which do not say what they read: shared" in line
             for line in lines_of(sweep, "shared")
         )
-
-
-def test_markers_of_producers_that_ended_are_no_time_lag(workbench: Workbench) -> None:
-    """Three of them at the end of a log, which a client that commits by record never passes; a record is one."""
-    name = "ended-producers"
-    workbench.create(name)
-    producers = []
-    for number in range(3):
-        settings = {"bootstrap.servers": workbench.bootstrap, "transactional.id": f"{name}-{number}", **QUIET}
-        producers.append(Producer(settings))
-        producers[-1].init_transactions(30)
-        producers[-1].begin_transaction()
-        producers[-1].produce(name, b"x", partition=0)
-        assert producers[-1].flush(30) == 0
-    for producer in producers:
-        producer.commit_transaction(30)
-    exporter = Exporter(workbench.bootstrap, name)
-
-    def largest() -> dict[str, float]:
-        """The series of a sweep, by the end of their names."""
-        series, sweep = GroupSeries("test"), exporter.sweep()
-        series.update(sweep, [name])
-        samples = [
-            line for line in exposed({"test": series}, exporter.now(), GROUP_METRICS).splitlines() if line[0] != "#"
-        ]
-        return {
-            line.partition("{")[0].removeprefix("kafka_consumergroup_"): float(line.split()[-1]) for line in samples
-        }
-
-    try:
-        with member(workbench.bootstrap, name, name, 3):
-            assert exporter.position(name).lag == 3
-            exporter.ahead = 7200.0
-            assert "lag_seconds_max" not in largest(), "what its partitions show does not alarm"
-            workbench.write([(name, 0, exporter.now())])
-            assert largest()["lag_seconds_max"] > 7000
-            exporter.ahead = 14_400.0
-            assert largest()["lag_seconds_max"] > 14_000
-    finally:
-        exporter.close()
-    forget(workbench, name)
-    workbench.delete(name)

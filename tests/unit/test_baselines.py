@@ -85,14 +85,6 @@ def chosen() -> Baselines:
     return Baselines.joined(list(baselines(hours_of(FINE_STREAMS), [FIRST + week for week in FINE_WEEKS])))
 
 
-def test_the_choice_of_slots_and_what_they_tell_know_nothing_of_later_weeks(chosen: Baselines) -> None:
-    """Without all that came later every stream of a week has the same slots and the same baseline."""
-    week = FINE_WEEKS[1]
-    alone = Baselines.joined(list(baselines(before(hours_of(FINE_STREAMS), week), [FIRST + week])))
-    same(alone, chosen[chosen.week == FIRST + week])
-    assert set(alone.slot_seconds.tolist()) == {300.0, 3600.0}
-
-
 def test_a_stream_is_judged_by_five_minutes_from_two_whole_polled_weeks_on(chosen: Baselines) -> None:
     """Before, and where its active hours have hardly more than one active slot each, by the hour."""
     slots = {key: float(chosen.slot_seconds[row]) for key, row in found(chosen).items()}

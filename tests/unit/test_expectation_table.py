@@ -5,36 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import pytest
-
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.expectations.table import table_of
-from exporter.domain.learning.rest_days import Rest
-from exporter.domain.learning.schedule import Schedule
 from exporter.domain.polls.layout import Layout
 from exporter.domain.verdicts import Expectation
-from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
-
-
-def test_a_row_is_what_was_put_in() -> None:
-    """With its schedule, its rests, and all that is unknown."""
-    deadlines = [float(hour % 24 == 3) for hour in range(168)]
-    schedule = Schedule(deadlines, DAY, 2 * HOUR, 7, 3.0, HOUR, 2 * HOUR, 127, 8)
-    rests = (Rest(MONDAY, MONDAY + DAY, "New Year", seen=False),)
-    rows = [
-        by_wall(topic="walled", partition=None, topic_id=None, end_offset=None, last_advance=None, evidence="none yet"),
-        by_wall(topic="planned", partition=2, schedule=schedule, rests=rests, pause_slots=3.5, verdict="late"),
-    ]
-    table = table_of(rows)
-    assert {table[row.cluster, row.topic, row.partition].topic for row in rows} == {"walled", "planned"}
-    assert [table[row.cluster, row.topic, row.partition] for row in rows] == rows
-
-
-@pytest.mark.parametrize("key", [("prod", "orders", 1), ("prod", "order", 0), ("prod", "z", 0), ("test", "orders", 0)])
-def test_what_is_not_there_is_not_found(key: tuple[str, str, int]) -> None:
-    """Neither a neighbour in the order of names, nor the same stream of another cluster."""
-    table = table_of([by_wall(), by_wall(cluster="zoo", topic="z"), by_wall(partition=2)])
-    assert key not in table and table.get(("prod", "orders", 0)) == by_wall()
+from tests.unit.expectations import by_wall
 
 
 def test_rows_of_a_cluster_are_its_own() -> None:

@@ -54,17 +54,6 @@ def test_openmetrics_says_what_the_text_format_says() -> None:
     assert descriptions == {family.name: (family.type, family.documentation) for family in text}
 
 
-def test_openmetrics_names_units_and_ends() -> None:
-    """A family whose name ends with a base unit says so, one of counters is named without _total, and it ends whole."""
-    whole = b"".join(scraped().scrape(openmetrics=True)).decode()
-    assert "# UNIT kafka_topic_staleness_seconds seconds\n" in whole
-    assert "# TYPE kafka_topic_records counter\n" in whole
-    assert "\nkafka_topic_records_total{" in whole
-    assert r"topic_liveness_threshold{stream=\"topic\"}" in whole
-    assert whole.endswith("# EOF\n")
-    assert whole.count("# EOF") == 1
-
-
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_compressed_it_is_the_same(openmetrics: bool) -> None:
     """One gzip member holds the whole, so a client that reads no further than the first loses nothing."""

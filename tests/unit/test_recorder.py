@@ -529,24 +529,6 @@ def test_storage_that_hangs_holds_up_no_poll_and_is_counted(bench: Bench, monkey
     assert bench.records() == 20, "all but the first poll's"
 
 
-def test_without_room_for_a_thread_polls_are_counted_and_files_are_written_later(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As at a limit of processes: a window is closed once, and no advance is lost."""
-
-    def no_room(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as full:
-        full.setattr(threading.Thread, "start", no_room)
-        bench.polls(*[1] * 21)
-    assert bench.history.counts.failed_writes == {"can't start new thread": 4}
-    bench.flush()
-    assert bench.records() == 20, "all but the first poll's"
-    assert {row["polls_ok"] == row["polls_total"] for row in bench.rows("coverage")} == {True}
-    assert len(bench.rows("coverage")) == 3
-
-
 def test_an_interval_ends_no_earlier_than_its_last_poll_where_the_clock_was_set_back_before_the_end(
     bench: Bench,
 ) -> None:

@@ -14,8 +14,6 @@ from spark_rollups.report.wording import (
     alarms,
     delete_command,
     markdown,
-    markdown_name,
-    ranges,
     readers,
     share,
     visible,
@@ -30,24 +28,6 @@ def test_a_share_of_100_per_cent_means_all(part: float, text: str) -> None:
     assert share(part) == text
 
 
-@given(st.sets(st.integers(0, 400)).map(sorted))
-def test_ranges_name_every_number_once(numbers: list[int]) -> None:
-    """Runs spelt out again are the numbers they were made of."""
-    spelt = [
-        number
-        for run in ranges(numbers, limit=1000).split(", ")
-        if run
-        for first, _, last in [run.partition("-")]
-        for number in range(int(first), int(last or first) + 1)
-    ]
-    assert spelt == numbers
-
-
-def test_long_lists_of_ranges_count_the_rest() -> None:
-    """Past the limit, partitions are counted and not named."""
-    assert ranges([0, 1, 2, 5, 7, 8], limit=2) == "0-2, 5 and 2 more"
-
-
 @given(st.text(max_size=60))
 @example("| a | `b` **c** _d_ ~~e~~ <b>f</b> [g](h) ![i](j) &amp; # k \\| \\")
 @example("http://evil.example https://evil.example www.evil.example me@evil.example")
@@ -59,13 +39,6 @@ def test_markdown_shows_any_text_as_it_is_in_a_line_and_in_a_table(text: str) ->
     assert _texts(GFM.render(f"- {escaped}\n")) == ("li", expected)
     table = GFM.render(f"| h |\n|---|\n| {escaped} |\n")
     assert _texts(table) == ("table thead tr th tbody tr td", f"h{expected}")
-
-
-@given(st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True))
-@example("__a.b-c_d__")
-def test_every_legal_topic_name_is_set_as_code_unchanged(name: str) -> None:
-    """A name made of the characters Kafka allows needs no escaping."""
-    assert _texts(GFM.render(f"- {markdown_name(name)}\n")) == ("li code", name)
 
 
 def test_text_that_hides_or_reorders_is_made_visible() -> None:

@@ -264,15 +264,6 @@ def test_a_topic_is_silent_at_least_since_the_last_first_poll_of_its_partitions(
     assert topics.unchanged_since[topics.whole].tolist() == pytest.approx([NOW - HOUR, np.nan], nan_ok=True)
 
 
-def test_the_living_are_counted_after_the_overrides(rows: tuple[Streams, Verdicts]) -> None:
-    """N of M live speaks of the verdicts as they stand."""
-    each, found = rows
-    counts = {each.name[row]: found.partitions_live[row] for row in np.flatnonzero(each.cluster == "prod")}
-    assert counts["billing.eu"] == 3
-    assert counts["x-test"] == 0
-    assert counts["free"] > 3
-
-
 def test_a_partition_that_was_never_read_leaves_its_topic_unproved() -> None:
     """The topic lives while its other partition advances; past that it is held, never dead."""
     names = [("prod", name) for name in ("lives", "lives", "silent", "silent")]
@@ -312,26 +303,8 @@ def test_a_topic_has_the_state_of_all_its_partitions() -> None:
     assert of_topics == {name: state for name, (_, state) in states.items()}
 
 
-def test_a_thousand_overrides_of_single_topics_are_looked_up() -> None:
-    """Names, escaped or not, and patterns among them count in the order in which they stand."""
-    named = [TopicOverride(rf"orders\.{number}", muted_until=NOW + number) for number in range(1, 1000)]
-    overrides = Overrides([TopicOverride("orders.5", retired=True), *named, TopicOverride("orders.*", retired=True)])
-    assert overrides.of("prod", "orders.5", NOW) == TopicOverride("orders.5", retired=True)
-    assert overrides.of("prod", "orders.6", NOW) == named[5]
-    assert overrides.of("prod", "orders.6", NOW + 6) == TopicOverride("orders.*", retired=True)
-    assert overrides.of("prod", "ordersX6", NOW) == TopicOverride("orders.*", retired=True)
-    assert overrides.of("prod", "billing", NOW) is None
-
-
 def test_overrides_pass_through_the_command_line(tmp_path: Path) -> None:
     """What the command hands over is what the job reads, in its argument or in a file."""
     (tmp_path / "overrides.json").write_text(text := json.dumps([asdict(override) for override in OVERRIDES]))
     for handed in (text, f"@{tmp_path / 'overrides.json'}"):
         assert JsonOption(parse).convert(handed, None, None) == OVERRIDES
-
-
-@pytest.mark.parametrize("text", ["", "{", "3", "[3]", '[{"topic": "x"}]', '[{"topics": "x"}]', '[{"retired": true}]'])
-def test_what_is_no_list_of_overrides_is_refused(text: str) -> None:
-    """The job says so at its start instead of judging without them."""
-    with pytest.raises(ValueError, match="must"):
-        parse(text)

@@ -316,18 +316,6 @@ def test_a_pattern_that_matches_nothing_is_named_with_the_next_step(
     assert message in caplog.messages[0]
 
 
-def test_what_alerts_count_is_there_from_zero() -> None:
-    """The first failure raises a counter that was there before, so an alert can see it."""
-    text = scene()[0].metrics().decode()
-    for counter, reason in (
-        ("history_write_failures", "No space left on device"),
-        ("group_list_failures", "no-coordinator"),
-        ("history_windows_dropped", "spool-full"),
-        ("history_windows_dropped", "unwritable"),
-    ):
-        assert f'topic_liveness_{counter}_total{{kafka_cluster="prod",reason="{reason}"}} 0.0' in text
-
-
 def test_the_last_report_is_shown_where_there_is_one() -> None:
     """Absent before the first report."""
     monitor = scene()[0]
@@ -336,14 +324,6 @@ def test_the_last_report_is_shown_where_there_is_one() -> None:
     monitor.take_report(1_000_000.0)
     monitor._exposition.forget()  # noqa: SLF001 - shown within a second otherwise
     assert "topic_liveness_report_last_success_timestamp_seconds 1e+06\n" in monitor.metrics().decode()
-
-
-def test_expectations_of_a_topic_made_again_are_not_used() -> None:
-    """A new topic id has no past: learning."""
-    monitor, poller, source, _ = scene()
-    source.topic_ids["orders"] = "id-2"
-    poller.poll()
-    assert 'topic="orders",verdict="learning"} 1' in monitor.metrics().decode()
 
 
 NOT_READY = "not ready: no cluster has a recent good poll"

@@ -190,17 +190,6 @@ def test_after_any_kills_it_knows_what_a_run_that_never_stopped_knows(
         assert all(before[1] <= after[0] for before, after in pairwise(each))
 
 
-def test_a_silence_outlives_the_exporter(first: Life) -> None:
-    """Dead before the restart is dead at the first poll after it, since the same moment."""
-    first.polls(3)
-    first.polls(62, gained=1, busy=1)
-    assert first.verdict() == Verdict.DEAD
-    again = first.next()
-    again.polls(1)
-    assert again.verdict() == Verdict.DEAD
-    assert again.last().table.last_advance[1] == MONDAY + 2 * HOUR + 4 * POLL
-
-
 def test_what_was_published_meanwhile_dates_an_advance_of_days_without_an_exporter(first: Life) -> None:
     """The end offset is the published one: the last record is as old as published, not as new as the first poll."""
     first.polls(3)
@@ -222,16 +211,6 @@ def test_dead_past_its_limit_it_is_dead_after_a_restart(limited: Life, exporter:
     assert again.verdict() == Verdict.DEAD
     advance = 'last_advance_timestamp_seconds{kafka_cluster="prod",topic="orders"'
     assert advance not in again.monitor.metrics().decode()
-
-
-def test_lives_shorter_than_the_limit_add_up(limited: Life) -> None:
-    """An exporter that is restarted after every 36 minutes finds it dead after two hours, as one that was not."""
-    life, seen = limited, []
-    for _ in range(4):
-        life.polls(7)
-        seen.append(life.verdict())
-        life = life.next()
-    assert seen == ["nothing", "nothing", Verdict.SUSPECT, Verdict.DEAD]
 
 
 def test_a_topic_made_again_or_gone_in_between_does_not_inherit_the_silence(limited: Life) -> None:
