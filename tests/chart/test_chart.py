@@ -160,13 +160,6 @@ def test_secret_files_lie_where_secrets_are_mounted_for_the_exporter_group() -> 
         assert not any("secret" in volume for volume in volumes), "rollup and report need no broker"
 
 
-def test_jobs_need_no_secret(tmp_path: Path) -> None:
-    """What rollup and report read of the configuration loads without the password."""
-    path = tmp_path / "config.yaml"
-    path.write_text(one("sasl", "ConfigMap")["data"]["config.yaml"], encoding="utf-8")
-    assert load_settings(path, environ={}, with_clusters=False).history.folder == Path("/var/lib/topic-liveness")
-
-
 def test_openshift_chooses_user_and_group() -> None:
     """No pod asks for a user, a group or an fsGroup; all else of the restricted profile is asked for."""
     for pod in pods("openshift"):

@@ -106,8 +106,6 @@ class Hook:
     """
 
     bodies: list[Any] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
     answers: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
     before_answer: Callable[[], object] = lambda: None
 
@@ -119,8 +117,6 @@ def http_server(hook: Hook) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             hook.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            hook.headers.append(dict(self.headers))
-            hook.paths.append(self.path)
             status, headers, body = hook.answers.pop(0) if hook.answers else (200, {}, "ok")
             hook.before_answer()
             self.send_response(status)

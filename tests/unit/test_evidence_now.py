@@ -9,7 +9,7 @@ import pytest
 from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.assessment import Judgement
 from exporter.domain.judging.detection import judge
-from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now, evidence_of_all
+from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
@@ -162,27 +162,3 @@ def test_the_configuration_is_named_where_it_decides() -> None:
     silence, override = Silence(LAST, LAST + 3 * HOUR, known=True), TopicOverride("orders", max_silence_seconds=HOUR)
     text = line(BUSY, silence, LAST + 3 * HOUR, SubjectNow(override=override))
     assert text == "silent 3 h (since Tue 2026-03-03 10:00 UTC); dead past 1 h, as the configuration says of orders"
-
-
-def test_a_page_of_lines_says_of_each_what_it_says_alone() -> None:
-    """Of two clusters, in any order: by the clock, by the wall, without a promise, and as a rollup described it."""
-    now = LAST + 9 * HOUR
-    silent, busy = Silence(LAST, now, known=True), Silence(now - 60, now, known=True)
-    rows = [
-        (silent, replace(BUSY, topic="b")),
-        (busy, replace(BUSY, topic="a")),
-        (silent, by_wall(topic="c", partition=3)),
-        (silent, by_wall(topic="c", partition=1, max_silence_seconds=6 * HOUR)),
-        (silent, replace(BUSY, cluster="another", topic="z", dead_score=1.5)),
-        (silent, None),
-    ]
-    subjects = [
-        JudgedSubject(judge(silence, row, now), row, seen=SubjectNow(topic=f"t-{number}", silence=silence))
-        for number, (silence, row) in enumerate(rows)
-    ]
-    published = SubjectNow(published="as published")
-    subjects.insert(1, JudgedSubject(Judgement(Verdict.DEAD, LAST), replace(BUSY, topic="d"), seen=published))
-    lines = evidence_of_all(subjects, now)
-    assert lines == [evidence_now(subject, now) for subject in subjects]
-    assert len(set(lines)) == len(subjects) and lines[1] == "as published"
-    assert evidence_of_all([], now) == []

@@ -54,8 +54,6 @@ class Connection:
     """What the older request lists: names and states."""
     leaders: tuple[int, ...] = (1, 2)
     """Of the partitions of __consumer_offsets."""
-    topics_requested: list[str | None] = field(default_factory=list)
-    """Topics, by name; None for all."""
     described: list[str] = field(default_factory=list)
     """Groups that were asked for their description."""
     reconnected: int = 0
@@ -82,8 +80,7 @@ class Connection:
         cause = answer.args[0]
         self.unexplained_answers.append((request, cause.code() if isinstance(cause, KafkaError) else answer))
 
-    def topics(self, only: str | None = None) -> object:
-        self.topics_requested.append(only)
+    def topics(self, only: str | None = None) -> object:  # noqa: ARG002 - as the client calls it
         self.connections = self.reconnected + 1
         partitions = {number: SimpleNamespace(leader=leader) for number, leader in enumerate(self.leaders)}
         offsets = {"__consumer_offsets": SimpleNamespace(partitions=partitions, error=None)} if partitions else {}
@@ -156,20 +153,6 @@ def committed(reader: GroupReader, *names: str) -> dict[str, dict[TopicPartition
     return by_name(reader.committed(names))
 
 
-def test_an_error_that_no_reason_stands_for_is_handed_to_the_log() -> None:
-    """``other-error`` is all that the counts tell: the code and the kind of the request are said beside it."""
-    connection = Connection({"g": failed(999)}, listing=SimpleNamespace(valid=[], errors=[failed(998)]))
-    reader = reader_of(connection)
-    assert reader.list_groups().unlisted == {Reason.OTHER: 1}
-    assert reader.describe(["g"]) == committed(reader, "g") == {"g": Reason.OTHER}
-    request = "consumer groups, request"
-    assert connection.unexplained_answers == [
-        (f"{request} list", 998),
-        (f"{request} describe", 999),
-        (f"{request} offsets", 999),
-    ]
-
-
 def test_only_partitions_with_a_committed_offset_are_reported() -> None:
     """librdkafka says -1001 for none; a group that has committed nothing at all is a good answer."""
     offsets = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7), Raw("a", 1, -1001)])
@@ -240,12 +223,6 @@ def test_a_group_that_nobody_has_tells_whether_all_are_visible(probe: object, vi
     assert groups.all_visible is visible
 
 
-def test_a_cluster_without_groups_is_asked_for_none() -> None:
-    """A broker would make the topic of their offsets for whoever asks who coordinates one."""
-    connection = Connection(listing=SimpleNamespace(valid=[], errors=[]), leaders=())
-    assert reader_of(connection).list_groups().all_visible is None
-
-
 def test_a_list_that_fails_as_a_whole_lacks_every_broker() -> None:
     """Nothing is known of any group then, and none is taken for gone."""
     groups = reader_of(Connection(listing=failed(KafkaError._TIMED_OUT))).list_groups()  # noqa: SLF001 - its name
@@ -286,10 +263,3 @@ def test_connections_that_a_firewall_dropped_cost_no_sweep() -> None:
     connection = Dropped({NOBODYS: failed(KafkaError.GROUP_ID_NOT_FOUND)})
     assert reader_of(connection).list_groups().names == {"g"}
     assert connection.reconnected == 1
-
-
-def test_groups_past_the_time_of_a_sweep_are_not_asked_for() -> None:
-    """So that no call takes far longer than a sweep, after which its client would count as hung."""
-    connection = Connection({}, overdue=True)
-    assert reader_of(connection).describe(["a", "b"]) == {"a": Reason.TIMED_OUT, "b": Reason.TIMED_OUT}
-    assert connection.described == []

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.client import Client
-from exporter.kafka.metadata import IDS_SECONDS, PARTITIONS_PER_CALL, TOPICS_PER_CALL, MetadataReader, Scope
+from exporter.kafka.metadata import PARTITIONS_PER_CALL, TOPICS_PER_CALL, MetadataReader, Scope
 from tests.unit.readings import ManualClock
 
 CALLS = 25
@@ -126,24 +126,3 @@ def test_a_call_asks_for_few_partitions() -> None:
     cluster = Cluster(hanging=[], partitions=100)
     assert len(reader_of(cluster).read().topics) == len(cluster.described) == len(cluster.names)
     assert len(cluster.calls) == len(cluster.names) * 100 / PARTITIONS_PER_CALL
-
-
-def test_ids_of_many_partitions_are_read_in_turns() -> None:
-    """All at first; later each once within its time, and at once those that are new or doubted."""
-    cluster = Cluster(hanging=[], partitions=10)
-    reader = reader_of(cluster, clock := ManualClock())
-    assert len(reader.read().topics) == len(cluster.described) == len(cluster.names)
-    turns = []
-    for _ in range(5):
-        cluster.described.clear()
-        clock.time += IDS_SECONDS / 5
-        assert None not in {topic.topic_id for topic in reader.read().topics.values()}
-        turns += cluster.described
-        assert len(cluster.described) == len(cluster.names) / 5
-    assert sorted(turns) == cluster.names
-    cluster.described.clear()
-    cluster.names.append("u")
-    last = turns[-1]
-    reader.read(doubted=[last])
-    assert {"u", last} < set(cluster.described)
-    assert len(cluster.described) < len(cluster.names) / 5

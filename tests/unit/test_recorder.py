@@ -184,6 +184,24 @@ def test_inventory_is_written_at_start_and_on_change(bench: Bench) -> None:
     ]
 
 
+def test_the_inventory_is_listed_anew_each_day_and_not_for_what_passes(bench: Bench) -> None:
+    """A partition that is unreadable for a poll has not changed, and a topic that cannot be described is not gone."""
+    bench.poll()
+    bench.source.failures[IDLE] = Answer(reason=Reason.TIMED_OUT)
+    bench.poll()
+    bench.source.failures.clear()
+    bench.source.topic_errors["idle"] = Reason.STORAGE_ERROR
+    bench.polls(0, 0)
+    bench.source.topic_errors.clear()
+    bench.poll()
+    assert len(bench.rows("inventory")) == 2
+    bench.poll(after=86_400.0)
+    assert [(row["topic"], row["deleted"]) for row in bench.rows("inventory")] == [
+        ("idle", False),
+        ("orders", False),
+    ] * 2
+
+
 def test_an_unwritable_spool_keeps_the_rows_and_writes_them_later(bench: Bench) -> None:
     """Nothing is lost while the folder cannot be written; a flush that leaves rows behind is an error."""
     bench.poll(gained=1)

@@ -191,8 +191,6 @@ def test_one_failed_poll_is_not_unknown(capsys: pytest.CaptureFixture[str]) -> N
         (["--url", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked: [Errno 111] Connection refused"),
         (["--url", "http://user:hidden@127.0.0.1:1/"], "http://127.0.0.1:1/ cannot be asked"),
         (["--url", "file:///etc/passwd"], "--url must be http://HOST:PORT or https://HOST:PORT"),
-        (["--url", "http://[::1"], "--url must be http://HOST:PORT or https://HOST:PORT"),
-        (["--url", "http://localhost:99999"], "--url must be http://HOST:PORT or https://HOST:PORT"),
         (["--history", "/nowhere"], "/nowhere: nothing is published: run `topic-liveness rollup`"),
         (["--config", "/nowhere.yaml"], "/nowhere.yaml cannot be read: No such file or directory"),
     ],
@@ -361,9 +359,7 @@ def test_what_is_no_exporter_is_unknown(path: str, message: str, capsys: pytest.
     ("host", "by_proxy"),
     [
         ("exporter.invalid", True),
-        ("192.0.2.1", True),
         ("localhost", False),
-        ("Localhost.", False),
         ("127.1.2.3", False),
         ("[::1]", False),
     ],

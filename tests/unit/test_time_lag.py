@@ -339,15 +339,6 @@ def test_the_end_of_an_earlier_look_is_no_bound_in_a_compacted_topic(committed: 
     assert found == TimestampRange(NOW - 60_000, NOW - 60_000)
 
 
-@pytest.mark.parametrize("compacted", [False, True])
-def test_a_known_record_at_the_committed_offset_needs_no_lookup(compacted: bool) -> None:
-    """Its timestamp is T, whatever is known of the records around it."""
-    known, log = Known(), Log([(0, NOW - DAY), (51, NOW - 2 * HOUR), (52, NOW - HOUR)], 53)
-    known.add((51, NOW - 3 * HOUR, NOW - 2 * HOUR), (52, NOW - 2 * HOUR + 1, NOW - HOUR))
-    search = search_offsets(log, known, [51], compacted=compacted)[51]
-    assert (search.found, search.lookups) == (TimestampRange(NOW - 2 * HOUR, NOW - 2 * HOUR), 0)
-
-
 @pytest.mark.parametrize("steps", [1, 2])
 def test_an_answer_that_contradicts_what_was_proved_wins(steps: int) -> None:
     """Where records were removed between two answers, also of one step, the last one stands and the others go."""
@@ -368,17 +359,6 @@ def test_a_contradiction_costs_its_partition_alone() -> None:
     known.add((300, 5500, 9900), row=1)
     assert known.up_to(250) == (100, 5000, 6000)
     assert known.points.offset.tolist() == [100, 300]
-
-
-def test_hundreds_of_groups_on_one_partition_keep_their_points() -> None:
-    """Past 64 points each committed offset keeps the two around it, so a second look asks nothing."""
-    log, known = rising(20_000, 1.0), Known()
-    committed = random.Random(3).sample(range(log.latest), 200)
-    search_offsets(log, known, committed)
-    assert POINTS_PER_PARTITION < len(known.points) <= 4 * len(committed)
-    log.lookups = 0
-    search_offsets(log, known, committed)
-    assert log.lookups == 0
 
 
 @pytest.mark.parametrize(

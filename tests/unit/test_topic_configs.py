@@ -103,23 +103,6 @@ def test_a_first_read_without_an_answer_ends_after_one_timeout() -> None:
     assert len(reader.read(ids(3))) == 3
 
 
-def test_a_refresh_is_spread_over_reads() -> None:
-    """When settings are an hour old they are asked for again, a call a read, and meanwhile the old ones stand."""
-    reader, broker, clock = reader_of(500)
-    broker.calls.clear()
-    clock.time += HOUR - 1
-    reader.read(ids(500))
-    assert broker.calls == []
-    clock.time += 1
-    broker.answer = {"retention.ms": "2000"}
-    seen = []
-    for _ in range(5):
-        seen.append(sum(config.retention_seconds == 2.0 for config in reader.read(ids(500)).values()))
-        clock.time += 30
-    assert seen == [0, 200, 400, 500, 500]
-    assert [len(call) for call in broker.calls] == [200, 200, 100]
-
-
 def test_a_missing_right_is_a_reason_and_not_asked_about_at_each_poll() -> None:
     """Without DESCRIBE_CONFIGS nothing is known; it is asked for again at the next refresh."""
     reader, broker, clock = reader_of(broker=Broker(answer=REFUSED))
@@ -159,16 +142,6 @@ def test_what_fails_once_keeps_what_was_known_and_is_tried_again() -> None:
     reader.read(ids(2))
     reader.read(ids(2))
     assert (len(broker.calls), reader.unread()) == (3, {})
-
-
-def test_a_call_that_never_ends_is_given_up() -> None:
-    """It counts as timed out, so that its topics are asked for again."""
-    reader, broker, clock = reader_of(1)
-    broker.at_once = False
-    reader.read({**ids(1), "new": "id-1"})
-    clock.time += 10
-    reader.read({**ids(1), "new": "id-1"})
-    assert reader.unread() == {"new": Reason.TIMED_OUT}
 
 
 def test_a_topic_made_again_is_asked_for_again() -> None:

@@ -16,7 +16,7 @@ import pytest
 from exporter.domain.judging.queries import ClusterFacts
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web.pages import MAX_WAITING, OPENMETRICS_FORMAT, TEXT_FORMAT
-from exporter.web.server import WebError, WebServer, bind
+from exporter.web.server import WebError, WebServer
 from exporter.web.status import ClusterStatus, Status
 from tests.monitors import served
 from tests.plain_http import NO_TLS, get
@@ -151,14 +151,6 @@ def test_gzip_only_when_asked(client: httpx.Client, accepted: str, zipped: bool)
     assert (gzip.decompress(raw) if zipped else raw) == EXPOSITION
 
 
-def test_a_client_reads_the_whole_of_a_zipped_answer(client: httpx.Client, pages: Shown) -> None:
-    """An answer of many blocks is one gzip stream: httpx, like many clients, stops after the first one."""
-    pages.exposition = b"".join(b'up{kafka_cluster="%d"} 1\n' % number for number in range(100_000))
-    answer = client.get("/metrics", headers={"Accept-Encoding": "gzip"})
-    assert answer.headers["content-encoding"] == "gzip"
-    assert answer.content == pages.exposition
-
-
 def test_healthy_tells_of_the_process_only_and_ready_of_the_first_polls(
     server: WebServer, client: httpx.Client, pages: Shown
 ) -> None:
@@ -235,14 +227,6 @@ def test_an_address_that_cannot_be_used_is_named(pages: Shown, listen: str, caus
     with pytest.raises(WebError, match=cause) as caught:
         WebServer(listen, pages).start()
     assert str(caught.value).startswith(f"cannot listen on {listen}: ")
-
-
-def test_answers_do_not_wait_for_acknowledgements() -> None:
-    """Every connection sends at once (TCP_NODELAY): an answer in two pieces took 40 ms."""
-    with bind("127.0.0.1:0") as listening, socket.create_connection(listening.getsockname()):
-        taken, _ = listening.accept()
-        with taken:
-            assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 @pytest.mark.parametrize("listen", ["[::]:0", ":0"])
