@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from exporter.domain.history.rows import SCHEMA_VERSION
 from exporter.history.spool import TABLES as SPOOL
-from spark_rollups import schemas, spool_schemas
+from spark_rollups import schemas
 
 
 def describe_spool() -> str:
@@ -27,10 +27,9 @@ def describe_spool() -> str:
 
 def describe_tables() -> str:
     """The tables with what their schemas say of them, and the name and type of each column."""
-    found = {**vars(schemas), **vars(spool_schemas)}
-    known = {name: value for name, value in found.items() if isinstance(value, StructType)}
+    known = {name: value for name, value in vars(schemas).items() if isinstance(value, StructType)}
     shown = {name: schema for name, schema in known.items() if not name.startswith(("_", "SPOOL_"))}
-    says = _docstrings(schemas) | _docstrings(spool_schemas)
+    says = _docstrings(schemas)
     return "\n\n".join(f"### `{name.lower()}`\n\n{says[name]}\n\n{_columns(schema)}" for name, schema in shown.items())
 
 

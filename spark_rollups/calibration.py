@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -29,7 +29,6 @@ from exporter.domain.scoring.calibration import (
     Accepted,
     Calibration,
     Scored,
-    Threshold,
     Unusual,
     calibrations,
     judged_units,
@@ -38,6 +37,7 @@ from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.batches import KEY, Names, column, flags, floats, integers, numbers, seconds, table_of, texts
 from spark_rollups.frames import arrow_schema, by_shard, in_groups, no_rows
 from spark_rollups.learning import monday, week_of, weeks_from
+from spark_rollups.schemas import columns_of
 
 UNITS = StructType(
     [
@@ -57,22 +57,7 @@ UNITS = StructType(
 )
 """How many topic-weeks count in a week (``topics``), or an unusual silence of a topic in one of them."""
 
-FITTED = StructType(
-    [
-        StructField("kind", StringType()),
-        StructField("suspect", DoubleType()),
-        StructField("dead", DoubleType()),
-        StructField("promised", DoubleType()),
-        StructField("fitted_topic_weeks", LongType()),
-        StructField("judged_topic_weeks", LongType()),
-        StructField("false_alarms", LongType()),
-        StructField("outages", LongType()),
-        StructField("outages_alarmed", LongType()),
-        StructField("alarms_a_week", DoubleType()),
-        StructField("outages_seen", DoubleType()),
-        StructField("topics", LongType()),
-    ]
-)
+FITTED = StructType(columns_of(Calibration))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +87,7 @@ def calibrate(
     counted = units_of(found, now, Exclusions(outages, overrides, as_of.timestamp()), shards)
     make = functools.partial(_fit, now=now, accepted=accepted, schema=arrow_schema(FITTED))
     rows = in_groups(counted, None, make, FITTED).collect()
-    made = {
-        row.kind: Calibration(
-            row.kind,
-            Threshold(row.suspect, row.dead),
-            row.promised,
-            row.fitted_topic_weeks,
-            row.judged_topic_weeks,
-            row.false_alarms,
-            row.outages,
-            row.outages_alarmed,
-            row.alarms_a_week,
-            row.outages_seen,
-            row.topics,
-        )
-        for row in rows
-    }
+    made = {row.kind: Calibration(**row.asDict()) for row in rows}
     if not made:
         nothing = unusual_from(arrow_schema(UNITS).empty_table())
         return calibrations(nothing, now, accepted)
@@ -193,21 +163,4 @@ def unusual_from(rows: pa.Table) -> Unusual:
 
 
 def _fit(rows: pa.Table, *, now: int, accepted: Accepted, schema: pa.Schema) -> pa.Table:
-    made = calibrations(unusual_from(rows), now, accepted)
-    return table_of(
-        {
-            "kind": pa.array([one.kind for one in made]),
-            "suspect": np.array([one.threshold.suspect for one in made]),
-            "dead": np.array([one.threshold.dead for one in made]),
-            "promised": pa.array([one.promised for one in made], pa.float64()),
-            "fitted_topic_weeks": np.array([one.fitted_topic_weeks for one in made], np.int64),
-            "judged_topic_weeks": np.array([one.judged_topic_weeks for one in made], np.int64),
-            "false_alarms": np.array([one.false_alarms for one in made], np.int64),
-            "outages": np.array([one.outages for one in made], np.int64),
-            "outages_alarmed": np.array([one.outages_alarmed for one in made], np.int64),
-            "alarms_a_week": pa.array([one.alarms_a_week for one in made], pa.float64()),
-            "outages_seen": pa.array([one.outages_seen for one in made], pa.float64()),
-            "topics": pa.array([one.topics for one in made], pa.int64()),
-        },
-        schema,
-    )
+    return pa.Table.from_pylist(list(map(asdict, calibrations(unusual_from(rows), now, accepted))), schema)

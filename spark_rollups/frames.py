@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -105,11 +105,3 @@ def computed_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFr
     if not also_after_writes:
         return rows.persist(StorageLevel.DISK_ONLY)
     return rows.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
-
-
-def from_rows(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: StructType) -> DataFrame:
-    """Return a few rows, values in the order of ``schema``, in one part and a plan that starts no worker."""
-    columns = zip(*rows, strict=True) if rows else [[] for _ in schema]
-    fields = arrow_schema(schema)
-    made = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
-    return spark.createDataFrame(pa.Table.from_arrays(made, schema=fields), schema).coalesce(1)

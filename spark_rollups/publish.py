@@ -26,6 +26,7 @@ KEPT_SETS = 5
 """So many published sets stay, for whoever is reading one and for a look back."""
 
 _PREFIX = "expectations-"
+_COUNTED = ("false_alarms", "outages", "outages_alarmed", "alarms_a_week", "outages_seen", "topics")
 
 _MAX_POINTER_BYTES = 2**20
 _ANY = re.compile(r".*")
@@ -74,17 +75,12 @@ def publish(
         "expectations": name,
         "files": checksums_below(folder / name),
         "rows": count,
-        "thresholds": {one.kind: one.threshold.dead for one in calibrated},
+        "thresholds": {one.kind: one.dead_score for one in calibrated},
         "false_alarms": {one.kind: {"promised": one.promised, "realised": one.realised} for one in calibrated},
         "counted": {
             one.kind: {
-                "false_alarms": one.false_alarms,
                 "topic_weeks": one.judged_topic_weeks,
-                "outages": one.outages,
-                "outages_alarmed": one.outages_alarmed,
-                "alarms_a_week": one.alarms_a_week,
-                "outages_seen": one.outages_seen,
-                "topics": one.topics,
+                **{name: getattr(one, name) for name in _COUNTED},
             }
             for one in calibrated
         },

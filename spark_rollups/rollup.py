@@ -7,10 +7,11 @@ anything is written, and each table is written once, in an order in which any pr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 
 import click
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -26,7 +27,7 @@ from spark_rollups.batches import KEY
 from spark_rollups.calibration import calibrate
 from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
 from spark_rollups.folding import History, Span, beside, not_over, streams_of, updated
-from spark_rollups.frames import Where, computed_once, from_rows, merge_parts, spread
+from spark_rollups.frames import Where, arrow_schema, computed_once, merge_parts, spread
 from spark_rollups.learning import learned, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
@@ -280,27 +281,13 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
 
 def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> None:
     """Store the calibration of ``as_of``."""
-    rows = [
-        (
-            as_of,
-            one.kind,
-            one.promised,
-            one.threshold.suspect,
-            one.threshold.dead,
-            one.fitted_topic_weeks,
-            one.judged_topic_weeks,
-            one.false_alarms,
-            one.realised,
-            *(one.interval or (None, None)),
-            one.outages,
-            one.outages_alarmed,
-            one.alarms_a_week,
-            one.outages_seen,
-            one.topics,
-        )
-        for one in calibrated
-    ]
-    tables.put_as_of("calibration", from_rows(tables.spark, rows, CALIBRATION), as_of)
+    rows = []
+    for one in calibrated:
+        low, high = one.interval or (None, None)
+        rates = {"realised": one.realised, "realised_low": low, "realised_high": high}
+        rows.append({"as_of": as_of, **asdict(one), **rates})
+    table = pa.Table.from_pylist(rows, arrow_schema(CALIBRATION))
+    tables.put_as_of("calibration", tables.spark.createDataFrame(table, CALIBRATION).coalesce(1), as_of)
 
 
 def judge(

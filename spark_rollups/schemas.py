@@ -1,14 +1,17 @@
 """Every table and file of the history as a StructType: names, order, types and nullability.
 
-Column names are those of ``exporter.domain``; a contract test holds the two together. Times are
-timestamps in UTC, durations are seconds (double), offsets and counts are 64-bit, ``date`` is the UTC
-day by which a table is partitioned.
+Times are timestamps in UTC, durations are seconds (double), offsets and counts are 64-bit, ``date`` is the UTC day by
+which a table is partitioned.
 """
 
 from __future__ import annotations
 
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
     FloatType,
     IntegerType,
     LongType,
@@ -16,20 +19,72 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
-from spark_rollups.schema_fields import (
-    COUNT,
-    DATE,
-    FLAG,
-    ID,
-    SECONDS,
-    TEXT,
-    TIME,
-    VERSION,
-    nullable,
-    required,
+from exporter.domain.history.rows import INTEGERS_OF_32_BITS, MOMENTS, Coverage, Inventory, Relation, Window
+from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.learning.rest_days import Rest
+from exporter.domain.learning.schedule import Schedule
+from exporter.domain.verdicts import Expectation
+
+TEXT, TIME, DATE = StringType(), TimestampType(), DateType()
+COUNT, ID, SECONDS, FLAG = LongType(), IntegerType(), DoubleType(), BooleanType()
+
+
+def required(name: str, kind: DataType) -> StructField:
+    """Return a column without nulls."""
+    return StructField(name, kind, nullable=False)
+
+
+def nullable(name: str, kind: DataType) -> StructField:
+    """Return a column that may have nulls."""
+    return StructField(name, kind, nullable=True)
+
+
+def optional(schema: StructType) -> StructType:
+    """Return the same columns, all nullable, for a struct that may be null."""
+    return StructType([StructField(field.name, field.dataType) for field in schema.fields])
+
+
+def columns_of(row: type) -> list[StructField]:
+    """Return a column for each field of a class of the core, whose values are rows; nullable where it may be None."""
+    columns = []
+    for name, annotation in row.__annotations__.items():
+        kind = str(getattr(annotation, "__forward_arg__", annotation))  # those of a NamedTuple are references
+        if name in MOMENTS:
+            found: DataType = TIME
+        else:
+            found = ID if name in INTEGERS_OF_32_BITS else _TYPES[kind.removesuffix(" | None")]
+        columns.append(StructField(name, found, nullable=kind.endswith(" | None")))
+    return columns
+
+
+_TYPES: dict[str, DataType] = {
+    "str": TEXT,
+    "int": COUNT,
+    "float": SECONDS,
+    "bool": FLAG,
+    "Sequence[float]": ArrayType(FloatType()),
+}
+
+VERSION = required("schema_version", ID)
+SPOOL_WINDOWS, SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS = (
+    StructType([*columns_of(row), VERSION]) for row in (Window, Coverage, Inventory, Relation)
 )
+"""Files below ``<history>/spool/``, written by the exporter."""
+
+WINDOWS = StructType([*columns_of(Window), required("date", DATE)])
+"""Spool windows, each once; ``date`` is that of ``window_start``."""
+
+COVERAGE = StructType([*columns_of(Coverage), required("date", DATE)])
+"""Spool coverage, each once; ``date`` is that of ``window_start``."""
+
+INVENTORY = StructType([*columns_of(Inventory), required("date", DATE)])
+"""Spool inventory, each once; ``date`` is that of ``observed_at``."""
+
+RELATIONS = StructType([*columns_of(Relation), required("date", DATE)])
+"""Spool relations, each once; ``date`` is that of ``observed_at``."""
 
 _STREAM = (
     required("cluster", TEXT),
@@ -99,45 +154,21 @@ STREAMS = StructType(
 ``known_slots`` counts active hours since ``known_since``; ``polled_from`` and ``polled_offset`` are its first poll.
 """
 
-SCHEDULE = StructType(
-    [
-        nullable("deadlines", ArrayType(FloatType())),
-        nullable("cycle_seconds", SECONDS),
-        nullable("cycle_start_seconds", SECONDS),
-        nullable("runs_a_week", COUNT),
-        nullable("late_nats", SECONDS),
-        nullable("usual_seconds", SECONDS),
-        nullable("latest_seconds", SECONDS),
-        nullable("days", COUNT),
-        nullable("weeks", COUNT),
-    ]
-)
+SCHEDULE = optional(StructType(columns_of(Schedule)))
 """When the runs of a stream are due: the fields of ``exporter.domain.learning.schedule.Schedule``, which explains them.
 
 ``deadlines`` are the 168 hours of the week; ``usual_seconds`` and ``latest_seconds`` count from the beginning of a
 cycle. A schedule has all of them.
 """
 
-REST = StructType(
-    [
-        nullable("since", TIME),
-        nullable("until", TIME),
-        nullable("why", TEXT),
-        nullable("seen", FLAG),
-    ]
-)
+REST = optional(StructType(columns_of(Rest)))
 """A span in which a stream rests: the fields of ``exporter.domain.learning.rest_days.Rest``. A rest has all of them."""
 
-FALLING = StructType(
-    [
-        nullable("since", TIME),
-        nullable("until", TIME),
-        nullable("low", COUNT),
-        nullable("judged", COUNT),
-    ]
-)
+FALLING = optional(StructType(columns_of(OngoingDrop)))
 """A fleet-wide drop that has not ended: the fields of ``exporter.domain.learning.drops.OngoingDrop``. It has all of
 them."""
+
+_TYPES |= {"Schedule": SCHEDULE, "Sequence[Rest]": ArrayType(REST), "OngoingDrop": FALLING}
 
 DROPS = StructType(
     [
@@ -277,51 +308,8 @@ live when its verdict is ``live`` or ``quiet``. It is silent since ``last_advanc
 incident that holds it; all of its topics have the same, and ``evidence`` lists them.
 """
 
-EXPECTATIONS = StructType(
-    [
-        required("cluster", TEXT),
-        required("topic", TEXT),
-        nullable("topic_id", TEXT),
-        nullable("partition", ID),
-        required("as_of", TIME),
-        nullable("end_offset", COUNT),
-        nullable("last_advance", TIME),
-        required("verdict", TEXT),
-        required("evidence", TEXT),
-        required("rule", TEXT),
-        required("slot_seconds", SECONDS),
-        nullable("max_silence_seconds", SECONDS),
-        nullable("suspect_silence_seconds", SECONDS),
-        nullable("suspect_score", SECONDS),
-        nullable("dead_score", SECONDS),
-        nullable("profile", ArrayType(FloatType())),
-        nullable("clock_step", SECONDS),
-        nullable("log_mean", SECONDS),
-        nullable("log_spread", SECONDS),
-        nullable("pause_slots", SECONDS),
-        nullable("polled_from", TIME),
-        nullable("schedule", SCHEDULE),
-        nullable("rests", ArrayType(REST)),
-        nullable("falling", FALLING),
-        nullable("history_start", TIME),
-        nullable("observed_seconds", SECONDS),
-        nullable("largest_silence_seconds", SECONDS),
-        nullable("largest_silence_end", TIME),
-        nullable("largest_missed", SECONDS),
-        nullable("weeks", COUNT),
-        nullable("active_slots", COUNT),
-        nullable("replication", TEXT),
-        nullable("incident", TEXT),
-        nullable("weekly_scores", ArrayType(FloatType())),
-        VERSION,
-    ]
-)
+EXPECTATIONS = StructType([*columns_of(Expectation), nullable("weekly_scores", ArrayType(FloatType())), VERSION])
 """The published file that the exporter reads back. ``weekly_scores`` only explains.
 
 ``rule`` and limits are the learned ones, even where an override decided on the verdict.
 """
-
-
-def optional(schema: StructType) -> StructType:
-    """Return the same columns, all nullable, for a struct that may be null."""
-    return StructType([StructField(field.name, field.dataType) for field in schema.fields])

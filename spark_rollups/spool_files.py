@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, FIRST_YEAR, SCHEMA_VERSION, Source
 from exporter.storage.files import Location, ObjectPath, file_info, files_in, make_folder, move, opened
 from spark_rollups.durable import write_whole
-from spark_rollups.spool_schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
+from spark_rollups.schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
 
 VERSION_KEY = b"topic_liveness.schema_version"
 EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)

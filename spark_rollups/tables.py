@@ -25,16 +25,16 @@ from exporter.storage.files import (
     make_folder,
     spark_uri,
 )
-from spark_rollups import schemas, spool_schemas
+from spark_rollups import schemas
 from spark_rollups.conform import conform
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import KEEPS_TABLES, Where, no_rows
 
 SCHEMAS: Mapping[str, StructType] = {
-    "windows": spool_schemas.WINDOWS,
-    "coverage": spool_schemas.COVERAGE,
-    "inventory": spool_schemas.INVENTORY,
-    "relations": spool_schemas.RELATIONS,
+    "windows": schemas.WINDOWS,
+    "coverage": schemas.COVERAGE,
+    "inventory": schemas.INVENTORY,
+    "relations": schemas.RELATIONS,
     "daily": schemas.DAILY,
     "streams": schemas.STREAMS,
     "drops": schemas.DROPS,

@@ -23,6 +23,7 @@ from exporter.domain.expectations.table import (
     figures_of,
     number_profiles,
 )
+from exporter.domain.history.rows import MOMENTS
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
@@ -30,7 +31,6 @@ from exporter.domain.learning.traffic_clock import HOURS
 from exporter.domain.verdicts import Expectation
 from exporter.storage.files import Location, for_pyarrow
 
-_TIMES = ("as_of", "last_advance", "polled_from", "history_start", "largest_silence_end")
 _LATER = (
     *("pause_slots", "polled_from", "schedule", "rests", "falling", "history_start", "observed_seconds"),
     *("largest_silence_seconds", "largest_silence_end", "largest_missed", "weeks", "active_slots", "replication"),
@@ -60,13 +60,13 @@ def table_of(rows: pa.Table) -> ExpectationTable:
         found[name] = values = rows.column(name).combine_chunks()
         if not kind.endswith(" | None") and values.null_count:
             raise ValueError(f"{name} must not be null")
-        if name not in _TIMES and (wanted := _ARROW_TYPES.get(kind.removesuffix(" | None"))) is not None:
+        if name not in MOMENTS and (wanted := _ARROW_TYPES.get(kind.removesuffix(" | None"))) is not None:
             found[name] = values.cast(wanted)
     profile, rates = _profiles(found["profile"])
     rests = [each and tuple(map(_rest, each)) for each in found["rests"].to_pylist()]
     return ExpectationTable.arrange(
         {name: _coded(found[name]) for name in TEXTS},
-        {name: _seconds(found[name]) if name in _TIMES else _floats(name, found[name]) for name in FIGURES},
+        {name: _seconds(found[name]) if name in MOMENTS else _floats(name, found[name]) for name in FIGURES},
         found["partition"].fill_null(0).to_numpy(),
         found["partition"].is_null().to_numpy(zero_copy_only=False),
         profile,

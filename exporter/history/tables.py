@@ -21,6 +21,8 @@ from exporter.domain.arrays import Flags
 from exporter.domain.history.rows import (
     FILE_BYTES,
     FILE_ROWS,
+    INTEGERS_OF_32_BITS,
+    MOMENTS,
     SCHEMA_VERSION,
     Coverage,
     Inventory,
@@ -35,17 +37,7 @@ Row = Window | Coverage | Inventory | Relation
 METADATA: Mapping[str, str] = {"topic_liveness.schema_version": str(SCHEMA_VERSION)}
 """The metadata of each file."""
 
-_TIMES = {
-    "window_start",
-    "window_end",
-    "first_advance",
-    "last_advance",
-    "max_timestamp",
-    "last_good_poll",
-    "observed_at",
-}
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
-_INT32 = {"partition", "leader", "schema_version"}
 _TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 
 
@@ -74,9 +66,9 @@ def spool_schema(row: type[Row]) -> pa.Schema:
 
 
 def _type(name: str, kind: str) -> pa.DataType:
-    if name in _TIMES:
+    if name in MOMENTS:
         return _TIMESTAMP
-    return pa.int32() if name in _INT32 else _TYPES[kind.removesuffix(" | None")]
+    return pa.int32() if name in INTEGERS_OF_32_BITS else _TYPES[kind.removesuffix(" | None")]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

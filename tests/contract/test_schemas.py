@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from exporter.domain.history.rows import Coverage, Inventory, Relation, Window
 from exporter.domain.verdicts import Expectation
 from exporter.history.tables import Row, spool_schema
-from spark_rollups import schemas, spool_schemas
+from spark_rollups import schemas
 
 SPARK_NAMES = {
     pa.string(): "string",
@@ -27,10 +27,10 @@ SPARK_NAMES = {
 @pytest.mark.parametrize(
     ("row", "table"),
     [
-        (Window, spool_schemas.SPOOL_WINDOWS),
-        (Coverage, spool_schemas.SPOOL_COVERAGE),
-        (Inventory, spool_schemas.SPOOL_INVENTORY),
-        (Relation, spool_schemas.SPOOL_RELATIONS),
+        (Window, schemas.SPOOL_WINDOWS),
+        (Coverage, schemas.SPOOL_COVERAGE),
+        (Inventory, schemas.SPOOL_INVENTORY),
+        (Relation, schemas.SPOOL_RELATIONS),
     ],
 )
 def test_what_the_exporter_writes_is_what_spark_reads(row: type, table: StructType) -> None:

@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from exporter.domain.history.rows import Window
-from exporter.domain.scoring.calibration import Calibration, Threshold
+from exporter.domain.scoring.calibration import Calibration
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.published import Expectations
 from exporter.history.spool import Spool
@@ -253,7 +253,7 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     wrong = now + timedelta(hours=hours)
     assert publish(judged, tmp_path, as_of=wrong, published_at=wrong, calibrated=())
     assert (ahead(tmp_path, now) is not None) == replaced
-    calibrated = [Calibration(kind, Threshold(2.5, 4.5), None, 0, 1200, 3) for kind in ("topic", "partition")]
+    calibrated = [Calibration(kind, 2.5, 4.5, None, 0, 1200, 3) for kind in ("topic", "partition")]
     name = publish(judged, tmp_path, as_of=now, published_at=now, calibrated=calibrated)
     assert (name is not None) == replaced
     expectations = Expectations(tmp_path)

@@ -15,8 +15,7 @@ from exporter.domain.learning.rest_days import Rests
 from spark_rollups.drops import drops_before, low_before, update_drops
 from spark_rollups.report.drops import read_drops
 from spark_rollups.rollup import FIRST_DAY
-from spark_rollups.schemas import DAILY, DROPS
-from spark_rollups.spool_schemas import COVERAGE, INVENTORY
+from spark_rollups.schemas import COVERAGE, DAILY, DROPS, INVENTORY
 from spark_rollups.tables import Tables
 from spark_rollups.verdicts import with_rests
 

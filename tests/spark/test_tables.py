@@ -11,7 +11,7 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_rollups.spool_schemas import COVERAGE
+from spark_rollups.schemas import COVERAGE
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
 
 DROP = (date(2026, 1, 1), "prod", 9, ["orders"])

@@ -22,6 +22,18 @@ AHEAD_SECONDS = 3600.0
 """Expectations dated further ahead than this were published under a wrong clock, and are not used."""
 
 
+MOMENTS = frozenset(
+    {
+        *("window_start", "window_end", "first_advance", "last_advance", "max_timestamp", "last_good_poll"),
+        *("observed_at", "as_of", "polled_from", "history_start", "largest_silence_end", "since", "until"),
+    }
+)
+"""Fields that are Unix seconds here, and timestamps in files."""
+
+INTEGERS_OF_32_BITS = frozenset({"partition", "leader", "schema_version"})
+"""Fields that are integers of 32 bits in files; others have 64."""
+
+
 class Source(StrEnum):
     """The origin of a window."""
 

@@ -85,7 +85,8 @@ class Calibration:
     """
 
     kind: str
-    threshold: Threshold
+    suspect_score: float
+    dead_score: float
     promised: float | None
     fitted_topic_weeks: int
     judged_topic_weeks: int
@@ -101,6 +102,11 @@ class Calibration:
     """The share of the repaired outages that the present threshold calls dead, None where there were none."""
     topics: int | None = None
     """Size of the fleet: the topics that count in a week, None while none do. It converts rates to numbers a week."""
+
+    @property
+    def threshold(self) -> Threshold:
+        """The scores past which a silence is suspect and dead."""
+        return Threshold(self.suspect_score, self.dead_score)
 
     @property
     def alarms(self) -> int:
@@ -131,7 +137,7 @@ class Calibration:
             realised = f"realised {span}: {self.false_alarms:,} false alarms in {self.judged_topic_weeks:,}"
             if self.outages:
                 realised += f"; {self.outages_alarmed:,} of {self.outages:,} repaired outages called dead"
-        return f"{self.kind} dead past {self.threshold.dead:.3g}, {promised}, {realised}"
+        return f"{self.kind} dead past {self.dead_score:.3g}, {promised}, {realised}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +335,8 @@ def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: 
     false_alarms = round(float(pauses[called_dead].sum()))
     return Calibration(
         kind,
-        threshold,
+        threshold.suspect,
+        threshold.dead,
         max(allowed, 1000 * expected / DECIDED) if fitted >= SHIPPED.topic_weeks else None,
         fitted,
         judged,
