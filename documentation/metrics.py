@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from exporter.metrics.catalogue import PARTITION_METRICS, POLLED, TOPIC_METRICS
 from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 from exporter.metrics.family import Metric
-from exporter.metrics.group_catalogue import GROUP_METRICS, SWEPT
-from exporter.metrics.replica_catalogue import REPLICA_METRICS
+from exporter.metrics.group_catalogue import GROUP_METRICS, REPLICA_METRICS, SWEPT
 
 PARTS: Sequence[tuple[str, str, tuple[Metric, ...]]] = (
     (

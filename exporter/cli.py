@@ -246,7 +246,7 @@ def status(
     """
     from exporter.commands import status as listing
     from exporter.commands.api_client import Access
-    from exporter.domain.owners import Owners
+    from exporter.domain.overrides import Owners
 
     # The command prints the error itself; the log would repeat it.
     set_up_logging("critical", "text")

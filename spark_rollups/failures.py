@@ -1,10 +1,17 @@
-"""What a failure that nobody foresaw means to a person: its cause and the next step, in a line."""
+"""What a failure that nobody foresaw means to a person, in a line; and signals, which Python or py4j may lose."""
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 from collections.abc import Mapping
+from types import FrameType
+from typing import NoReturn
 
 from py4j.protocol import Py4JError, Py4JJavaError
+
+from exporter.domain.exit_codes import ExitCode
 
 MORE_MEMORY = (
     "Spark has too little memory: give it more with --conf spark.driver.memory=4g, or 8g, and on a cluster its "
@@ -112,3 +119,45 @@ def next_step(error: Exception) -> str:
     message = str(error)
     found = next((step for sign, step in _NEXT_STEPS.items() if sign in message), _UNKNOWN)
     return _CHECKPOINT if found == _DAMAGED and ".checkpoint." in message else found
+
+
+_AGAIN_SECONDS = 0.05
+
+
+class TerminatedError(SystemExit):
+    """SIGTERM came."""
+
+
+def take_signals() -> None:
+    """Have SIGINT and SIGTERM raise KeyboardInterrupt and TerminatedError in the main thread.
+
+    Python drops what is raised while a destructor or a callback of a weak reference runs, and py4j has one for each
+    object of the JVM. Then the signal comes again.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _terminated)
+    sys.unraisablehook = _dropped
+
+
+def interruption_before(error: BaseException) -> KeyboardInterrupt | SystemExit | None:
+    """Return what interrupted the call before the error: on the way out the bridge to the JVM may fail too."""
+    before = error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt | SystemExit):
+        before = before.__context__
+    return before
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise TerminatedError(ExitCode.TERMINATED)
+
+
+def _dropped(error: sys.UnraisableHookArgs) -> None:
+    numbers = {KeyboardInterrupt: signal.SIGINT, TerminatedError: signal.SIGTERM}
+    number = numbers.get(error.exc_type)
+    if number is None:
+        sys.__unraisablehook__(error)
+        return
+    # A signal and not only its handler: the call that waits for the JVM must return.
+    again = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, [threading.main_thread().ident, number])
+    again.daemon = True
+    again.start()

@@ -33,8 +33,14 @@ from exporter.java import JavaError, java
 from exporter.storage.files import Location, Stored, file_info, files_below, files_in
 from spark_rollups import spool_files
 from spark_rollups.durable import read_text
-from spark_rollups.failures import in_a_line, is_lost_connection, next_step
-from spark_rollups.interruptions import TerminatedError, interruption_before, take_signals
+from spark_rollups.failures import (
+    TerminatedError,
+    in_a_line,
+    interruption_before,
+    is_lost_connection,
+    next_step,
+    take_signals,
+)
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import (
     Folder,
@@ -43,8 +49,10 @@ from spark_rollups.options import (
     Moment,
     SparkSetting,
     Zone,
+    parse,
+    parse_calendars,
+    parse_outages,
 )
-from spark_rollups.overrides import parse, parse_calendars, parse_outages
 from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup

@@ -1,8 +1,9 @@
-"""Types of the job's options that the library of the command line does not have."""
+"""Types of the job's options that the library of the command line lacks, and settings that are passed as JSON."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
+from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.links import Links
+from exporter.domain.verdicts import Outage, TopicOverride
 from exporter.storage.files import Location, ObjectPath, located
 
 _T = TypeVar("_T")
@@ -110,3 +113,38 @@ class JsonOption(click.ParamType[tuple[_T, ...]]):
 
 def _text_or_file(text: str) -> str:
     return Path(text.removeprefix("@")).read_text(encoding="utf-8") if text.startswith("@") else text
+
+
+def parse(text: str) -> tuple[TopicOverride, ...]:
+    """Return the overrides that ``topic-liveness rollup`` hands over: a JSON list of TopicOverride.
+
+    Raises ValueError with the place and the rule.
+    """
+    try:
+        found = json.loads(text)
+        overrides = tuple(TopicOverride(**{**one, "topics": str(one["topics"])}) for one in found)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"must be a JSON list of overrides: {error}") from None
+    for number, one in enumerate(overrides):
+        given = (one.max_silence_seconds is not None) + (one.muted_until is not None) + bool(one.retired)
+        if given != 1:
+            raise ValueError(f"override {number} must hold one of max_silence_seconds, muted_until and retired")
+    return overrides
+
+
+def parse_calendars(text: str) -> tuple[Calendar, ...]:
+    """Return the holidays that ``topic-liveness rollup`` hands over: a JSON list of Calendar. Raises ValueError."""
+    try:
+        found = [Calendar(**{**one, "days": tuple(map(tuple, one["days"]))}) for one in json.loads(text)]
+        Rests(found)
+        return tuple(found)
+    except (ValueError, TypeError, KeyError, re.error) as error:
+        raise ValueError(f"must be a JSON list of calendars: {error}") from None
+
+
+def parse_outages(text: str) -> tuple[Outage, ...]:
+    """Return the outages that ``topic-liveness rollup`` hands over: a JSON list of Outage. Raises ValueError."""
+    try:
+        return tuple(Outage(**one) for one in json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"must be a JSON list of outages: {error}") from None

@@ -17,9 +17,9 @@ from exporter.domain.history.rows import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.scoring.calibration import Calibration
 from exporter.storage.checksums import checksum_of, checksums_below
 from exporter.storage.files import Location, delete_folder, files_below, make_folder, opened, spark_uri, sync
-from spark_rollups.conform import conform
 from spark_rollups.durable import sync_tree, write_whole
 from spark_rollups.schemas import EXPECTATIONS
+from spark_rollups.tables import conform
 from spark_rollups.verdicts import LEARNED
 
 KEPT_SETS = 5

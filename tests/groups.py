@@ -13,9 +13,8 @@ from exporter.domain.groups.consumer_groups import Description, GroupState, NoTi
 from exporter.domain.groups.positions import GROUP_STATES, OUTCOMES, GroupRows, Positions, outcome_code
 from exporter.domain.groups.readers import TopicReaders, find_readers
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
-from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, reason_of_code
 
 
 @dataclass(frozen=True, slots=True)

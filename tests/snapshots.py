@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from exporter.domain.arrays import Counts, Floats
-from exporter.domain.judging.assessment import Assessment, Judgement, Judgements
+from exporter.domain.judging.detection import Assessment, Judgement, Judgements
 from exporter.domain.judging.incidents import Held
-from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, reason_code
 from exporter.domain.polls.silence import BeforeRestart, Silence, Silences, silences_of
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict

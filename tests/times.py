@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import Answer, TopicPartition
+from exporter.domain.polls.readings import Answer, Answers, TopicPartition
 from exporter.domain.ports import ByTime, OffsetSource
 
 

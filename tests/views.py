@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.domain.arrays import Counts, replace_nan
-from exporter.domain.judging.assessment import Assessment, Judgement
-from exporter.domain.polls.answers import reason_of_code
+from exporter.domain.judging.detection import Assessment, Judgement
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.readings import Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition, reason_of_code
 from exporter.domain.polls.silence import Silence, Silences, unite_by_topic
 from exporter.domain.polls.table import STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Verdict

@@ -21,9 +21,8 @@ from exporter.domain.judging.audit import (
     mirror_aliases,
 )
 from exporter.domain.judging.readers_and_copies import is_internal
-from exporter.domain.polls.answers import ANSWERED, reason_code
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import State
+from exporter.domain.polls.readings import ANSWERED, State, reason_code
 from exporter.domain.polls.table import STATE_CODES
 from exporter.domain.ports import Clock
 from exporter.domain.verdicts import TopicOverride

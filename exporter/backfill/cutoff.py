@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.history.stream_rows import FirstPolls, StreamRows
 from exporter.domain.polls.activity import Circumstances, states_of
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, are_uncompacted
-from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Reason
+from exporter.domain.polls.readings import ANSWERED, FUTURE_SLACK_SECONDS, Answers, Reason, reason_code, rows_with
 from exporter.domain.polls.table import UNREADABLE
 from exporter.domain.ports import Clock, Extents
 from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest

@@ -9,10 +9,9 @@ import numpy as np
 from exporter.backfill.cutoff import Batch, read_cutoffs
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.judging.audit import DOUBT_CODES, Doubt, find_doubts
-from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, rows_with
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, GONE, State
+from exporter.domain.polls.readings import ANSWERED, FUTURE_SLACK_SECONDS, GONE, NO_ANSWER, State, rows_with
 from exporter.domain.polls.table import STATE_CODES, UNREADABLE
 from exporter.domain.ports import Clock
 from exporter.kafka.newest_timestamps import OffsetsAndTimes

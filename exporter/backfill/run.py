@@ -19,10 +19,9 @@ from exporter.backfill.cutoff import Batch, Cutoffs, Request, read_cutoffs
 from exporter.backfill.to_windows import WindowBuilder, Windows
 from exporter.domain.arrays import Codes, Rows
 from exporter.domain.history.stream_rows import FirstPolls, StreamRows
-from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import GONE, Reason, TopicPartition
+from exporter.domain.polls.readings import ANSWERED, GONE, Reason, TopicPartition, reason_of_code, rows_with
 from exporter.domain.polls.table import UNREADABLE
 from exporter.domain.ports import METADATA_SECONDS, Clock
 from exporter.kafka.newest_timestamps import OffsetsAndTimes

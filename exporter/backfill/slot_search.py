@@ -16,12 +16,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.column_set import ColumnSet
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import ANSWERED, Answers, Reason, reason_code
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 
 

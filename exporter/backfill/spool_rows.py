@@ -8,8 +8,8 @@ from exporter.backfill.cutoff import Batch, Cutoffs, Request
 from exporter.backfill.to_windows import Windows
 from exporter.domain.arrays import Codes, Rows
 from exporter.domain.history.rows import Coverage, Inventory, Source, Window
-from exporter.domain.polls.answers import ANSWERED, REASONS
 from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.readings import ANSWERED, REASONS
 from exporter.domain.polls.table import STATES
 from exporter.history.inventory import config_columns
 from exporter.history.tables import Column, Columns, Masked, Named, columns_of

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from exporter.backfill.cutoff import Cutoffs, Request
 from exporter.backfill.slot_search import ActiveSlots, SlotSearch, Stretches, TimeLookups
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.column_set import ColumnSet
-from exporter.domain.polls.answers import ANSWERED, Answers
-from exporter.domain.polls.readings import END_OF_TIME, FUTURE_SLACK_SECONDS
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
+from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, FUTURE_SLACK_SECONDS, Answers
 from exporter.domain.ports import ByTime
 
 _NOTHING_HIDDEN = -1

@@ -25,9 +25,8 @@ from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import SECOND, UNKNOWN, Hours
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
-from exporter.domain.polls.answers import ANSWERED
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import State
+from exporter.domain.polls.readings import ANSWERED, State
 from exporter.domain.ports import Clock
 from exporter.domain.verdicts import VERDICT_CODES, TopicOverride, Verdict
 from exporter.kafka.newest_timestamps import OffsetsAndTimes

@@ -20,10 +20,9 @@ from exporter.domain.arrays import Codes, Flags, Offsets, Rows
 from exporter.domain.groups.consumer_groups import Committed, GroupList, NoTimeLag
 from exporter.domain.groups.positions import NO_POSITIONS, GroupRows, Positions, outcome_code, outcomes
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import GONE, PollFailure, Reason
+from exporter.domain.polls.readings import ANSWERED, GONE, Answers, PollFailure, Reason, reason_code, rows_with
 from exporter.domain.polls.table import Snapshot, Table
 from exporter.domain.ports import Clock, SourceError
 

@@ -16,10 +16,18 @@ from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.history.streams import Strings as Objects
 from exporter.domain.history.streams import objects
 from exporter.domain.polls.activity import Circumstances, states_of
-from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, REASONS, Answers, reason_code
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata, are_uncompacted
-from exporter.domain.polls.readings import END_OF_TIME, Reason, State
+from exporter.domain.polls.readings import (
+    ANSWERED,
+    END_OF_TIME,
+    NO_ANSWER,
+    REASONS,
+    Answers,
+    Reason,
+    State,
+    reason_code,
+)
 from exporter.domain.polls.table import STATE_CODES, STATES, UNREADABLE
 from exporter.domain.ports import Extents
 from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest

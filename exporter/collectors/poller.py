@@ -25,12 +25,20 @@ from exporter.domain.polls.activity import (
     miss_poll,
     observe,
 )
-from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code, rows_with
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, PollFailure, Reason
+from exporter.domain.polls.readings import (
+    ANSWERED,
+    FUTURE_SLACK_SECONDS,
+    NO_ANSWER,
+    Answers,
+    PollFailure,
+    Reason,
+    reason_code,
+    rows_with,
+)
 from exporter.domain.polls.table import ClusterChange, Snapshot, Table
 from exporter.domain.ports import Clock, PollSource, SnapshotSink, SourceError
 

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exporter.domain.arrays import Floats, Offsets, Rows
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Floats, Offsets, Rows
 from exporter.domain.polls.activity import TierFacts
-from exporter.domain.polls.answers import ANSWERED, Answers, count_failures, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
-from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.readings import ANSWERED, Answers, PollFailure, Reason, count_failures, rows_with
 from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, Snapshot, Table
 from exporter.domain.ports import ByTime, Clock, SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, log_ignored_properties

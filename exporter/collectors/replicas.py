@@ -8,8 +8,16 @@ from collections.abc import Callable, Sequence
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Clock
-from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, Comparison, NotCompared, ReplicaTable
-from exporter.domain.replicas.lag import Ends, Limits, Progress, judge
+from exporter.domain.replicas.comparison import (
+    NOT_COMPARED_CODES,
+    Comparison,
+    Ends,
+    Limits,
+    NotCompared,
+    Progress,
+    ReplicaTable,
+    judge,
+)
 from exporter.domain.replicas.matching import Naming, Pairing, find_faults
 
 _MAX_SNAPSHOTS = 3

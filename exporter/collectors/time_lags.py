@@ -9,16 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.collectors.topic_ids import TopicIds
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, runs
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows, runs
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import NO_POSITIONS, Positions, outcome_code
 from exporter.domain.groups.time_lag import UNFINISHED, Limits, Progress, Searches, are_trailing, still_enough
 from exporter.domain.groups.time_points import Points
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, are_uncompacted
-from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, GONE, Reason, State
+from exporter.domain.polls.readings import (
+    ANSWERED,
+    FUTURE_SLACK_SECONDS,
+    GONE,
+    Answers,
+    Reason,
+    State,
+    reason_code,
+    rows_with,
+)
 from exporter.domain.polls.table import NEWEST_KNOWN, STATE_CODES, Snapshot, Table
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock, SourceError
 

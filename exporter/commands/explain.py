@@ -17,8 +17,7 @@ from exporter.commands.explanation import explain, plain
 from exporter.domain.judging.detection import judge, overrule
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import describe_expectation, record_subject, weekly_scores
-from exporter.domain.overrides import Overrides
-from exporter.domain.owners import Owners
+from exporter.domain.overrides import Overrides, Owners
 from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict

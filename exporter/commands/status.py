@@ -16,10 +16,10 @@ from exporter.commands.api_client import Access, ApiError, Client
 from exporter.commands.text_table import align
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment, plural, some
-from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.detection import Judgement
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import describe_judged
-from exporter.domain.owners import Owners
+from exporter.domain.overrides import Owners
 from exporter.domain.verdicts import OF_ALL_PARTITIONS, Expectation, Verdict
 from exporter.storage.files import Location
 

@@ -14,8 +14,7 @@ from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain.arrays import Codes
 from exporter.domain.formatting import named, plural, some
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.answers import reason_of_code
-from exporter.domain.polls.readings import Reason, State
+from exporter.domain.polls.readings import Reason, State, reason_of_code
 from exporter.domain.polls.table import STATE_CODES, UNREADABLE, Snapshot
 from exporter.kafka.connect_result import ConnectResult
 

@@ -6,11 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.column_set import ColumnSet
-from exporter.domain.polls.answers import Answers
+from exporter.domain.arrays import ColumnSet, Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata
-from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.readings import Answers, PollFailure, Reason
 from exporter.domain.polls.table import Snapshot
 
 LOOKUPS_AT_ONCE = 2_000

@@ -14,8 +14,7 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.ports import Clock, SnapshotSink
-from exporter.domain.replicas.comparison import Comparison
-from exporter.domain.replicas.lag import Limits
+from exporter.domain.replicas.comparison import Comparison, Limits
 from exporter.domain.replicas.matching import Naming
 from exporter.factory.sources import make_log_size_client, make_poll_source, make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
-from exporter.domain.owners import Owners
+from exporter.domain.overrides import Owners
 from exporter.domain.ports import METADATA_SECONDS, Clock, SourceError
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.msk_iam import AwsIam

@@ -9,13 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
 from exporter.domain.history.rows import Inventory, Source
-from exporter.domain.polls.answers import ANSWERED, REASONS
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig
-from exporter.domain.polls.readings import State
+from exporter.domain.polls.readings import ANSWERED, REASONS, State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.history.tables import Column, Columns, Masked, Named
 

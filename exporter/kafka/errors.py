@@ -10,8 +10,7 @@ import numpy as np
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from exporter.domain.arrays import Flags
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
-from exporter.domain.polls.readings import END_OF_TIME, Reason
+from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, Answers, Reason, reason_code
 from exporter.kafka.error_codes import reason_of_code
 
 OffsetResult: TypeAlias = Any

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import confluent_kafka
 
 from exporter.domain.arrays import Rows
-from exporter.domain.polls.answers import Answers, reason_code
-from exporter.domain.polls.readings import GONE, Reason
+from exporter.domain.polls.readings import GONE, Answers, Reason, reason_code
 
 T = TypeVar("T")
 

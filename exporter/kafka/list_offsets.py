@@ -11,9 +11,8 @@ import numpy as np
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from exporter.domain.arrays import Offsets, Rows, runs
-from exporter.domain.polls.answers import Answers, reason_code, reason_of_code
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import Answers, Reason, reason_code, reason_of_code
 from exporter.kafka.client import Client
 from exporter.kafka.errors import OffsetResult, answers_of, reason_of
 from exporter.kafka.leader_calls import Chunk, run_calls

@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from exporter.domain.arrays import Flags, Rows
-from exporter.domain.polls.answers import ANSWERED, Answers
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import END_OF_TIME
+from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, Answers
 from exporter.domain.ports import LOOKUPS_AT_ONCE, Extents
 from exporter.kafka.list_offsets import Lookups
 

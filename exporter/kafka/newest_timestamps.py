@@ -7,10 +7,9 @@ from typing import Protocol
 import numpy as np
 
 from exporter.domain.arrays import Flags, Rows
-from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.newest_timestamp import Searches
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import ANSWERED, Answers, Reason, rows_with
 from exporter.domain.ports import ByTime, Extents, OffsetSource
 
 

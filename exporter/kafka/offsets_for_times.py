@@ -17,9 +17,8 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from exporter.domain.arrays import Rows
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code, reason_of_code
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import GONE, Reason
+from exporter.domain.polls.readings import ANSWERED, GONE, Answers, Reason, reason_code, reason_of_code
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
 from exporter.kafka.leader_calls import Chunk, run_calls

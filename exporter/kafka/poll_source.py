@@ -13,10 +13,9 @@ from confluent_kafka import KafkaException
 
 from exporter.clock import SystemClock
 from exporter.domain.arrays import Flags, Offsets, Rows
-from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, restore_partitions, unchanged
-from exporter.domain.polls.readings import GONE, Reason
+from exporter.domain.polls.readings import ANSWERED, GONE, Answers, Reason, rows_with
 from exporter.domain.ports import METADATA_SECONDS, Clock, Extents, SourceError
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
 from exporter.kafka.offsets_for_times import OffsetsForTimes

@@ -10,10 +10,9 @@ import numpy as np
 
 from exporter.clock import SystemClock
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.answers import ANSWERED, Answers, rows_with
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import Searches
-from exporter.domain.polls.readings import END_OF_TIME, Reason
+from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, Answers, Reason, rows_with
 from exporter.domain.ports import Clock, Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from exporter.clock import SystemClock
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import BROKER_FAILED, Reason
+from exporter.domain.polls.readings import ANSWERED, BROKER_FAILED, Answers, Reason, reason_code
 from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python import KafkaPythonClient
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 from exporter.metrics.family import CLUSTER, PARTITION, TOPIC, Metric
-from exporter.metrics.group_catalogue import GROUP_METRICS
-from exporter.metrics.replica_catalogue import REPLICA_METRICS
+from exporter.metrics.group_catalogue import GROUP_METRICS, REPLICA_METRICS
 
 POLLED = (
     " From the last background poll; the data may be as old as topic_liveness_last_successful_poll_timestamp_seconds."

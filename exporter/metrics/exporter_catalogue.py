@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from exporter.metrics.family import CLUSTER, Metric
-from exporter.metrics.group_catalogue import SWEEP_METRICS
-from exporter.metrics.replica_catalogue import COMPARISON_METRICS
+from exporter.metrics.group_catalogue import COMPARISON_METRICS, SWEEP_METRICS
 
 EXPORTER_METRICS = (
     Metric("topic_liveness_build_info", "gauge", "1; the version of the exporter.", ("version",)),

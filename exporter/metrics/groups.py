@@ -12,7 +12,7 @@ from exporter.domain.arrays import Rows
 from exporter.domain.groups.positions import GROUP_STATES, GroupRows, Positions
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import ROLE_CODES, GroupRole, GroupSweep, roles_of
-from exporter.domain.polls.answers import ANSWERED
+from exporter.domain.polls.readings import ANSWERED
 from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, known_of
 
 _READERS = {

@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats
-from exporter.domain.judging.assessment import Assessment
-from exporter.domain.polls.answers import ANSWERED
+from exporter.domain.judging.detection import Assessment
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.readings import State
+from exporter.domain.polls.readings import ANSWERED, State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.catalogue import PARTITION_METRICS

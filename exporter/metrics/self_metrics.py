@@ -22,8 +22,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.answers import reason_of_code
-from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.readings import PollFailure, Reason, reason_of_code
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaState
 from exporter.metrics.exporter_catalogue import EXPORTER_METRICS

@@ -1,14 +1,157 @@
-"""The Kafka series of one cluster, as of its last good poll."""
+"""The series of one cluster and of its topics, from the columns of a poll."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from exporter.domain.judging.assessment import Assessment
-from exporter.domain.polls.table import Snapshot
-from exporter.metrics.lines import Samples
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags
+from exporter.domain.judging.detection import Assessment
+from exporter.domain.polls.inspections import NO_INSPECTIONS
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
+from exporter.domain.polls.table import STATES, Snapshot
+from exporter.domain.verdicts import VERDICTS
+from exporter.metrics.lines import Column, Growing, Rendered, Samples, column_of, escape, known_of
 from exporter.metrics.partition_series import PartitionSeries
-from exporter.metrics.topic_series import TopicSeries
+
+_STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
+_INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
+_BY_STATE, _BY_VERDICT = "kafka_topic_partitions_by_state", "kafka_topic_partitions_by_verdict"
+_BROKERS = "kafka_brokers"
+
+_STATE_ORDER = sorted(range(len(STATES)), key=STATES.__getitem__)
+_VERDICT_ORDER = sorted(range(len(VERDICTS)), key=VERDICTS.__getitem__)
+_VARIANTS = {
+    _BY_STATE: [f',state="{STATES[code]}"' for code in _STATE_ORDER],
+    _BY_VERDICT: [f',verdict="{VERDICTS[code]}"' for code in _VERDICT_ORDER],
+}
+_VERDICT_TAILS = [f',verdict="{verdict}"}} 1\n' for verdict in VERDICTS]
+
+
+class TopicSeries:
+    """Renders the series of topics, and the number of brokers."""
+
+    def __init__(self, cluster: str) -> None:
+        self._labels = f'{{kafka_cluster="{escape(cluster)}"'
+        self._settings = _Settings()
+        self._records = _Records()
+        self._rendered = Rendered(self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: str}, _VARIANTS)
+        self._cluster = Rendered[str](lambda start: [start])
+
+    def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
+        """Take a good poll and return its samples."""
+        topics = snapshot.table.layout.topics
+        self._settings.update(snapshot.metadata, topics)
+        visible = self._settings.visible
+        columns = {
+            name: (values, known & np.repeat(visible, len(values) // max(1, len(topics))))
+            for name, (values, known) in self._columns(snapshot, assessment).items()
+        }
+        since = {_STALENESS: assessment.newest, _SILENCE: assessment.of_topics.last_advance}
+        growing = {name: Growing(np.where(visible, moments, np.nan)) for name, moments in since.items()}
+        brokers = {_BROKERS: (np.array([len(snapshot.metadata.brokers)]), np.ones(1, dtype=np.bool_))}
+        return {**self._rendered.update(topics, columns, growing), **self._cluster.update(self._labels, brokers)}
+
+    def _labels_of(self, topics: Sequence[str]) -> list[str]:
+        return [f'{self._labels},topic="{escape(topic)}"' for topic in topics]
+
+    def _columns(self, snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
+        judged = assessment.of_topics
+        everywhere = np.ones(len(judged), dtype=np.bool_)
+        states = assessment.states[:, _STATE_ORDER].ravel()
+        verdicts = assessment.verdicts[:, _VERDICT_ORDER].ravel()
+        return {
+            "kafka_topic_partitions": (np.diff(snapshot.table.layout.first), everywhere),
+            "kafka_topic_last_advance_timestamp_seconds": known_of(judged.last_advance),
+            _BY_STATE: (states, states > 0),
+            _BY_VERDICT: (verdicts, verdicts > 0),
+            _VERDICT: (judged.verdict, everywhere),
+            "kafka_topic_expected_by_timestamp_seconds": known_of(judged.expected_by),
+            "kafka_topic_silence_score": known_of(judged.score),
+            "kafka_topic_records_total": (self._records.counted(snapshot), everywhere),
+            **self._settings.columns,
+            "kafka_topic_disk_size_bytes": _disk_sizes(snapshot),
+        }
+
+
+class _Records:
+    """Counts the records of each topic since this process started."""
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None
+        self._metadata: Metadata | None = None
+        self._ids: Mapping[str, str | None] = {}
+        self._totals: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def counted(self, snapshot: Snapshot) -> NDArray[np.int64]:
+        """Add the records of a poll and return the totals; a topic created again starts a new counter."""
+        layout, metadata = snapshot.table.layout, snapshot.metadata
+        if self._layout is None or layout != self._layout:
+            before = {} if self._layout is None else dict(zip(self._layout.topics, self._totals.tolist(), strict=True))
+            self._totals = np.array([before.get(name, 0) for name in layout.topics], dtype=np.int64)
+        self._layout = layout
+        gained = np.concatenate([[0], np.cumsum(snapshot.table.advanced_by)])[layout.first]
+        totals = self._totals + np.diff(gained)
+        if metadata is not self._metadata:
+            ids = {name: info.topic_id for name, info in metadata.topics.items()}
+            for number, name in enumerate(layout.topics):
+                before_id, now_id = self._ids.get(name), ids[name]
+                if before_id is not None and now_id is not None and before_id != now_id:
+                    totals[number] = 0
+            self._metadata, self._ids = metadata, ids
+        self._totals = totals
+        return totals
+
+
+class _Settings:
+    """Settings of topics from the metadata; built again only when it changes."""
+
+    def __init__(self) -> None:
+        self._metadata: Metadata | None = None
+        self.visible: Flags = np.zeros(0, dtype=np.bool_)
+        """False for topics of which neither partitions nor a description are known."""
+        self.columns: dict[str, Column] = {}
+
+    def update(self, metadata: Metadata, topics: Iterable[str]) -> None:
+        """Take the metadata of a poll; ``topics`` are its topics in the order of rows."""
+        if metadata is self._metadata:
+            return
+        self._metadata = metadata
+        infos = [metadata.topics[name] for name in topics]
+        configs = [info.config for info in infos]
+        self.visible = np.array([info.reason is None or bool(info.partitions) for info in infos], dtype=np.bool_)
+        described = [info.config is not None or info.owner is not None for info in infos]
+        self.columns = {
+            _INFO: (column_of(list(map(_described, infos))), np.array(described, dtype=np.bool_)),
+            "kafka_topic_retention_seconds": _seconds(configs, "retention_seconds"),
+        }
+
+
+def _seconds(configs: Iterable[TopicConfig | None], name: str) -> Column:
+    values = (None if config is None else getattr(config, name) for config in configs)
+    return known_of(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
+
+
+def _described(info: TopicInfo) -> str:
+    """Return the further labels of ``kafka_topic_info`` and its value; empty where unknown."""
+    config = info.config
+    labels = {
+        "timestamp_type": (config and config.timestamp_type) or "",
+        "cleanup_policy": (config and config.cleanup_policy) or "",
+        "remote_storage": "" if config is None else str(config.remote_storage).lower(),
+        "owner": info.owner or "",
+    }
+    return "".join(f',{name}="{escape(value)}"' for name, value in labels.items()) + "} 1\n"
+
+
+def _disk_sizes(snapshot: Snapshot) -> Column:
+    if snapshot.inspected is NO_INSPECTIONS:
+        count = len(snapshot.table.layout.topics)
+        return np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+    return snapshot.inspected.of_topics.disk_bytes
 
 
 class ClusterSeries:

@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.assessment import Assessment
-from exporter.domain.judging.detection import Detector, newest_of_all
+from exporter.domain.judging.detection import Assessment, Detector, newest_of_all
 from exporter.domain.links import Links
-from exporter.domain.overrides import Overrides
-from exporter.domain.owners import Owners
+from exporter.domain.overrides import Overrides, Owners
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import STATES, ClusterChange, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict

@@ -8,9 +8,8 @@ from functools import cache
 from typing import Any
 
 from exporter.domain.ports import Clock
-from exporter.metrics.blocks import Block, gzipped
 from exporter.metrics.family import Metric
-from exporter.metrics.lines import Samples, escape
+from exporter.metrics.lines import Block, Samples, escape, gzipped
 
 RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes, unless a poll has ended since."""

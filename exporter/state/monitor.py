@@ -23,9 +23,8 @@ from exporter.domain.verdicts import Expectation
 from exporter.history.published import Published, in_force
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
-from exporter.metrics.group_catalogue import GROUP_METRICS
+from exporter.metrics.group_catalogue import GROUP_METRICS, REPLICA_METRICS
 from exporter.metrics.groups import GroupSeries
-from exporter.metrics.replica_catalogue import REPLICA_METRICS
 from exporter.metrics.replicas import Replicas, unreadable
 from exporter.metrics.series import ClusterSeries
 from exporter.state import problems

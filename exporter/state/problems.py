@@ -14,9 +14,8 @@ from exporter.collectors.log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
 from exporter.domain.formatting import duration, moment, named, some
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.readings import GONE, Reason
+from exporter.domain.polls.readings import ANSWERED, GONE, Reason, reason_of_code, rows_with
 from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 

@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_rollups.relations import KNOWN_FOR
-from spark_rollups.report.facts import TopicKey
-from spark_rollups.report.model import TopicFacts
+from spark_rollups.report.model import TopicFacts, TopicKey
 
 INVENTORY_SPAN = timedelta(days=14)
 """How far back the inventory is read: exporters write it daily."""

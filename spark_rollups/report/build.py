@@ -1,21 +1,37 @@
-"""Builds the report from facts: each topic in one section, and the summary at the top. Pure."""
+"""Builds the report from facts: each topic in one section, what may be deleted, and the summary at the top. Pure."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
+import numpy as np
+
+from exporter.domain.arrays import Floats
+from exporter.domain.judging.readers_and_copies import are_over, why_keep
 from exporter.domain.links import Links
 from exporter.domain.polls.readings import State
 from exporter.domain.replicas.comparison import ReplicaState
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report.clean_up import candidates_of, with_advice
-from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
-from spark_rollups.report.model import ACTION, NO_LINKS, WEEK, Counts, Entry, Finding, Report, Section, Tally
+from spark_rollups.report.model import (
+    ACTION,
+    NO_LINKS,
+    WEEK,
+    Counts,
+    Entry,
+    Facts,
+    Finding,
+    JudgedStream,
+    Report,
+    Section,
+    Tally,
+    TopicKey,
+)
 from spark_rollups.report.summary import notes, summary, then, warnings
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
@@ -297,3 +313,38 @@ def _page(owner: str | None) -> str:
         return owner
     plain = re.sub(r"[^a-z0-9_-]+", "-", owner.lower()).strip("-_")[:48] or "owner"
     return f"{plain}.{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+def with_advice(topics: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return whole topics with ``ask_first``."""
+    findings, about = [one.findings[0] for one in topics], [one.about for one in topics]
+    verdicts = np.array([finding.verdict for finding in findings], dtype=np.str_)
+    copies = [one.replica_of is not None and one.replica_state != ReplicaState.SOURCE_DEAD_TOO for one in about]
+    over = are_over(
+        retired=verdicts == Verdict.RETIRED.value,
+        dead=verdicts == Verdict.DEAD.value,
+        silence=_seconds(finding.silence_seconds for finding in findings),
+        longest=_seconds(finding.largest_silence_seconds for finding in findings),
+        mirrored=np.array([bool(one.mirrored_to) for one in about], dtype=np.bool_) | np.array(copies, dtype=np.bool_),
+    )
+    why = why_keep(
+        [one.topic for one in topics],
+        [one.cleanup_policy for one in about],
+        _seconds(math.inf if one.for_ever else one.retention_seconds for one in about),
+        [one.remote_storage for one in about],
+        [one.readership for one in about],
+    )
+    return tuple(
+        replace(one, ask_first=reasons if found else None)
+        for one, reasons, found in zip(topics, why, over.tolist(), strict=True)
+    )
+
+
+def _seconds(values: Iterable[float | None]) -> Floats:
+    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def candidates_of(topics: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return the topics that may be deleted, the largest first."""
+    found = [topic for topic in topics if topic.ask_first == ""]
+    return tuple(sorted(found, key=lambda topic: (-(topic.about.disk_bytes or 0), topic.cluster, topic.topic)))

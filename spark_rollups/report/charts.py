@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report.facts import JudgedStream
-from spark_rollups.report.model import CHART_DAYS, DRAWN, Day
+from spark_rollups.report.model import CHART_DAYS, DRAWN, Day, JudgedStream
 
 _REVIVALS = 1000
 """Number of revivals for which the first advance is looked up."""

@@ -7,8 +7,7 @@ from datetime import timedelta, tzinfo
 
 from exporter.domain import formatting
 from exporter.domain.formatting import duration, plural
-from spark_rollups.report.facts import Facts
-from spark_rollups.report.model import ClusterCoverage, Count, Counts, Report
+from spark_rollups.report.model import ClusterCoverage, Count, Counts, Facts, Report
 from spark_rollups.report.wording import day, moment, share
 
 _WELL_COVERED = 0.9

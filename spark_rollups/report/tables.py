@@ -19,10 +19,8 @@ from exporter.domain.verdicts import Verdict
 from spark_rollups.batches import KEY as STREAM
 from spark_rollups.report.around import read_topic_facts
 from spark_rollups.report.charts import with_history
-from spark_rollups.report.coverage import read_coverage
-from spark_rollups.report.drops import read_drops
-from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
-from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Incident, Revival
+from spark_rollups.report.coverage import read_coverage, read_drops
+from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Facts, Finding, Incident, JudgedStream, Revival, TopicKey
 from spark_rollups.report.wording import alarms
 from spark_rollups.tables import Tables
 

@@ -13,7 +13,7 @@ from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
 from exporter.clock import SystemClock
-from exporter.domain.polls.answers import ANSWERED
+from exporter.domain.polls.readings import ANSWERED
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource

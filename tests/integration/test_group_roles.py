@@ -16,11 +16,10 @@ from exporter.clock import SystemClock
 from exporter.commands.explanation import explain
 from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
-from exporter.domain.judging.assessment import Judgement
+from exporter.domain.judging.detection import Judgement
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import record_subject
-from exporter.domain.polls.answers import ANSWERED
-from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from exporter.domain.verdicts import Verdict
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource

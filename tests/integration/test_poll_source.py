@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from exporter.clock import SystemClock
-from exporter.domain.polls.answers import ANSWERED, Answers, reason_code
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.readings import ANSWERED, Answers, Reason, TopicPartition, reason_code
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.fake_cluster import FakeCluster

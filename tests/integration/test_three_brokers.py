@@ -18,8 +18,7 @@ from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, overrule
-from exporter.domain.polls.answers import ANSWERED, reason_of_code
-from exporter.domain.polls.readings import Answer, PollFailure, Reason, State, TopicPartition
+from exporter.domain.polls.readings import ANSWERED, Answer, PollFailure, Reason, State, TopicPartition, reason_of_code
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.recorder import History

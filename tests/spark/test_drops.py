@@ -13,7 +13,7 @@ from exporter.domain.history.retention import retention_days
 from exporter.domain.learning.drops import restrict_drops
 from exporter.domain.learning.rest_days import Rests
 from spark_rollups.drops import drops_before, low_before, update_drops
-from spark_rollups.report.drops import read_drops
+from spark_rollups.report.coverage import read_drops
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import COVERAGE, DAILY, DROPS, INVENTORY
 from spark_rollups.tables import Tables

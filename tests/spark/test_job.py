@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from spark_rollups.interruptions import interruption_before
+from spark_rollups.failures import interruption_before
 from spark_rollups.lock import only_one
 from tests.programs import Call, as_options
 from tests.spark.conftest import NO_NETWORK, QUICK
@@ -207,7 +207,7 @@ def test_a_bridge_that_fails_on_the_way_out_does_not_hide_the_interruption(inter
 
 LOST = """
 import signal, sys, time, weakref
-from spark_rollups.interruptions import take_signals
+from spark_rollups.failures import take_signals
 
 class Object: pass
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from exporter.backfill.cutoff import Request
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicConfig, TopicInfo
-from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import Answer, Answers, Reason, TopicPartition
 from exporter.domain.ports import Extents
 from tests.backfill_rows import Run, Stream, first_polls_of, run_backfill, streams_of
 from tests.times import answered

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.domain.arrays import Counts, Offsets, Rows
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, restore_partitions
-from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
+from exporter.domain.polls.readings import Answer, Answers, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents, SourceError
 from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaReading, ReplicaTable

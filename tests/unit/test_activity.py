@@ -18,9 +18,8 @@ from exporter.domain.polls.activity import (
     miss_poll,
     observe,
 )
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Answer, Reason, State
+from exporter.domain.polls.readings import Answer, Answers, Reason, State
 from exporter.domain.polls.silence import Silence, Silences
 from exporter.domain.polls.table import Table
 from exporter.domain.verdicts import Expectation

@@ -31,9 +31,8 @@ from exporter.domain.judging.audit import (
 )
 from exporter.domain.judging.audit_wording import explain_topic, summarise
 from exporter.domain.judging.rollup_verdicts import Verdicts
-from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import Reason, reason_code
 from exporter.domain.verdicts import GAPS, SCHEDULE, VERDICT_CODES, Verdict
 from exporter.kafka.newest_timestamps import OffsetsAndTimes
 from exporter.settings.schema import Settings

@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from exporter.domain.scoring.calibration import PARTITION, TOPIC, Accepted, Calibration, Unusual, calibrations
-from exporter.domain.scoring.poisson import poisson_interval
+from exporter.domain.scoring.calibration import (
+    PARTITION,
+    TOPIC,
+    Accepted,
+    Calibration,
+    Unusual,
+    calibrations,
+    poisson_interval,
+)
 from exporter.domain.scoring.thresholds import fit
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0

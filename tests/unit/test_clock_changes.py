@@ -11,10 +11,9 @@ import pytest
 
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
-from exporter.domain.learning.clock_changes import change_sundays
 from exporter.domain.learning.hours import Hours
 from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, week_of
-from exporter.domain.learning.traffic_clock import HOUR, WEEK, Clocks
+from exporter.domain.learning.traffic_clock import HOUR, WEEK, Clocks, change_sundays
 from exporter.domain.verdicts import Verdict
 from tests.unit.test_rhythms import DAY, LearnedStream
 

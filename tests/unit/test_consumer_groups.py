@@ -13,10 +13,9 @@ from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState, NoTimeLag
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import Answer, Answers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from tests.groups import Group, GroupPartition, groups_of, readers
 from tests.unit.readings import ManualClock, TableSource

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.domain.groups.readers import Readership
-from exporter.domain.judging.assessment import Judgement
-from exporter.domain.judging.detection import judge
+from exporter.domain.judging.detection import Judgement, judge
 from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.readings import State

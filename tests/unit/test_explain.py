@@ -17,8 +17,7 @@ from exporter.commands.explanation import explain
 from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag
 from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.assessment import Judgement
-from exporter.domain.judging.detection import judge
+from exporter.domain.judging.detection import Judgement, judge
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import describe_config, describe_copy, describe_expectation, record_subject
 from exporter.domain.polls.metadata import TopicConfig

@@ -15,10 +15,9 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from exporter.metrics.blocks import Block
 from exporter.metrics.family import CLUSTER
 from exporter.metrics.family import Metric as Described
-from exporter.metrics.lines import Growing, Rendered
+from exporter.metrics.lines import Block, Growing, Rendered
 from exporter.state.exposition import Exposition, Family
 from exporter.state.monitor import Monitor
 from tests.unit.readings import ManualClock

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.judging.assessment import Assessment
-from exporter.domain.judging.detection import Detector, judge
+from exporter.domain.judging.detection import Assessment, Detector, judge
 from exporter.domain.judging.evidence_now import JudgedSubject
 from exporter.domain.judging.rollup_verdicts import judge as judge_all
 from exporter.domain.judging.subject_facts import describe_judged

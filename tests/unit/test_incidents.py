@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.judging.assessment import Assessment
-from exporter.domain.judging.detection import Detector
+from exporter.domain.judging.detection import Assessment, Detector
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.polls.table import Snapshot

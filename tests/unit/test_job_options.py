@@ -16,8 +16,7 @@ from exporter.domain.learning.drops import FELL_WITHIN_DAYS, LONGEST_DAYS, REFER
 from exporter.domain.learning.pauses import PAUSE_WEEKS
 from exporter.settings.schema import Settings
 from spark_rollups.job import main
-from spark_rollups.options import JsonOption, Moment
-from spark_rollups.overrides import parse_calendars
+from spark_rollups.options import JsonOption, Moment, parse_calendars
 
 
 @pytest.mark.parametrize("days", ["inf", "1e9", "36501", "363.9", "-1", "nan", ""])

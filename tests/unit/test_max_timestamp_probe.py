@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import END_OF_TIME, Answer, Answers, Reason, TopicPartition
 from exporter.domain.ports import Extents
 from exporter.kafka.list_offsets import Lookups
 from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
-from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import END_OF_TIME, Answer, Answers, Reason, TopicPartition
 from tests.times import answered, led
 
 NOW = 1_800_000_000.0

@@ -15,9 +15,8 @@ from exporter.cli import run
 from exporter.collectors.offsets import Gap, OffsetRow, Spec, list_offsets
 from exporter.commands.offsets import Request, list_to
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
-from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answer, Answers, Reason, State, TopicPartition
 from exporter.domain.ports import Extents
 from exporter.settings.schema import Settings
 from tests.times import answered, led

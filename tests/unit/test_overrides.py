@@ -8,8 +8,7 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.judging.assessment import Judgement
-from exporter.domain.judging.detection import Detector, overrule
+from exporter.domain.judging.detection import Detector, Judgement, overrule
 from exporter.domain.overrides import Overrides
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence

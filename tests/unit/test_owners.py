@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain.overrides import Overrides
-from exporter.domain.owners import Owners
+from exporter.domain.overrides import Overrides, Owners
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.verdicts import TopicOverride, TopicOwner
 from exporter.state.monitor import Monitor

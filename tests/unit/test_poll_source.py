@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from exporter.domain.arrays import Rows
-from exporter.domain.polls.answers import Answers, reason_code
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
-from exporter.domain.polls.readings import Answer, Reason
+from exporter.domain.polls.readings import Answer, Answers, Reason, reason_code
 from exporter.kafka.poll_source import COMPARED, PollSource
 from exporter.kafka.source import KafkaSource
 from tests.unit.readings import ManualClock

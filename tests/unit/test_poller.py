@@ -10,9 +10,8 @@ import pytest
 from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Answer, PollFailure, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answer, Answers, PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import SourceError
 from tests.snapshots import silence_of

@@ -22,10 +22,9 @@ from exporter.collectors.log_sizes import Inspector
 from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import GroupState
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import Answer, Answers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.history.cluster_states import read_state
 from exporter.history.recorder import History

@@ -17,9 +17,8 @@ import pytest
 from exporter.collectors.remote_tier import BY_TIME, MAX_FAILED_SWEEPS, TierWatch
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.activity import Circumstances, TierFacts, apply_tiers
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicConfig, TopicInfo
-from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answer, Answers, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ByTime
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError

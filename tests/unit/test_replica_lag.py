@@ -9,8 +9,15 @@ import pytest
 
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES
-from exporter.domain.replicas.comparison import REPLICA_STATES, NotCompared, not_compared_of_code
-from exporter.domain.replicas.lag import Ends, Limits, Progress, judge
+from exporter.domain.replicas.comparison import (
+    REPLICA_STATES,
+    Ends,
+    Limits,
+    NotCompared,
+    Progress,
+    judge,
+    not_compared_of_code,
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from exporter.domain.judging.assessment import Assessment, Judgements
+from exporter.domain.judging.detection import Assessment, Judgements
 from exporter.domain.judging.incidents import Held
 from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.layout import Layout

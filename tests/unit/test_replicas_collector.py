@@ -14,8 +14,7 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaReading, ReplicaState
-from exporter.domain.replicas.lag import Limits
+from exporter.domain.replicas.comparison import Comparison, Limits, NotCompared, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations

@@ -18,9 +18,19 @@ from exporter.domain.links import Links
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.build import build_report
-from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
-from spark_rollups.report.forms import to_json
-from spark_rollups.report.model import ClusterCoverage, Finding, Gap, Incident, Report, Revival, TopicFacts
+from spark_rollups.report.folder import to_json
+from spark_rollups.report.model import (
+    ClusterCoverage,
+    Facts,
+    Finding,
+    Gap,
+    Incident,
+    JudgedStream,
+    Report,
+    Revival,
+    TopicFacts,
+    TopicKey,
+)
 from spark_rollups.report.render import to_html, to_markdown
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)

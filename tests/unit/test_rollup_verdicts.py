@@ -21,8 +21,7 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
-from spark_rollups.options import JsonOption
-from spark_rollups.overrides import parse
+from spark_rollups.options import JsonOption, parse
 from tests.unit.expectations import by_wall
 
 AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)

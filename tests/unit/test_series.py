@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.poller import Poller
-from exporter.domain.judging.assessment import Assessment, Judgement
-from exporter.domain.judging.detection import Detector
+from exporter.domain.judging.detection import Assessment, Detector, Judgement
 from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Verdict

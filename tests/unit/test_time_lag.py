@@ -18,8 +18,7 @@ from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import outcome_code
 from exporter.domain.groups.time_lag import Limits, Progress, Searches, are_trailing, still_enough
 from exporter.domain.groups.time_points import NOWHERE, POINTS_PER_PARTITION, Points
-from exporter.domain.polls.answers import ANSWERED
-from exporter.domain.polls.readings import TopicPartition
+from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from tests.groups import Group, GroupPartition, positions_of
 from tests.timelog import Log
 

@@ -15,9 +15,8 @@ from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import outcomes
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.answers import Answers
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
-from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import Answer, Answers, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from exporter.domain.judging.queries import ClusterFacts
-from exporter.metrics.blocks import Block, gzipped
+from exporter.metrics.lines import Block, gzipped
 from exporter.web.pages import MAX_WAITING, OPENMETRICS_FORMAT, TEXT_FORMAT
 from exporter.web.server import WebError, WebServer
 from exporter.web.status import ClusterStatus, Status

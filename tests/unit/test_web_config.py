@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from exporter.domain.judging.queries import ClusterFacts
-from exporter.metrics.blocks import Block, gzipped
+from exporter.metrics.lines import Block, gzipped
 from exporter.web.config_file import WebConfigError, WebConfigFile
 from exporter.web.server import WebServer
 from exporter.web.status import Status

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.history.streams import with_topics
-from exporter.domain.judging.assessment import Assessment
-from exporter.domain.judging.detection import Detector
+from exporter.domain.judging.detection import Assessment, Detector
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow, evidence_now
 from exporter.domain.judging.gap_law import WEEK, find_limits
 from exporter.domain.judging.queries import ClusterFacts, Query, partitions, topics

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.column_set import ColumnSet
-from exporter.domain.expectations.faults import FAULTS, faults_of
-from exporter.domain.expectations.table import WHOLE_TOPIC, ExpectationTable, table_of
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows
+from exporter.domain.expectations.table import FAULTS, WHOLE_TOPIC, ExpectationTable, faults_of, table_of
 from exporter.domain.learning.baselines import PERIOD_SUSPECT
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import Clocks, Resting

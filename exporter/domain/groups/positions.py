@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, runs
 from exporter.domain.groups.consumer_groups import Description, GroupState, NoTimeLag
-from exporter.domain.polls.answers import ANSWERED, REASONS, reason_code
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.readings import ANSWERED, REASONS, Reason, TopicPartition, reason_code
 
 GROUP_STATES = tuple(GroupState)
 """The states of groups, by code."""

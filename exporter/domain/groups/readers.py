@@ -14,8 +14,7 @@ from exporter.domain.arrays import Codes, Flags, Rows, ranges, replace_nan
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.positions import GROUP_STATES
 from exporter.domain.groups.sweep import ROLE_CODES, ROLES, GroupRole, GroupSweep
-from exporter.domain.polls.answers import ANSWERED, reason_of_code
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, reason_of_code
 
 
 class Readership(NamedTuple):

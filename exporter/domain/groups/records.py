@@ -7,7 +7,7 @@ from typing import Any
 
 from exporter.domain.groups.positions import GROUP_STATES
 from exporter.domain.groups.sweep import GroupSweep, roles_of
-from exporter.domain.polls.answers import reason_of_code
+from exporter.domain.polls.readings import reason_of_code
 
 
 def groups_of(sweep: GroupSweep) -> Iterator[dict[str, Any]]:

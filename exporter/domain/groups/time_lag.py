@@ -17,13 +17,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import Positions, outcome_code
 from exporter.domain.groups.time_points import NOWHERE, Points
-from exporter.domain.polls.answers import ANSWERED
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import ANSWERED, Reason
 
 RELATIVE_TOLERANCE = 0.05
 """A time lag is exact enough where its uncertainty is at most this part of its smallest possible value."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Offsets, Rows, runs
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Flags, Offsets, Rows, runs
 
 POINTS_PER_PARTITION = 8
 """Points kept of one partition, unless its groups need more: up to four around each committed offset.

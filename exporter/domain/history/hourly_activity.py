@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Rows, runs
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Flags, Rows, runs
 from exporter.domain.learning.hours import (
     DAY_HOURS,
     FIVE_MICROS,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows
 from exporter.domain.learning.hours import Integers
 from exporter.domain.polls.readings import State
 

@@ -12,14 +12,12 @@ from enum import StrEnum
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, Flags, Floats, Rows
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows
 from exporter.domain.formatting import duration, moment
 from exporter.domain.history.streams import Strings, objects
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.hours import Integers
-from exporter.domain.polls.answers import reason_code
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import Reason, reason_code
 from exporter.domain.verdicts import GAPS, VERDICT_CODES, VERDICTS, Verdict
 
 LIVE_SECONDS = 3600.0

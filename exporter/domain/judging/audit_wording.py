@@ -19,8 +19,7 @@ from exporter.domain.judging.audit import (
     Liveness,
     is_compacted,
 )
-from exporter.domain.polls.answers import reason_of_code
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import Reason, reason_of_code
 
 _DOUBT_WORDS: Mapping[Doubt, str] = {
     Doubt.SECONDS: "the timestamps of its records are seconds, not milliseconds",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows, replace_nan
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, Scores, retired_after
-from exporter.domain.judging.assessment import Assessment, Judgement, Judgements
 from exporter.domain.judging.gap_law import judge_ages
-from exporter.domain.judging.incidents import Held, Silent, Streams, build_drop_incident, hold
+from exporter.domain.judging.incidents import Held, Incident, Silent, Streams, build_drop_incident, hold
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.overrides import OverrideColumns
@@ -20,6 +22,75 @@ from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import BeforeRestart, Silence, Silences, silences_of, unite_by_topic
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import SUSPECT_SHARE, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
+
+
+class Judgement(NamedTuple):
+    """A verdict as of now. Unknown values are None."""
+
+    verdict: Verdict
+    last_advance: float | None = None
+    expected_by: float | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgements(ColumnSet):
+    """Judgements of m streams, each a column [m]; NaN where unknown."""
+
+    verdict: Codes
+    """An index into VERDICTS."""
+    last_advance: Floats
+    expected_by: Floats
+    score: Floats
+
+    def judgement(self, row: int) -> Judgement:
+        """Return one row as an object."""
+        numbers = (self.last_advance[row], self.expected_by[row], self.score[row])
+        return Judgement(VERDICTS[self.verdict[row]], *map(replace_nan, numbers))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assessment:
+    """The judgements of one cluster as of one poll, and its topics rolled up.
+
+    Topics are in the order of ``layout.topics``; m is their number.
+    """
+
+    layout: Layout
+    of_partitions: Judgements
+    of_topics: Judgements
+    newest: Floats
+    """[m]: the largest timestamp of the topic's partitions; NaN where that of a partition with records is unknown."""
+    states: NDArray[np.int64]
+    """[m, states]: how many partitions are in each of STATES."""
+    verdicts: NDArray[np.int64]
+    """[m, verdicts]: how many partitions have each of VERDICTS."""
+    held: Held
+    silences: Silences
+    """The silences that were judged: of each partition, then of each topic."""
+    follows: Flags
+    """[n]: which partitions have the verdict of their topic (``detection.follow_topics``)."""
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The incidents that have not ended. Each may hold topics or partitions."""
+        return self.held.incidents
+
+    @property
+    def held_topics(self) -> int:
+        """How many topics an incident holds, whole or in part."""
+        in_part = self.layout.topic[self.held.partitions >= 0]
+        return len(np.union1d(np.flatnonzero(self.held.topics >= 0), in_part))
+
+    def incident_of(self, row: int, *, topic: bool) -> Incident | None:
+        """Return the incident that holds a partition, or the topic with that number."""
+        number = (self.held.topics if topic else self.held.partitions)[row]
+        return None if number < 0 else self.held.incidents[number]
+
+    def silence_of(self, row: int, *, topic: bool) -> Silence | None:
+        """Return the silence of a partition, or of the topic with that number."""
+        return self.silences.silence(row + len(self.layout) * topic)
+
 
 GOOD_SHARE = 0.9
 """Minimum share of good polls in a silence. With a smaller share it gets no new alarming verdict."""

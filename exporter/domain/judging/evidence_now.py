@@ -12,8 +12,7 @@ from exporter.domain.arrays import replace_nan
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences
 from exporter.domain.formatting import moment, plural
 from exporter.domain.groups.readers import Readership
-from exporter.domain.judging.assessment import Judgement
-from exporter.domain.judging.detection import GOOD_SHARE
+from exporter.domain.judging.detection import GOOD_SHARE, Judgement
 from exporter.domain.judging.evidence import (
     FOLLOWS,
     EvidenceFacts,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.polls.layout import NO_LEADER

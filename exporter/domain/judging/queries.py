@@ -11,7 +11,7 @@ import numpy as np
 from exporter.domain.arrays import Flags, Floats, replace_nan
 from exporter.domain.groups.readers import Readership, find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.assessment import Assessment, Judgements
+from exporter.domain.judging.detection import Assessment, Judgements
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import (
     describe_config,

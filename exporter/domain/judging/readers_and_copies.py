@@ -15,7 +15,7 @@ import numpy as np
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.formatting import plural
 from exporter.domain.groups.readers import Readership
-from exporter.domain.judging.assessment import Assessment
+from exporter.domain.judging.detection import Assessment
 from exporter.domain.replicas.comparison import REPLICA_STATE_CODES, Comparison, ReplicaState
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS, VERDICT_CODES, Verdict
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows
 from exporter.domain.learning.hours import Integers
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import DAY, has_schedule

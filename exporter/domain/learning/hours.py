@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Rows, runs
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Flags, Rows, runs
 
 Integers = NDArray[np.int64]
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.arrays import Floats, Rows
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Floats, Rows
 from exporter.domain.learning.hours import SECOND, Hours, Integers
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code
-from exporter.domain.polls.readings import Reason, State
+from exporter.domain.polls.readings import ANSWERED, NO_ANSWER, Answers, Reason, State, reason_code
 from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, STATE_CODES, UNREADABLE, Table
 
 PRESERVED_PAST_SECONDS = 300.0

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Rows, ranges
-from exporter.domain.polls.answers import reason_code
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import Reason, reason_code
 
 
 @dataclass(frozen=True, slots=True)

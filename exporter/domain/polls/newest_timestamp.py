@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
-from exporter.domain.polls.answers import ANSWERED, NO_ANSWER, Answers, reason_code
-from exporter.domain.polls.readings import END_OF_TIME, Reason
+from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, NO_ANSWER, Answers, Reason, reason_code
 
 LOOKUPS_OF_A_SEARCH = 60
 """Largest number of look-ups of a search. With correct answers of the broker it needs fewer."""

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Offsets, Rows, replace_nan
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Offsets, Rows, replace_nan
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, Table

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, replace_nan
-from exporter.domain.polls.answers import ANSWERED, reason_of_code
 from exporter.domain.polls.inspections import NO_INSPECTIONS, Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import Reading, State
+from exporter.domain.polls.readings import ANSWERED, Reading, State, reason_of_code
 
 STATES = tuple(State)
 STATE_CODES: Mapping[State, int] = {state: code for code, state in enumerate(STATES)}

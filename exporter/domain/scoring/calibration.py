@@ -7,6 +7,7 @@ the promised rate is for topics, half for partitions whose topic goes on. What a
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags
-from exporter.domain.scoring.poisson import poisson_interval
 from exporter.domain.scoring.simultaneous_silences import group_silences
 from exporter.domain.scoring.thresholds import SHIPPED, PastScores, fit
 from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
@@ -380,3 +380,19 @@ def describe_rate(per_1000: float, topics: int | None) -> str:
 def format_rate(per_1000: float) -> str:
     """Return a rate as a person reads it: two digits where it is small, whole where it is not."""
     return f"{per_1000:.2g}" if per_1000 < 10 else f"{per_1000:,.0f}"
+
+
+def poisson_interval(count: int) -> tuple[float, float]:
+    """Return the exact two-sided 95 % interval of a Poisson mean after ``count`` events (Garwood 1936)."""
+
+    def at_most(mean: float, most: int) -> float:
+        return sum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(most + 1))
+
+    def solve(most: int, wanted: float) -> float:
+        low, high = 1e-9, count + 10 * math.sqrt(count + 1) + 10
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if at_most(middle, most) > wanted else (low, middle)
+        return low
+
+    return (0.0 if count == 0 else solve(count - 1, 0.975)), solve(count, 0.025)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.arrays import Floats, Rows, runs
-from exporter.domain.column_set import ColumnSet
+from exporter.domain.arrays import ColumnSet, Floats, Rows, runs
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.hours import Hours, Integers
 from exporter.domain.learning.slots import (

@@ -14,8 +14,7 @@ from exporter.domain.judging.gap_law import find_limits
 from exporter.domain.learning.baselines import longest_usual
 from exporter.domain.learning.drops import MOST_DAYS, Drop
 from exporter.domain.learning.rest_days import DAY, Rest, Rests, extra_seconds_for_rests
-from exporter.domain.learning.traffic_clock import Clocks, Resting
-from exporter.domain.learning.weekly_sums import Profiles
+from exporter.domain.learning.traffic_clock import Clocks, Profiles, Resting
 from exporter.domain.verdicts import HELD_DAYS, HELD_SECONDS
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.history import first_week_of

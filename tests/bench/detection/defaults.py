@@ -12,7 +12,7 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.scoring.poisson import poisson_interval
+from exporter.domain.scoring.calibration import poisson_interval
 from tests.bench.detection.clock import product_clock
 from tests.bench.detection.fleet import Fleet, Floats, topics
 from tests.bench.detection.hold import hold
