@@ -137,16 +137,6 @@ def test_queries_keep_to_the_chosen_exporters_and_tell_clusters_of_one_name_apar
             assert labels.startswith("cluster, namespace, job") or not of_one & set(labels.split(", ")), query
 
 
-def test_tables_do_not_show_by_what_clusters_of_one_name_are_told_apart() -> None:
-    """The columns cluster, namespace and job are hidden, but those that have a heading."""
-    for _, panel in PANELS:
-        if panel["type"] == "table":
-            [options] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
-            headed = set(options["renameByName"])
-            hidden = {name for name, given in options["excludeByName"].items() if given}
-            assert {"cluster", "namespace", "job"} <= headed | hidden and not headed & hidden, panel["title"]
-
-
 def test_tables_name_the_columns_of_their_queries() -> None:
     """Grafana calls the values of the only query `Value`, and those of several `Value #A`, `Value #B` and so on."""
     tables = [panel for _, panel in PANELS if panel["type"] == "table"]
@@ -157,19 +147,6 @@ def test_tables_name_the_columns_of_their_queries() -> None:
         [options] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
         taken = {name for name in options["renameByName"] | options["excludeByName"] if name.startswith("Value")}
         assert taken == columns, panel["title"]
-
-
-def test_panels_are_explained_and_carry_a_unit() -> None:
-    """Title, description and unit are there, and words where nothing is found; titles of a board are told apart."""
-    names = [(name, panel["title"]) for name, panel in PANELS]
-    assert len(set(names)) == len(names)
-    for name, panel in PANELS:
-        where = f"{name}: {panel['title']}"
-        assert panel["title"] and panel["description"].endswith("."), where
-        defaults, overrides = panel["fieldConfig"]["defaults"], panel["fieldConfig"]["overrides"]
-        units = [prop["value"] for override in overrides for prop in override["properties"] if prop["id"] == "unit"]
-        assert any([defaults.get("unit"), *units]), where
-        assert defaults["noValue"] not in ("", "unknown", "not known"), where
 
 
 def test_figures_are_unknown_where_nothing_is_known() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
 from confluent_kafka import TopicPartition as Named
 
@@ -22,22 +20,14 @@ TOLERANCE = 1.0
 
 
 class Exporter:
-    """Polls and sweeps one broker as the exporter does, at a clock that a test may set forward."""
+    """Polls and sweeps one broker as the exporter does."""
 
-    def __init__(self, bootstrap: str, names: str, *, tolerance: float = TOLERANCE, groups: str | None = None) -> None:
-        self.ahead = 0.0
-        self.source = KafkaSource({"bootstrap.servers": bootstrap}, clock=self)
-        lags = TimeLags(self, self.source, tolerance=tolerance)
-        self.groups = GroupWatch("test", self, self.source, interval=60.0, include=[groups or names], time_lags=lags)
+    def __init__(self, bootstrap: str, names: str) -> None:
+        clock = SystemClock()
+        source = KafkaSource({"bootstrap.servers": bootstrap}, clock=clock)
+        lags = TimeLags(clock, source, tolerance=TOLERANCE)
+        self.groups = GroupWatch("test", clock, source, interval=60.0, include=[names], time_lags=lags)
         self._polls = Watch(bootstrap, [names], sinks=[self.groups])
-
-    def now(self) -> float:
-        """Unix seconds."""
-        return time.time() + self.ahead
-
-    def monotonic(self) -> float:
-        """Seconds."""
-        return SystemClock().monotonic()
 
     def sweep(self) -> GroupSweep:
         """Poll, sweep, and insist that every group was read."""
@@ -46,13 +36,13 @@ class Exporter:
         assert sweep.complete, sweep
         return sweep
 
-    def position(self, group: str, topic: str | None = None) -> GroupPartition:
+    def position(self, group: str) -> GroupPartition:
         """Sweep, and return where a group stands in the only partition of the topic of its name."""
-        return groups_of(self.sweep())[group].partitions[TopicPartition(topic or group, 0)]
+        return groups_of(self.sweep())[group].partitions[TopicPartition(group, 0)]
 
-    def lag(self, group: str, topic: str | None = None) -> TimeLag:
+    def lag(self, group: str) -> TimeLag:
         """Sweep, and insist that there is a time lag."""
-        position = self.position(group, topic)
+        position = self.position(group)
         assert position.time_lag is not None, position
         return position.time_lag
 

@@ -137,11 +137,8 @@ def test_a_silent_leader_is_not_asked_about_its_other_chunks(cluster: FakeCluste
 @pytest.mark.parametrize(
     ("interval", "reused_at", "read_at"),
     [
-        (0.0, [50.0], 61.0),
-        (30.0, [28.0], 58.0),
         (30.0, [31.0], 59.0),
         (20.0, [20.0, 39.0], 58.0),
-        (45.0, [], 45.0),
         (5.0, [5.0 * poll for poll in range(1, 12)], 59.0),
     ],
 )

