@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
 @contextmanager
-def answering(code: int, body: bytes, pause: float = 0.0) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
-    """A server with one answer, byte by byte with a pause; yields its address and (path, Authorization) of requests."""
+def answering(code: int, body: bytes) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    """A server with one answer; yields its address and (path, Authorization) of requests."""
     seen: list[tuple[str, str | None]] = []
 
     class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"] or 0))
             seen.append((self.path, self.headers["Authorization"]))
             self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            with suppress(OSError):
-                for at in range(0, len(body), 1 if pause else max(len(body), 1)):
-                    self.wfile.write(body[at : at + 1] if pause else body)
-                    time.sleep(pause)
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 - names that the server looks for
 
         def log_message(self, *_: object) -> None:  # to stderr, else
             pass

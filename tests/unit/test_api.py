@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from starlette.routing import Route
 
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.queries import ClusterFacts, Query, topics
+from exporter.domain.judging.queries import Query, topics
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.web.api import document, routes
 from exporter.web.config_file import WebConfigFile
 from exporter.web.server import WebServer
-from exporter.web.status import Status
 from tests.groups import Group, GroupPartition, sweep_of
 from tests.monitors import served
 from tests.plain_http import NO_TLS, get
@@ -78,30 +77,18 @@ def test_what_is_known_is_as_the_document_says(client: httpx.Client, path: str) 
     schema[operation]["GET"].validate_response(client.get(path))
 
 
+BROKEN: Any = object()
+"""Pages that cannot be made."""
+
+
 def test_the_document_has_every_path() -> None:
     """Its own too."""
 
     async def never(_: object) -> None:
         raise NotImplementedError
 
-    paths = [route.path for route in routes(Broken(), never) if isinstance(route, Route)]
+    paths = [route.path for route in routes(BROKEN, never) if isinstance(route, Route)]
     assert paths == list(document()["paths"])
-
-
-class Broken:
-    """Pages that cannot be made."""
-
-    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
-        raise NotImplementedError
-
-    def ready(self) -> tuple[bool, str]:
-        raise NotImplementedError
-
-    def cluster_facts(self) -> Sequence[ClusterFacts]:
-        raise NotImplementedError
-
-    def status(self) -> Status:
-        raise NotImplementedError
 
 
 @pytest.mark.parametrize("path", document()["paths"])
@@ -131,7 +118,7 @@ def assert_described(path: str, answer: httpx.Response) -> None:
 
 def answered(path: str, config: WebConfigFile | None = None) -> httpx.Response:
     """The answer of a server whose pages cannot be made."""
-    with served(Broken(), config) as server:
+    with served(BROKEN, config) as server:
         return get(f"http://{server.address}{path.format(cluster='prod', topic='orders', partition=1)}")
 
 

@@ -7,15 +7,13 @@ import logging
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 
 from exporter.logs import OnceAMinute, set_up_logging
+from tests.answers import answering
 
 log = logging.getLogger("exporter.test")
 
@@ -95,35 +93,12 @@ ASSUMED = f"""\
 <AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
 <AccessKeyId>ASIAEXAMPLEEXAMPLE00</AccessKeyId><SecretAccessKey>{ROLE_SECRET}</SecretAccessKey>
 <SessionToken>{ROLE_SESSION}</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration>
-</Credentials></AssumeRoleResult></AssumeRoleResponse>"""
-
-
-class Sts(BaseHTTPRequestHandler):
-    """AWS's Security Token Service, which lets everybody take on every role."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(ASSUMED.encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the standard library
-        """Say nothing."""
-
-
-@pytest.fixture
-def sts() -> Iterator[str]:
-    """The address of a token service."""
-    with HTTPServer(("127.0.0.1", 0), Sts) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+</Credentials></AssumeRoleResult></AssumeRoleResponse>""".encode()
+"""What AWS's Security Token Service answers that lets everybody take on every role."""
 
 
 @pytest.mark.parametrize(("role", "form"), [(None, "text"), ("arn:aws:iam::123456789012:role/liveness", "json")])
-def test_no_secret_of_aws_is_logged_at_debug(sts: str, tmp_path: Path, role: str | None, form: str) -> None:
+def test_no_secret_of_aws_is_logged_at_debug(tmp_path: Path, role: str | None, form: str) -> None:
     """The log holds no key, session token, signature or signed request, also where AWS's libraries log at debug."""
     (tmp_path / "sitecustomize.py").write_text(LOUD)
     iam = {"region": "eu-central-1", **({} if role is None else {"role_arn": role})}
@@ -141,13 +116,14 @@ def test_no_secret_of_aws_is_logged_at_debug(sts: str, tmp_path: Path, role: str
         "AWS_ACCESS_KEY_ID": KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_SESSION_TOKEN": SESSION,
-        "AWS_ENDPOINT_URL_STS": sts,
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
         "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
     }
     command = [sys.executable, "-m", "exporter", "once", "--config", str(config)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    with answering(200, ASSUMED) as (sts, _):
+        environment["AWS_ENDPOINT_URL_STS"] = sts
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1, ended.stderr
     assert "DEBUG" in ended.stderr.upper()
     assert "cluster-unreachable" in ended.stderr, "the token was made, and only the broker is not there"

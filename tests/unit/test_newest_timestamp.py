@@ -60,8 +60,6 @@ class Searched:
         self.results = [self.columns.answer(at) for at in range(len(partitions))]
 
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
-        self.during = self._searches.results()
-        """What was found before the last look-up."""
         return answered(membership, rows, milliseconds, self._answer)
 
     def _answer(self, key: TopicPartition, target: float) -> Answer | None:

@@ -140,22 +140,6 @@ def test_any_name_and_value_survives_the_text_format(topic: str, offset: int, ti
     assert math.isclose(age, max(0.0, 1_000_010.0 - timestamp), abs_tol=0.001)
 
 
-def test_deleted_topics_leave_at_the_next_good_poll() -> None:
-    """A topic that is gone has no series after the poll that no longer lists it."""
-    clock, collected = ManualClock(), Collected()
-    source = TableSource({A: (0, 5, 1.0), B: (0, 5, 1.0)})
-    poller = Poller("prod", source, [collected], clock)
-    series = ClusterSeries("prod", partition_switches=ALL)
-    for gone in (None, B):
-        if gone is not None:
-            del source.offsets[gone]
-        poller.poll()
-        series.update(collected.snapshots[-1], Detector().assess(collected.snapshots[-1], clock.now()))
-    assert 'topic="b"' not in exposed({"prod": series}, clock.now())
-    series.withdraw()
-    assert exposed({"prod": series}, clock.now()) == ""
-
-
 def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
     """What one partition keeps back is unknown of the whole topic."""
     inspected = {

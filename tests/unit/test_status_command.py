@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import bcrypt
@@ -19,6 +17,7 @@ from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.web.api import document
 from exporter.web.config_file import WebConfigFile
+from tests.answers import answering
 from tests.monitors import served
 from tests.plain_http import get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
@@ -324,34 +323,21 @@ def test_options_that_contradict_each_other_are_refused(
     assert message in capsys.readouterr().err
 
 
-class Other(BaseHTTPRequestHandler):
-    """A server that is no exporter."""
-
-    def do_GET(self) -> None:
-        if self.path.startswith("/elsewhere"):
-            self.send_response(302)
-            self.send_header("Location", "http://127.0.0.1:1/")
-            self.end_headers()
-        else:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write({"/list": b"[]", "/object": b"{}"}.get(self.path.partition("/api")[0], b"<html>"))
-
-
 @pytest.mark.parametrize(
-    ("path", "message"),
+    ("code", "body", "message"),
     [
-        ("/elsewhere", "answers 302 Found for /api/v1/clusters"),
-        ("/page", "cannot be asked: Expecting value"),
-        ("/list", "does not answer as an exporter does"),
-        ("/object", "does not answer as an exporter of this version does: KeyError('clusters')"),
+        (302, b"", "answers 302 Found for /api/v1/clusters"),
+        (200, b"<html>", "cannot be asked: Expecting value"),
+        (200, b"[]", "does not answer as an exporter does"),
+        (200, b"{}", "does not answer as an exporter of this version does: KeyError('clusters')"),
     ],
 )
-def test_what_is_no_exporter_is_unknown(path: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_exporter_is_unknown(
+    code: int, body: bytes, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A redirect is not followed, as it could lead the password elsewhere; other answers are no health."""
-    with HTTPServer(("127.0.0.1", 0), Other) as server:
-        threading.Thread(target=server.handle_request).start()
-        assert run(["status", "--url", f"http://127.0.0.1:{server.server_port}{path}"]) == 2
+    with answering(code, body) as (address, _):
+        assert run(["status", "--url", address]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -368,14 +354,10 @@ def test_an_exporter_on_this_host_is_asked_through_no_proxy(
     host: str, by_proxy: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A proxy that the environment names would ask its own loopback; any other host is asked through it."""
-    with HTTPServer(("127.0.0.1", 0), Other) as proxy:
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.server_port}")
+    with answering(200, b"<html>") as (proxy, _):
+        monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "")
-        threading.Thread(target=proxy.serve_forever, args=[0.05]).start()
-        try:
-            assert run(["status", "--url", f"http://{host}:1"]) == 2
-        finally:
-            proxy.shutdown()
+        assert run(["status", "--url", f"http://{host}:1"]) == 2
     assert ("cannot be asked: Expecting value" in capsys.readouterr().err) == by_proxy
 
 

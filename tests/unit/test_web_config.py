@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -16,13 +15,11 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from exporter.domain.judging.queries import ClusterFacts
-from exporter.metrics.lines import Block, gzipped
 from exporter.web.config_file import WebConfigError, WebConfigFile
 from exporter.web.server import WebServer
-from exporter.web.status import Status
 from tests.monitors import served
 from tests.plain_http import NO_TLS, get
+from tests.unit.test_web import EXPOSITION, Shown
 
 PASSWORD = "correct horse"  # noqa: S105 - of this test
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
@@ -144,22 +141,6 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked(folder: Path) -> None:
         WebConfigFile(write(folder, f"{CERT}}}"))
 
 
-class Shown:
-    """Pages with one line."""
-
-    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:  # noqa: ARG002 - of the Protocol
-        return gzipped([Block(b"up 1\n")]) if zipped else [b"up 1\n"]
-
-    def ready(self) -> tuple[bool, str]:
-        return True, "ready"
-
-    def cluster_facts(self) -> Sequence[ClusterFacts]:
-        return []
-
-    def status(self) -> Status:
-        return Status(version="1", now=0.0)
-
-
 def serving(folder: Path, text: str) -> AbstractContextManager[WebServer]:
     """A server with this web configuration."""
     return served(Shown(), WebConfigFile(write(folder, text)))
@@ -184,7 +165,7 @@ def test_tls_is_served_from_the_version_that_is_set(folder: Path) -> None:
     """With min_version TLS13 a client of TLS 1.2 is refused, and one of 1.3 is answered."""
     with serving(folder, f"{CERT}, min_version: TLS13}}") as server:
         assert server.scheme == "https"
-        assert scrape(server, context()).text == "up 1\n"
+        assert scrape(server, context()).content == EXPOSITION
         older = context()
         older.maximum_version = ssl.TLSVersion.TLSv1_2
         with pytest.raises(httpx.ConnectError):
