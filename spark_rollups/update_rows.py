@@ -56,19 +56,8 @@ class Task:
 
 
 def _moments_of(columns: Mapping[str, NDArray[Any]], stream: Rows) -> Moments:
-    count = len(stream)
-    unknown, nothing = np.full(count, UNKNOWN, np.int64), np.zeros(count, np.int64)
-    filled: dict[str, NDArray[Any]] = {
-        "kind": nothing.astype(np.int8),
-        "records": nothing,
-        "regressions": nothing,
-        "resolution": nothing.astype(np.float64),
-        "polled": nothing > 0,
-        "exporter": nothing.astype(np.int32),
-        **dict.fromkeys(("at", "until", "start_offset", "end_offset", "first", "last", "read_before"), unknown),
-        **columns,
-    }
-    return Moments(stream=stream, **filled)
+    moments = dict.fromkeys(("at", "until", "start_offset", "end_offset", "first", "last", "read_before"), UNKNOWN)
+    return Moments.blank(len(stream), stream=stream, resolution=0.0, **{**moments, **columns})
 
 
 class NewRows:

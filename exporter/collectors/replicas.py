@@ -50,7 +50,7 @@ class ReplicaWatch:
         self._sources: list[Snapshot] = []
         self._pairing: Pairing | None = None
         self._faults: Sequence[str] = ()
-        self._progress = Progress.nothing(0)
+        self._progress = Progress.blank(0)
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll of either cluster; ignore others."""
@@ -94,9 +94,9 @@ class ReplicaWatch:
             return before
         self._pairing = pairing = Pairing.match(self._naming, source.metadata, target.metadata)
         self._faults = find_faults(self.source, self.target, pairing)
-        progress = Progress.nothing(len(pairing.layout))
+        progress = Progress.blank(len(pairing.layout))
         if before is not None:
             here, there = pairing.moves_from(before)
-            progress.put(here, self._progress, there)
+            progress.put(here, self._progress[there])
         self._progress = progress
         return pairing

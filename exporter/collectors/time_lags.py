@@ -102,7 +102,7 @@ class TimeLags:
         """The end of each log when a group was last behind."""
         self._polled: Offsets = np.zeros(0, dtype=np.int64)
         """The end of each log at the last poll, also where no group is behind."""
-        self._points = Points.none()
+        self._points = Points.blank(0)
         self._points_of: Offsets = np.zeros(0, dtype=np.int64)
         """The number of the topic id of each partition when its points were last used."""
         self._last_sweep: Offsets = np.zeros(0, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
@@ -75,6 +75,32 @@ class ColumnSet:
         return [getattr(self, column.name) for column in fields(self)]
 
     @classmethod
+    def blank(cls, count: int, **others: Any) -> Self:
+        """Return n rows of which nothing is known, as ``blank_columns`` does."""
+        return cls(**blank_columns(cls, count, **others))
+
+    @classmethod
     def joined(cls, sets: Sequence[Self]) -> Self:
         """Return the rows of all sets, one after another. Raises ValueError where there is no set."""
         return cls(*map(np.concatenate, zip(*(each.columns() for each in sets), strict=True)))
+
+
+_BLANKS: Mapping[str, tuple[Any, type]] = {
+    "Floats": (np.nan, np.float64),
+    "Flags": (False, np.bool_),
+    "Codes": (0, np.int8),
+    "Rows": (0, np.intp),
+    "Offsets": (0, np.int64),
+    "Integers": (0, np.int64),
+    "Strings": (None, np.object_),
+    **{f"NDArray[np.{kind.__name__}]": (0, kind) for kind in (np.int8, np.int16, np.int32, np.int64)},
+}
+
+
+def blank_columns(of: type, count: int, **others: Any) -> dict[str, NDArray[Any]]:
+    """Return the columns [n] of a dataclass by the names of their types: NaN, False, None or 0, or as in ``others``."""
+    columns: dict[str, NDArray[Any]] = {}
+    for column in fields(of):
+        if (kind := _BLANKS.get(str(column.type))) is not None:
+            columns[column.name] = np.full(count, others.get(column.name, kind[0]), kind[1])
+    return columns

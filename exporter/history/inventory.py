@@ -13,7 +13,7 @@ from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Row
 from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig
-from exporter.domain.polls.readings import ANSWERED, REASONS, State
+from exporter.domain.polls.readings import REASONS, State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.history.tables import Column, Columns, Masked, Named
 
@@ -53,21 +53,6 @@ class _LastRows(ColumnSet):
     state: Codes
     reason: Codes
 
-    @classmethod
-    def nothing(cls, count: int) -> _LastRows:
-        """Return n partitions without a row."""
-        return cls(
-            at=np.full(count, np.nan),
-            facts=np.full(count, -1, dtype=np.int64),
-            read=np.zeros(count, dtype=np.bool_),
-            leader=np.full(count, NO_LEADER, dtype=np.int32),
-            earliest=np.zeros(count, dtype=np.int64),
-            latest=np.zeros(count, dtype=np.int64),
-            newest=np.full(count, np.nan),
-            state=np.zeros(count, dtype=np.int8),
-            reason=np.full(count, ANSWERED, dtype=np.int8),
-        )
-
 
 class _Numbering:
     """Gives equal facts the same number, for as long as it is in use."""
@@ -102,7 +87,7 @@ class InventoryRows:
         self._of: Layout | None = None
         """The layout of the snapshot before. Partitions that are not in it may still be listed."""
         self._layout = Layout((), (), np.zeros(0, dtype=np.int32))
-        self._last_rows = _LastRows.nothing(0)
+        self._last_rows = _LastRows.blank(0)
         self._row: Rows = np.zeros(0, dtype=np.intp)
         """The row in ``_last_rows`` of each row of the snapshot."""
         self._facts = _Numbering()
@@ -159,7 +144,11 @@ class InventoryRows:
         if undescribed.any():
             wanted, _ = layout.joined(np.arange(len(layout)), self._layout, np.flatnonzero(undescribed))
         here, there = wanted.moves_from(self._layout)
-        before, self._last_rows, self._layout = self._last_rows, _LastRows.nothing(len(wanted)), wanted
+        before, self._last_rows, self._layout = (
+            self._last_rows,
+            _LastRows.blank(len(wanted), facts=-1, leader=NO_LEADER),
+            wanted,
+        )
         self._last_rows.put(here, before[there])
         self._row = wanted.moves_from(layout)[0]
         infos = (topics[name] for name in layout.topics)

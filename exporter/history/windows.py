@@ -44,28 +44,6 @@ class _Folded(ColumnSet):
     future_timestamps: NDArray[np.int32]
     offset_regressions: NDArray[np.int32]
 
-    @classmethod
-    def nothing(cls, count: int) -> _Folded:
-        """Return n streams without a poll."""
-        return cls(
-            read=np.zeros(count, dtype=np.bool_),
-            failures=np.zeros(count, dtype=np.int32),
-            reason=np.full(count, ANSWERED, dtype=np.int8),
-            leader=np.full(count, NO_LEADER, dtype=np.int32),
-            advances=np.zeros(count, dtype=np.int32),
-            records=np.zeros(count, dtype=np.int64),
-            first_advance=np.full(count, np.nan),
-            last_advance=np.full(count, np.nan),
-            max_inner_gap=np.full(count, np.nan),
-            resolution=np.full(count, np.nan),
-            start_offset=np.zeros(count, dtype=np.int64),
-            end_offset=np.zeros(count, dtype=np.int64),
-            log_start_offset=np.zeros(count, dtype=np.int64),
-            max_timestamp=np.full(count, np.nan),
-            future_timestamps=np.zeros(count, dtype=np.int32),
-            offset_regressions=np.zeros(count, dtype=np.int32),
-        )
-
     def changed(self) -> Rows:
         """Return the streams with an advance, a fall or a failure."""
         return np.flatnonzero(self.read | (self.failures > 0))
@@ -156,7 +134,7 @@ class OpenWindow:
     partitions_failed: int = 0
     by_new_clock: list[Columns] = field(default_factory=list)
     """Advances from before the clock was set, by the new clock."""
-    _folded: _Folded = field(default_factory=lambda: _Folded.nothing(0))
+    _folded: _Folded = field(default_factory=lambda: _Folded.blank(0))
     _streams: _Streams = field(default_factory=_Streams)
     _stream: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """The stream of each row, of the last layout and metadata."""
@@ -191,7 +169,8 @@ class OpenWindow:
     def _number(self, snapshot: Snapshot) -> None:
         layout, topics = snapshot.table.layout, snapshot.metadata.topics
         self._stream = self._streams.of(layout, [topics[name].topic_id for name in layout.topics])
-        self._folded = _Folded.joined([self._folded, _Folded.nothing(len(self._streams) - len(self._folded))])
+        new = len(self._streams) - len(self._folded)
+        self._folded = _Folded.joined([self._folded, _Folded.blank(new, leader=NO_LEADER)])
         self._metadata, self._layout = snapshot.metadata, layout
 
     def rows(self, cluster: str, exporter: str, end: float) -> list[Columns]:

@@ -50,7 +50,7 @@ def column(end: End) -> Ends:
 
 def follow(polls: list[tuple[End, End]], *, markers: int = 1, every: float = 10) -> list[Expected]:
     """What is found poll by poll: of the source at 1000 and each 10 s later, of the target a second after it."""
-    progress, found = Progress.nothing(1), list[Expected]()
+    progress, found = Progress.blank(1), list[Expected]()
     for number, (source, replica) in enumerate(polls):
         at = 1000 + every * number
         progress, lag = judge(

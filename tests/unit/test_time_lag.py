@@ -50,7 +50,7 @@ class Search:
 class Known:
     """What is known of one partition."""
 
-    points: Points = field(default_factory=Points.none)
+    points: Points = field(default_factory=lambda: Points.blank(0))
 
     def add(self, *points: tuple[int, int, int | None], row: int = 0) -> list[int]:
         """Add points (offset, target, timestamp) of one step; return the partitions with a contradiction."""

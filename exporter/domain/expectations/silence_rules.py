@@ -46,8 +46,8 @@ class JudgedSilences(ColumnSet):
     """The last good poll, up to which silence is proved."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores(ColumnSet):
     """Verdicts and scores of n silences; NaN where unknown."""
 
     verdicts: NDArray[np.int8]
@@ -98,18 +98,7 @@ class SilenceRules:
         Only a proved silence can be ``suspect`` or ``dead``. One that would be if it were proved up to ``now`` is
         ``held``: unknown is never dead. A last good poll at most ``behind`` seconds ago counts as current.
         """
-        count = len(silences.rows)
-        scores = Scores(
-            verdicts=np.full(count, _LEARNING, dtype=np.int8),
-            score=np.full(count, np.nan),
-            expected_by=np.full(count, np.nan),
-            has_expectation=np.zeros(count, dtype=np.bool_),
-            holdable=np.zeros(count, dtype=np.bool_),
-            hold_expired=np.zeros(count, dtype=np.bool_),
-            unusual=np.zeros(count, dtype=np.bool_),
-            overdue=np.full(count, np.nan),
-            falling=np.zeros(count, dtype=np.bool_),
-        )
+        scores = Scores.blank(len(silences), verdicts=_LEARNING)
         known = np.flatnonzero(silences.rows >= 0)
         by_clock = known[self.clock[silences.rows[known]] >= 0]
         by_wall = known[(self.clock[silences.rows[known]] < 0) & ~np.isnan(self.limit[silences.rows[known]])]
@@ -294,13 +283,13 @@ class ExpectationSet:
 
     def before_restart(self, rows: Rows) -> BeforeRestart:
         """Return what the rollup knew of partitions, by their ``rows`` (-1: nothing)."""
-        before = BeforeRestart.nothing(len(rows))
-        here = rows >= 0
+        before = BeforeRestart.blank(len(rows))
+        here = np.flatnonzero(rows >= 0)
         chosen = rows[here]
-        ended, end_offset, last_advance = before.ended.copy(), before.end_offset, before.last_advance
-        ended[here], end_offset[here] = self.table.ended[chosen], self.table.end_offset[chosen]
-        last_advance[here] = self.table.figures["last_advance"][chosen]
-        return BeforeRestart(here, end_offset, ended, last_advance)
+        before.known[here] = True
+        before.ended[here], before.end_offset[here] = self.table.ended[chosen], self.table.end_offset[chosen]
+        before.last_advance[here] = self.table.figures["last_advance"][chosen]
+        return before
 
     def judge(self, silences: JudgedSilences, now: float) -> Scores:
         """Judge silences by the expectations, as ``SilenceRules.judge`` does."""

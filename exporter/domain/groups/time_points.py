@@ -35,12 +35,6 @@ class Points(ColumnSet):
     known: Flags
     """Elsewhere the record at the offset is unknown: no record before it is from ``target`` or later."""
 
-    @classmethod
-    def none(cls) -> Points:
-        """Return no points."""
-        nothing = np.zeros(0, dtype=np.int64)
-        return cls(np.zeros(0, dtype=np.intp), nothing, nothing, nothing, np.zeros(0, dtype=np.bool_))
-
     def of_rows(self, rows: Rows) -> Flags:
         """Return which points are of these partitions."""
         if not len(rows):

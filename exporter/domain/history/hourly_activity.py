@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import ColumnSet, Flags, Rows, runs
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows, runs
 from exporter.domain.learning.hours import (
     DAY_HOURS,
     FIVE_MICROS,
@@ -53,7 +53,7 @@ class Moments(ColumnSet):
     records: Integers
     first: Integers
     last: Integers
-    resolution: NDArray[np.float64]
+    resolution: Floats
     """Seconds, 0 for rows without a resolution."""
     regressions: Integers
     polled: Flags

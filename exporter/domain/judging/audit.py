@@ -145,34 +145,13 @@ class AuditTopics(ColumnSet):
     @classmethod
     def refused(cls, cluster: str, topics: Sequence[str], relations: Relations) -> AuditTopics:
         """Return topics that consumer groups read, and that brokers do not list: they may not be described."""
-        count = len(topics)
-        no, numbers, nothing = np.zeros(count, np.bool_), np.zeros(count, np.int64), np.full(count, np.nan)
-        unknown, codes = objects([None] * count), np.zeros(count, np.int8)
-        return cls(
-            cluster=objects([cluster] * count),
+        return cls.blank(
+            len(topics),
+            cluster=cluster,
             topic=objects(topics),
-            partitions=numbers,
-            unread=numbers + 1,
-            reason=codes + np.int8(reason_code(Reason.UNAUTHORIZED)),
-            empty=no,
-            never_written=no,
-            records=numbers,
-            last_record=nothing,
-            doubt=codes,
-            by_time=no,
-            advanced=no,
-            looked_back=no,
-            searched=numbers,
-            verdict=codes + np.int8(NOT_JUDGED),
-            longest_silence=nothing,
-            evidence=unknown,
-            bytes=nothing,
-            policy=unknown,
-            retention=nothing,
-            errors=no,
-            internal=no,
-            copy_of=unknown,
-            owner=unknown,
+            unread=1,
+            reason=reason_code(Reason.UNAUTHORIZED),
+            verdict=NOT_JUDGED,
             readers=objects([relations.readers(name) for name in topics]),
             committed=objects([relations.committed.get(name, ()) for name in topics]),
         )

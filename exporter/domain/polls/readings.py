@@ -180,13 +180,7 @@ class Answers(ColumnSet):
     @classmethod
     def none(cls, count: int) -> Answers:
         """Return n rows without an answer."""
-        return cls(
-            np.full(count, NO_ANSWER, dtype=np.int8),
-            np.zeros(count, dtype=np.bool_),
-            np.zeros(count, dtype=np.int64),
-            np.full(count, np.nan),
-            np.full(count, -1, dtype=np.int32),
-        )
+        return cls.blank(count, reason=NO_ANSWER, epoch=-1)
 
     @classmethod
     def failed(cls, count: int, reason: Reason) -> Answers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,7 +94,7 @@ class Silences(ColumnSet):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BeforeRestart:
+class BeforeRestart(ColumnSet):
     """What is published of n partitions, each a column [n]; valid where ``known``."""
 
     known: Flags
@@ -103,12 +103,6 @@ class BeforeRestart:
     ended: Flags
     last_advance: Floats
     """Unix seconds; NaN where no advance is known."""
-
-    @classmethod
-    def nothing(cls, count: int) -> BeforeRestart:
-        """Return n partitions without history."""
-        nobody = np.zeros(count, dtype=np.bool_)
-        return cls(nobody, np.zeros(count, dtype=np.int64), nobody, np.full(count, np.nan))
 
 
 def silences_of(table: Table, before: BeforeRestart) -> Silences:
@@ -150,7 +144,7 @@ def unite_by_topic(silences: Silences, layout: Layout) -> Silences:
     It begins with the latest advance of any partition that ever advanced. It is proved only up to the time to which
     every partition was read. There is none where no partition was ever read.
     """
-    nowhere = Silences.of([None])[np.zeros(len(layout.topics), dtype=np.intp)]
+    nowhere = Silences.blank(len(layout.topics), since=0.0, until=0.0, advanced=True)
     filled = np.flatnonzero(np.diff(layout.first))
     if not len(filled):
         return nowhere
@@ -176,8 +170,7 @@ def unite_by_topic(silences: Silences, layout: Layout) -> Silences:
         polls_missed=each.sum(np.where(silences.there, silences.polls_missed, 0)),
         not_before=np.where(known | (not_before == -np.inf), np.nan, not_before),
     )
-    for column in fields(Silences):
-        getattr(nowhere, column.name)[filled] = getattr(found, column.name)
+    nowhere.put(filled, found)
     return nowhere
 
 

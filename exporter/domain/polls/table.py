@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, replace_nan
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, blank_columns, replace_nan
 from exporter.domain.polls.inspections import NO_INSPECTIONS, Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import ANSWERED, Reading, State, reason_of_code
+from exporter.domain.polls.readings import Reading, State, reason_of_code
 
 STATES = tuple(State)
 STATE_CODES: Mapping[State, int] = {state: code for code, state in enumerate(STATES)}
@@ -87,8 +87,8 @@ class Table:
     """Whether that answer is still valid: nothing moved since."""
 
     def __post_init__(self) -> None:
-        for name in _UNKNOWN:
-            getattr(self, name).flags.writeable = False
+        for column in fields(self)[1:]:
+            getattr(self, column.name).flags.writeable = False
 
     @classmethod
     def empty(cls, layout: Layout) -> Table:
@@ -136,43 +136,9 @@ class Table:
         return replace(self, **columns)
 
 
-_UNKNOWN: Mapping[str, tuple[Any, type]] = {
-    "read": (False, np.bool_),
-    "unread": (ANSWERED, np.int8),
-    "leader": (NO_LEADER, np.int32),
-    "advanced_by": (0, np.int64),
-    "other_topic": (False, np.bool_),
-    "restarted": (False, np.bool_),
-    "state": (UNREADABLE, np.int8),
-    "reason": (ANSWERED, np.int8),
-    "led_by": (NO_LEADER, np.int32),
-    "epoch": (-1, np.int32),
-    "earliest": (0, np.int64),
-    "earliest_due": (-np.inf, np.float64),
-    "latest": (0, np.int64),
-    "newest": (np.nan, np.float64),
-    "earliest_local": (np.nan, np.float64),
-    "latest_tiered": (np.nan, np.float64),
-    "last_good_poll": (np.nan, np.float64),
-    "previous_poll": (np.nan, np.float64),
-    "last_advance": (np.nan, np.float64),
-    "silent_since": (np.nan, np.float64),
-    "advanced_after": (np.nan, np.float64),
-    "polls_good": (0, np.int32),
-    "polls_missed": (0, np.int32),
-    "topic_id": (0, np.int64),
-    "answer": (0, np.int8),
-    "answered": (np.nan, np.float64),
-    "settled": (False, np.bool_),
-}
-"""For each column, its value for a partition that was never read, and its type."""
-
-
 def _never_read(layout: Layout) -> dict[str, NDArray[Any]]:
-    return {name: np.full(len(layout), value, dtype=kind) for name, (value, kind) in _UNKNOWN.items()}
-
-
-assert tuple(_UNKNOWN) == tuple(column.name for column in fields(Table))[1:]
+    others = {"leader": NO_LEADER, "led_by": NO_LEADER, "state": UNREADABLE, "epoch": -1, "earliest_due": -np.inf}
+    return blank_columns(Table, len(layout), **others)
 
 
 class ClusterChange(NamedTuple):

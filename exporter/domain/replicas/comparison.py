@@ -7,13 +7,13 @@ step when its newest record is as new as that of its source. Later, what its sou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, Counts, Flags, Floats, Offsets, Rows, replace_nan
+from exporter.domain.arrays import Codes, ColumnSet, Counts, Flags, Floats, Offsets, Rows, replace_nan
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, UNREADABLE, Table
@@ -178,7 +178,7 @@ class Limits(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ends:
+class Ends(ColumnSet):
     """What the last poll read of n partitions of one side, each a column [n]."""
 
     read: Flags
@@ -194,14 +194,7 @@ class Ends:
     def take(cls, table: Table, rows: Rows) -> Ends:
         """Return rows of a table; -1 is a row that was not read."""
         here = np.flatnonzero(rows >= 0)
-        there, count = rows[here], len(rows)
-        ends = cls(
-            np.zeros(count, dtype=np.bool_),
-            np.full(count, UNREADABLE, dtype=np.int8),
-            np.zeros(count, dtype=np.int64),
-            np.zeros(count, dtype=np.int64),
-            np.full(count, np.nan),
-        )
+        there, ends = rows[here], cls.blank(len(rows), state=UNREADABLE)
         ends.read[here] = table.read[there]
         ends.state[here] = table.state_now[there]
         ends.earliest[here], ends.latest[here] = table.earliest[there], table.latest[there]
@@ -210,7 +203,7 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Progress:
+class Progress(ColumnSet):
     """What comparisons saw of n replicas so far, each a column [n]; NaN where nothing yet.
 
     Times are Unix seconds of polls; only ``waiting_since`` is of the monotonic clock.
@@ -230,16 +223,6 @@ class Progress:
     """The end offset of the source when it was first read after that."""
     waiting_since: Floats
     """Since when the replica has not moved although there is something to copy."""
-
-    @classmethod
-    def nothing(cls, count: int) -> Progress:
-        """Return n replicas that were never compared."""
-        return cls(*np.full((len(fields(cls)), count), np.nan))
-
-    def put(self, rows: Rows, other: Progress, others: Rows) -> None:
-        """Write rows of other columns into ``rows`` of these."""
-        for each in fields(self):
-            getattr(self, each.name)[rows] = getattr(other, each.name)[others]
 
 
 class Lag(NamedTuple):
