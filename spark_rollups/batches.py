@@ -76,7 +76,6 @@ class Names:
 
 
 def _codes(values: pa.Array) -> Integers:
-    """Return a number for each text, in the order of the texts; null comes first."""
     encoded = values.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     rank = np.zeros(len(distinct) + 1, np.int64)

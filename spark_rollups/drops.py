@@ -127,7 +127,6 @@ def _share(spans: DataFrame, *of: str) -> DataFrame:
 def _covered(
     spans: DataFrame, first: date, today: date
 ) -> tuple[Mapping[str, Sequence[int]], Mapping[str, AbstractSet[str]]]:
-    """Return the days of each cluster (since 1970) that polls or backfill covered for the most part, and by whom."""
     found, exporters = defaultdict[str, list[int]](list), defaultdict[str, set[str]](set)
     for row in _share(spans, "cluster").where(F.col("share") >= COVERED).collect():
         if first <= row["day"] < today:

@@ -91,7 +91,6 @@ def find_cause(page: str) -> str | None:
 
 
 def _lines(page: str) -> list[str]:
-    """Return the lines of a page but for those that name places in code."""
     lines = (line.strip().removeprefix('Exception in thread "main" ') for line in page.splitlines())
     return [line for line in lines if line and not line.startswith(("at ", "... ", "File "))]
 

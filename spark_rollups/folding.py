@@ -103,7 +103,6 @@ def updated(history: History, span: Span, shards: int) -> DataFrame:
 
 
 def _events(windows: DataFrame, inventory: DataFrame, span: Span, read_from: date | None) -> DataFrame:
-    """The rows to take into account, as one kind of row."""
     happened = (
         F.col("first_advance").isNotNull()
         | (F.col("records") > 0)
@@ -152,7 +151,6 @@ def _events(windows: DataFrame, inventory: DataFrame, span: Span, read_from: dat
 
 
 def _inventory_events(inventory: DataFrame) -> DataFrame:
-    """Inventory rows: where the offsets stood at a moment."""
     return inventory.select(
         *KEY,
         F.lit(INVENTORY).alias("kind"),

@@ -171,7 +171,6 @@ def _append(
 
 
 def _day(number: int) -> date:
-    """Return a UTC day by its number since 1970, or else the nearest one that Python knows."""
     ordinal = number + date(1970, 1, 1).toordinal()
     return date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
 

@@ -51,7 +51,6 @@ def locked_jars(
 
 
 def _missing(folder: Path, ivy: Path, locks: Sequence[str]) -> Sequence[str]:
-    """Return the jars that are not in a folder. Raises JarsError where one does not have its locked hash."""
     missing = []
     for name, wanted in locked(locks).items():
         try:

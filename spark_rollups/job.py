@@ -276,7 +276,6 @@ def _log(history: Location, name: str) -> Path:
 
 @contextmanager
 def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
-    """Yield its Parquet files."""
     advice = f"run `topic-liveness serve` or `topic-liveness backfill` with history.folder {str(history)!r} first"
     if isinstance(history, Path) and not history.is_dir():
         raise click.UsageError(f"there is no history folder {str(history)!r}: {advice}")
@@ -294,7 +293,6 @@ def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
 
 
 def _new(history: Location, files: Sequence[Stored]) -> Sequence[Stored]:
-    """Return those files of the spool that no rollup has taken in."""
     try:
         known = set(read_text(history / "published" / "ingested.txt").split())
     except (OSError, ValueError):

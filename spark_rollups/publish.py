@@ -120,7 +120,6 @@ def _free_name(folder: Location, as_of: datetime) -> str:
 
 
 def _current(folder: Location) -> dict[str, Any] | None:
-    """The pointer, None where there is none or a damaged one, which the next published set replaces."""
     try:
         with opened(folder / "current.json") as file:
             found: dict[str, Any] = json.loads(file.read(_MAX_POINTER_BYTES))

@@ -59,14 +59,12 @@ def with_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:
 
 
 def _with_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield verdict rows with what their relations add to them."""
     for batch in batches:
         columns = {name: batch.column(name) for name in schema.names}
         yield pa.RecordBatch.from_pydict(columns | _lines(batch), schema)
 
 
 def _lines(batch: pa.RecordBatch) -> dict[str, list[str | None]]:
-    """Return the evidence of each row, and how it stands to its source."""
     named = ("evidence", "verdict", "partition", *_GROUPS, "replica_state")
     source_named = ("replica_of_cluster", "replica_of_topic", "source_lives")
     made: dict[str, list[str | None]] = {"evidence": [], "replication": []}

@@ -151,7 +151,6 @@ class _Run:
         return windows_from
 
     def _streams(self, since: date | None, windows_from: date | None) -> DataFrame:
-        """Rebuild days from ``since`` on, and return the state of streams at the moment that is judged."""
         tables, of_the_past = self._tables, self._of_the_past()
         known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
         if since not in (None, FIRST_DAY) and tables.exists("daily") and not tables.exists("streams"):
@@ -199,7 +198,6 @@ class _Run:
         return Rests(self._request.calendars, known, (today - FIRST_DAY).days), streams
 
     def _of_the_past(self) -> bool:
-        """Whether more is known than up to the moment that is judged."""
         if self._request.as_of is None:
             return False
         day = F.lit(self._moment.astimezone(UTC).date())

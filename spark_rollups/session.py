@@ -74,7 +74,6 @@ def require_user() -> None:
 
 
 def _settle_environment(*, local: bool) -> None:
-    """Leave out variables that lead Spark elsewhere, and pin what it would ask this host for."""
     for name in _DROPPED:
         os.environ.pop(name, None)
     if local:  # its name may not resolve
@@ -200,7 +199,6 @@ def _pin_jvm(session: SparkSession) -> None:
 
 
 def _quoted(option: str) -> str:
-    """Return one option as Spark's launcher reads it, which splits them at spaces."""
     return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
 
 

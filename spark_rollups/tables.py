@@ -267,14 +267,12 @@ class Tables:
         raise TablesError(f"{empty[0]} is empty, as after a power cut, and what it added would be lost: {advice}")
 
     def _begin(self, name: str) -> None:
-        """Make way for the first commit of a table, be it that a run was killed in the middle of it."""
         # Killed before its first commit, Delta leaves data, and a log without any that it refuses ever after.
         make_folder(self.folder)
         write_whole(self._beginning(name), f"run {self.run} began {name}\n")
         delete_folder(self.folder / name)
 
     def _beginning(self, name: str) -> Location:
-        """Return the note that there is while the first commit of a table is written."""
         return self.folder / f"{name}.begun"
 
     def path(self, name: str) -> str:

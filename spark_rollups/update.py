@@ -77,7 +77,6 @@ def _part(task: Task, name: str) -> pa.Schema:
 
 
 def _either(days: pa.Table, streams: pa.Table, task: Task) -> pa.Table:
-    """Return rows that hold a day or a stream."""
     day, stream = (_one(table.to_struct_array()) for table in (days, streams))
     return pa.Table.from_arrays(
         [
@@ -95,8 +94,6 @@ def _one(array: Any) -> pa.Array:
 
 
 class _KnownStreams:
-    """The streams of a batch in the tables: their state, and their recent days."""
-
     def __init__(self, state: pa.Table, names: Names, task: Task, after: int) -> None:
         """``after`` is the number of rows of events that come before those of the state when both are joined."""
         self.state, count = state, len(names)
@@ -149,7 +146,6 @@ class _KnownStreams:
         np.add.at(self.records, *_late(stream[rows], day[rows], counted, records, task))
 
     def _reset_totals(self, rows: Rows, stream: Rows, day: Integers, task: Task) -> None:
-        """Reset stream totals to their values at the start of the first rebuilt day."""
         rows = rows[np.argsort(day[rows], kind="stable")[::-1]]
         first = np.full(len(self.row), UNKNOWN, np.intp)
         first[stream[rows]] = rows
@@ -178,7 +174,6 @@ class _KnownStreams:
 
 
 def _late(stream: Rows, day: Integers, counted: Integers, records: Integers, task: Task) -> tuple[Rows, Integers]:
-    """Return the records of each counted hour of late, and the stream of each."""
     row, place = np.nonzero((counted[:, None] >> np.arange(DAY_HOURS)) & 1)
     hour = (day[row] * DAY_HOURS + place) * HOUR_MICROS
     late = (hour >= task.until - RECENT_MICROS) & (hour <= task.until)
@@ -193,8 +188,6 @@ def _recent(days: Days, streams: int, task: Task) -> Integers:
 
 
 class _StreamColumns:
-    """The newest listing of each stream, and up to when its silence is proved."""
-
     def __init__(
         self, new_rows: NewRows, known_streams: _KnownStreams, now: StreamTotals, proved: Observed, task: Task
     ) -> None:

@@ -57,7 +57,7 @@ class Task:
 
 def _moments_of(columns: Mapping[str, NDArray[Any]], stream: Rows) -> Moments:
     moments = dict.fromkeys(("at", "until", "start_offset", "end_offset", "first", "last", "read_before"), UNKNOWN)
-    return Moments.blank(len(stream), stream=stream, resolution=0.0, **{**moments, **columns})
+    return Moments.blank(len(stream), stream=stream, **{"resolution": 0.0, **moments, **columns})
 
 
 class NewRows:
@@ -172,7 +172,6 @@ class NewRows:
 
 
 def _numbered(values: pa.Array) -> tuple[list[str], Rows]:
-    """Return the texts in order, and the number of each row's."""
     encoded = values.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     order = sorted(range(len(distinct)), key=distinct.__getitem__)

@@ -184,7 +184,6 @@ def judge_batch(streams: pa.Table, learned: pa.Table, *, rule: Rule, schema: pa.
 
 
 def _rests_of(streams: pa.Table, rests: Rests) -> Rests:
-    """Return the rests of the topics of a batch."""
     if "low_on" not in streams.column_names:
         return rests
     concerned = streams.filter(pc.is_valid(column(streams, "low_on"))).select(["cluster", "topic", "low_on"])
@@ -193,7 +192,6 @@ def _rests_of(streams: pa.Table, rests: Rests) -> Rests:
 
 
 def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
-    """Return for each stream whether it is a partition that exists."""
     cluster = names.keys["cluster"].to_pylist()
     listed_at = values_at(integers(column(streams, "listed_at")), row, UNKNOWN)
     deleted = values_at(flags(column(streams, "deleted")), row, False)
@@ -202,7 +200,6 @@ def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
 
 
 def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Rows, rule: Rule) -> Streams:
-    """Return some streams with their known facts; ``topic`` numbers their topics."""
     keys = names.of(chosen)
     row = row[chosen]
 
@@ -257,7 +254,6 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
 
 
 def _in_force(sticks: Baselines, number: Rows, last_advance: Any) -> Rows:
-    """Return the row of the baseline of the week of each stream's last advance, -1 where there is none."""
     rows = {key: place for place, key in enumerate(zip(sticks.stream.tolist(), sticks.week.tolist(), strict=True))}
     week = np.floor((np.nan_to_num(last_advance, nan=-1.0) - FIRST_MONDAY) / WEEK).astype(np.int64)
     keys = zip(number.tolist(), week.tolist(), strict=True)
@@ -346,7 +342,6 @@ def _falling(drop: OngoingDrop | None) -> dict[str, object] | None:
 
 
 def _span(one: Rest | OngoingDrop) -> dict[str, int]:
-    """Return from and until in Unix microseconds."""
     return {"since": round(one.since * 1e6), "until": round(one.until * 1e6)}
 
 
@@ -354,7 +349,6 @@ _REST_TYPE, _FALLING_TYPE = (arrow_schema(EXPECTATIONS).field(name).type for nam
 
 
 def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
-    """Return the streams of one cluster that an incident may hold."""
     names = Names(rows)
     number = names.rows[0]
     has_expectation, unusual, holdable, hold_expired = of_each = np.zeros((len(_FLAGS), len(names)), np.bool_)

@@ -136,7 +136,6 @@ class Owners:
         ]
 
     def _first(self, cluster: str, topic: str) -> tuple[int | None, str | None]:
-        """Return the place of the entry that applies, and the owner that it gives."""
         for place, (pattern, each) in enumerate(self._owners):
             if each.cluster in (None, cluster) and (match := pattern.fullmatch(topic)):
                 return place, match.expand(each.owner) or None

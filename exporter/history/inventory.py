@@ -29,8 +29,6 @@ _NO_CONFIG = TopicConfig(None, None, None, remote_storage=False)
 
 
 class _Facts(NamedTuple):
-    """What all partitions of a topic have in common; a change writes each of them again."""
-
     topic_id: str | None
     config: TopicConfig | None
     owner: str | None
@@ -38,8 +36,6 @@ class _Facts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LastRows(ColumnSet):
-    """The last row written of each of n partitions."""
-
     at: Floats
     """When; NaN where there is none, and other columns are then invalid."""
     facts: NDArray[np.int64]

@@ -229,7 +229,6 @@ class History:
             self._unwritten.count_lost(lost)
 
     def _keep_state(self, written: float) -> None:
-        """Have the state as of the last good poll written."""
         if self._last is not None:
             self._state = ClusterState.of(self._last)
         if self._state is not None:

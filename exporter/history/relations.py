@@ -127,7 +127,6 @@ class Relations:
 
 
 def _is_due(now: Relation, before: Relation | None) -> bool:
-    """Return whether a topic needs a row, given the last one."""
     known = {name: value for name in _FACTS if (value := getattr(now, name)) is not None}
     if before is None:
         return bool(known)

@@ -159,7 +159,6 @@ class Unwritten:
             )
 
     def _drop(self, lost: Sequence[UnwrittenFiles], reason: Loss) -> Counter[str]:
-        """Drop files; return the rows that were in them."""
         rows = sum((files.rows() for files in lost), Counter[str]())
         with self._lock:
             self._files = [files for files in self._files if files not in lost]

@@ -220,6 +220,5 @@ class OpenWindow:
 
 
 def _places(names: Sequence[str]) -> Rows:
-    """Return the rank of each name; equal names have the same rank."""
     places = {name: place for place, name in enumerate(sorted(set(names)))}
     return np.array([places[name] for name in names], dtype=np.intp)

@@ -86,7 +86,6 @@ class GroupSeries:
 
 
 def _still(lags: Growing) -> Column:
-    """Return the time lags that do not grow."""
     return lags.at_least, ~np.isnan(lags.at_least) & np.isnan(lags.since)
 
 
@@ -96,7 +95,6 @@ def _from_0(values: NDArray[Any]) -> Column:
 
 
 def _columns(positions: Positions) -> dict[str, Column]:
-    """Return the columns of partitions."""
     known = positions.reason == ANSWERED
     return {
         "kafka_consumergroup_current_offset": (positions.committed, np.ones(len(positions), dtype=np.bool_)),
@@ -135,12 +133,10 @@ def _sums(positions: Positions, starts: Rows) -> dict[str, Column]:
 
 
 def _largest(positions: Positions, starts: Rows) -> Growing:
-    """Return time lags that are never smaller than that of any partition of the topic, apart from trailing offsets."""
     since, seconds = (np.where(positions.trailing, np.nan, one) for one in _time_lags(positions))
     return Growing(_reduced(np.fmin, since, starts), _reduced(np.fmax, seconds, starts))
 
 
 def _reduced(together: np.ufunc, column: NDArray[Any], starts: Rows) -> NDArray[Any]:
-    """Return one value for the rows from each of ``starts`` to the next."""
     reduced: NDArray[Any] = together.reduceat(column, starts) if len(starts) else column
     return reduced

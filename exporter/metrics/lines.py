@@ -148,7 +148,6 @@ class Lines:
         return "".join(pieces.ravel().tolist()).encode()
 
     def _tails_of(self, rows: Rows) -> Labels:
-        """Return what follows the labels in lines that are known."""
         # Many rows have the same value, and share its text: the last advance of all that moved in a poll, a leader.
         values, which = np.unique(self._values[rows], return_inverse=True)
         if self._tail is not None:

@@ -22,7 +22,6 @@ _REASONS = len(NotCompared) + 1
 
 
 def _state(table: ReplicaTable) -> Column:
-    """Return state and reason as one number."""
     return table.state.astype(np.int64) * _REASONS + table.reason, np.ones(len(table), dtype=np.bool_)
 
 

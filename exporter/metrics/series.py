@@ -78,8 +78,6 @@ class TopicSeries:
 
 
 class _Records:
-    """Counts the records of each topic since this process started."""
-
     def __init__(self) -> None:
         self._layout: Layout | None = None
         self._metadata: Metadata | None = None

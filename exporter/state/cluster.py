@@ -65,7 +65,6 @@ class Cluster:
     sweep: GroupSweep | None = None
     swept_at: float | None = None
     """Monotonic time of the end of the last sweep."""
-    attempted: bool = False
     polled_at: float | None = None
     """Monotonic time of the end of the last good poll."""
     poll_seconds: float = 0.0
@@ -149,7 +148,6 @@ def _counted(kinds: Sequence[str], counts: NDArray[np.int64]) -> dict[str, int]:
 
 
 def _dead_by_owner(snapshot: Snapshot, assessment: Assessment) -> Mapping[str, int]:
-    """Count the dead topics of each owner; topics without an owner do not count."""
     dead = np.flatnonzero(assessment.of_topics.verdict == VERDICT_CODES[Verdict.DEAD])
     topics = (snapshot.metadata.topics[assessment.layout.topics[topic]] for topic in dead)
     return Counter(topic.owner for topic in topics if topic.owner is not None)

@@ -101,7 +101,6 @@ def _header(metric: Metric, openmetrics: bool) -> Block:
 
 
 def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join adjacent small pieces."""
     small: list[bytes] = []
     size = 0
     for piece in pieces:

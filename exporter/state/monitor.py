@@ -99,7 +99,7 @@ class Monitor(Upkeep):
         )
         # The time first: a scrape in between must not withdraw what follows.
         with self._lock:
-            cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
+            cluster.polled_at = self._clock.monotonic()
             cluster.poll_seconds = snapshot.duration_seconds
         cluster.series.update(snapshot, assessment)
         self._exposition.forget()
@@ -123,7 +123,7 @@ class Monitor(Upkeep):
     def missed(self, failure: PollFailure) -> None:
         """Take a failed poll."""
         cluster = self._clusters[failure.cluster]
-        cluster.attempted, cluster.failure = True, failure
+        cluster.failure = failure
         self._self_metrics.missed(failure)
         cluster.log_problem("poll", f"poll failed: {failure.reason}: {failure.detail}")
 

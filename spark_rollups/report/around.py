@@ -69,7 +69,6 @@ def _of_relations(row: Mapping[str, Any] | None, copies: Iterable[str]) -> dict[
 
 
 def _inventory(inventory: DataFrame, as_of: datetime) -> dict[tuple[str, ...], Mapping[str, Any]]:
-    """Return the newest inventory row of each topic; ``records`` is what its partitions hold, None where unknown."""
     recent = F.col("date") >= F.lit((as_of - INVENTORY_SPAN).date())
     known = inventory.where(recent & (F.col("observed_at") <= F.lit(as_of)))
     records = (F.col("latest_offset") - F.col("earliest_offset")).alias("records")

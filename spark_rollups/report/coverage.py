@@ -115,7 +115,6 @@ def read_drops(drops: DataFrame, as_of: datetime) -> tuple[str, ...]:
 
 
 def _sentence(run: Sequence[Drop], largest: Drop, names: Sequence[str], today: date) -> str:
-    """Return a drop in words: since when, for how long, and how many topics on the day on which most took part."""
     first, days, low, goes_on = _date(run[0]), len(run), largest.took_part, _date(run[-1]) + _DAY == today
     more = f" and {low - len(names):,} more" if low > len(names) else ""
     lasted = "" if days == 1 else f", for {plural(days, 'day')}"

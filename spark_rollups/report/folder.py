@@ -64,7 +64,6 @@ def write_files(report: Report, folder: Location) -> None:
 
 
 def _files(report: Report) -> Iterator[tuple[str, str]]:
-    """Return names and texts; the page that the exporter looks for is the last."""
     yield JSON, to_json(report)
     for part in report.owners:
         if part.page is not None:

@@ -107,7 +107,6 @@ def _context(report: Report) -> dict[str, Any]:
 
 
 def _totals(report: Report) -> list[tuple[str, int, int | None]]:
-    """Return how many topics have each verdict, now and in the verdicts compared with (None: there are none)."""
     now = [tally.topics for tally in report.tallies]
     then = [tally.week_ago for tally in report.tallies if tally.week_ago is not None]
     return [
@@ -122,7 +121,6 @@ def _totals(report: Report) -> list[tuple[str, int, int | None]]:
 
 
 def _action(part: Report) -> list[tuple[Section, Entry]]:
-    """Return what needs action, in the order of the sections."""
     return [(section, entry) for section in map(part.section, ACTION) for entry in section.entries]
 
 
@@ -132,7 +130,6 @@ def _topics_in(part: Report) -> int:
 
 
 def _scope(entry: Entry) -> str:
-    """Return which part of its topic an entry covers."""
     numbers = entry.partition_numbers
     if entry.is_topic:
         return "whole topic" if entry.partitions == 1 else f"whole topic, {plural(entry.partitions, 'partition')}"
@@ -143,7 +140,6 @@ def _scope(entry: Entry) -> str:
 
 
 def _finding_groups(entry: Entry) -> list[tuple[str, list[Finding]]]:
-    """Return the findings that read alike, each with the partitions that it is of where the entry has more."""
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for each in entry.findings:
         alike.setdefault((each.evidence, each.reason, each.expected_by, each.revival), []).append(each)

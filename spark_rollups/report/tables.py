@@ -146,7 +146,6 @@ def _stream(row: _Row) -> JudgedStream:
 
 
 def _earlier(verdicts: DataFrame, week_ago: datetime | None, as_of: datetime) -> list[_Row]:
-    """Return the topics of a week ago and those that were held this week, and how many partitions were."""
     then = F.lit(False) if week_ago is None else F.col("as_of") == F.lit(week_ago)
     held = (F.col("verdict") == Verdict.HELD.value) & F.col("as_of").between(F.lit(as_of - WEEK), F.lit(as_of))
     whole = F.col("partition").isNull()
@@ -169,7 +168,6 @@ def _topics_at(earlier: Sequence[_Row], at: datetime | None) -> Iterator[JudgedS
 
 
 def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident, ...]:
-    """Return the incidents by cluster and name; what was held without one, by runs one after the other."""
     held: dict[tuple[str, str | None], dict[datetime, list[_Row]]] = defaultdict(lambda: defaultdict(list))
     for row in earlier:
         if row["verdict"] == Verdict.HELD and row["as_of"] in runs:

@@ -178,7 +178,6 @@ def test_an_impossible_value_promises_nothing_and_is_counted(broken: Expectation
     """Whatever stands in the file: the row is learning, its neighbours are judged, and the fault is named."""
     promises = ExpectationSet([broken, replace(OFFICE, partition=1), replace(PROMISE, partition=2)])
     assert promises.faults.total() == 1
-    assert promises.partitions == 2
     silence = Silence(MONDAY, MONDAY + 9 * DAY, known=True)
     judgement = judge(silence, broken, now=MONDAY + 9 * DAY)
     assert (judgement.verdict, judgement.expected_by, judgement.score) == (Verdict.LEARNING, None, None)

@@ -86,7 +86,7 @@ def assessed(silent: int, *, hours: float, falling: bool) -> Assessment:
     """Judge forty topics of which some fell silent together, most long ago, in a drop or without."""
     snapshot, known = fleet(silent, 40 - silent, hours=hours, partitions=2)
     drop = OngoingDrop(NOW - 2 * DAY, NOW + DAY, 12, 40) if falling else None
-    rows = [replace(row, falling=drop if row.topic.startswith("silent") else None) for row in known.expectations]
+    rows = [replace(row, falling=drop if row.topic.startswith("silent") else None) for row in known.table.values()]
     return Detector(ExpectationSet(rows)).assess(snapshot, NOW)
 
 

@@ -101,7 +101,7 @@ def test_what_is_noticed_counts_for_an_incident_before_it_crosses(slow: int, exp
     """Two fast topics are held where five slow ones, past a score of 1, fell silent with them; five are too few."""
     snapshot, promises = fleet(2 + slow, 93, hours=20.5)
     names = {f"silent-{number:03d}" for number in range(2, 2 + slow)}
-    rows = [replace(row, profile=[0.2] * 168) if row.topic in names else row for row in promises.expectations]
+    rows = [replace(row, profile=[0.2] * 168) if row.topic in names else row for row in promises.table.values()]
     assessment = Detector(ExpectationSet(rows)).assess(snapshot, NOW)
     found = {name: one.judgement.verdict for name, one in topics_in(assessment).items() if name.startswith("silent")}
     assert {name for name, verdict in found.items() if verdict is Verdict.QUIET} == names
@@ -118,7 +118,7 @@ def test_a_hold_lasts_through_hours_without_traffic() -> None:
     """Where the nights are empty, a day on the wall is less than a day of traffic: the hold waits for both."""
     snapshot, promises = fleet(20, 80, hours=80.0)
     office = [3.0 if hour in range(8, 16) and day < 5 else 0.0 for day in range(7) for hour in range(24)]
-    rows = [replace(row, profile=office) for row in promises.expectations]
+    rows = [replace(row, profile=office) for row in promises.table.values()]
     friday_night = MONDAY + 28 * DAY + 4 * DAY + 22 * HOUR
     since = dict.fromkeys(snapshot.metadata.topics, friday_night - 8 * HOUR)
     later = silent_since(snapshot, since, friday_night + 3 * DAY)
@@ -154,7 +154,9 @@ def test_deaths_at_unrelated_moments_are_none_of_one_incident(share: float) -> N
     snapshot, promises = fleet(15, 120, hours=0.0)
     resting = [1.0 if 6 <= hour % 24 < 22 else 0.0 for hour in range(168)]
     died = {f"silent-{number:03d}": NOW - age * HOUR for number, age in enumerate(np.linspace(3.0, 96.0, 15).tolist())}
-    rows = [replace(row, profile=resting) if int(row.topic[-3:]) < share * 15 else row for row in promises.expectations]
+    rows = [
+        replace(row, profile=resting) if int(row.topic[-3:]) < share * 15 else row for row in promises.table.values()
+    ]
     assessment = Detector(ExpectationSet(rows)).assess(silent_since(snapshot, died), NOW)
     assert assessment.incidents == ()
     found = [topics_in(assessment)[name].judgement.verdict for name in died]
@@ -181,7 +183,7 @@ def test_topics_without_a_promise_and_overridden_ones_make_no_incident() -> None
     """Only what is promised something can break it; what the configuration decides is not held."""
     snapshot, promises = fleet(20, 80, hours=20.5)
     learning = ExpectationSet(
-        replace(row, profile=None) if row.topic.startswith("silent-") else row for row in promises.expectations
+        replace(row, profile=None) if row.topic.startswith("silent-") else row for row in promises.table.values()
     )
     assert Detector(learning).assess(snapshot, NOW).incidents == ()
     override = TopicOverride("silent-.*", max_silence_seconds=HOUR)
@@ -194,5 +196,5 @@ def test_by_the_wall_clock_a_topic_crosses_at_its_suspect_limit_for_a_day() -> N
     """Periodic topics belong to an incident too, from their suspect limit on and for a day."""
     for hours, expected in ((4.5, Verdict.HELD), (27.0, Verdict.HELD), (29.0, Verdict.DEAD)):
         snapshot, promises = fleet(20, 80, hours=hours)
-        walled = ExpectationSet(by_wall(topic=row.topic, partition=row.partition) for row in promises.expectations)
+        walled = ExpectationSet(by_wall(topic=row.topic, partition=row.partition) for row in promises.table.values())
         assert verdicts(Detector(walled).assess(snapshot, NOW)) == {expected}

@@ -187,7 +187,6 @@ def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -
     fields = {"max_silence_seconds": None, "suspect_silence_seconds": None}
     fields |= {"clock_step": 0.5, "log_mean": 0.0, "log_spread": 1.0}  # type: ignore[dict-item]
     promises = ExpectationSet(replace(row, **fields) for row in published.rows.values())  # type: ignore[arg-type]
-    assert promises.partitions == 1
     assert promises.faults == {
         "profile must hold 168 rates": 2,
         "profile must hold rates that are not negative and not all 0": 2,
@@ -259,4 +258,4 @@ def test_a_set_without_rows_is_a_set(tmp_path: Path) -> None:
     """A fleet of which nothing is known yet promises nothing, and is no problem."""
     publish(tmp_path, pa.array([], pa.list_(pa.float32())))
     _, published = loaded(tmp_path)
-    assert (len(published.rows), ExpectationSet(published.rows).partitions) == (0, 0)
+    assert (len(published.rows), ExpectationSet(published.rows).faults) == (0, {})

@@ -243,34 +243,15 @@ class ExpectationSet:
         )
 
     @property
-    def expectations(self) -> Sequence[Expectation]:
-        """All of them as objects."""
-        return [self.table.row(row) for row in range(len(self.table))]
-
-    @property
     def falling(self) -> OngoingDrop | None:
         """The drop of the cluster's fleet that had not ended at publication; of several, the one that holds longest."""
         falling = self.table.falling
         found = np.unique(falling.codes[falling.codes >= 0]).tolist()
         return max((falling.values[code] for code in found), key=lambda one: one.until, default=None)
 
-    @property
-    def partitions(self) -> int:
-        """Number of partitions with a threshold."""
-        has_expectation = (self._rules.clock >= 0) | ~np.isnan(self._rules.limit)
-        return int((has_expectation & (self.table.partition != WHOLE_TOPIC)).sum())
-
-    def row(self, topic: str, partition: int | None, topic_id: str | None) -> int:
-        """Return the row of a stream, -1 where there is none or the row is of an earlier topic of that name."""
-        row = self.table.find(topic, partition)
-        return (
-            row
-            if row < 0 or None in (topic_id, known := self.table.texts["topic_id"].at(row)) or known == topic_id
-            else -1
-        )
-
     def rows_of(self, layout: Layout, topic_ids: Sequence[str | None]) -> tuple[Rows, Rows]:
-        """Return the row of each partition and of each topic of ``layout``, -1 as ``row`` does.
+        """Return the row of each partition and of each topic of ``layout``, -1 where there is none or it
+        is of an earlier topic of that name.
 
         ``topic_ids`` are by topic.
         """

@@ -112,7 +112,6 @@ def days_of(folded: FoldedHours, before: StreamTotals) -> tuple[Days, StreamTota
 def _before(
     stream: Rows, end_offset: Integers, last: Integers, slots: Integers, before: StreamTotals
 ) -> tuple[Integers, Integers, Integers]:
-    """Return the totals at the start of each day."""
     starts = runs(stream)
     lead = np.zeros(len(stream), np.bool_)
     lead[starts] = True

@@ -156,7 +156,6 @@ class _Counted:
 
 
 def _counted(rows: Moments) -> _Counted:
-    """Return which records each row accounts for, and which were written unobserved before it."""
     count, is_inventory = len(rows), rows.kind == INVENTORY
     begins = np.zeros(count, np.intp)
     starts = runs(rows.stream)
@@ -236,7 +235,6 @@ def _in_hours(counted: _Counted) -> Moments:
 
 
 def _by_hour(rows: Moments) -> FoldedHours:
-    """Fold the rows of an hour."""
     rows = rows[np.lexsort((rows.at, rows.stream))]  # stable: the order of the rows of an hour stays
     at = runs(rows.stream, rows.at)
     group = np.zeros(len(rows), np.intp)

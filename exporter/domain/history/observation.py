@@ -109,7 +109,6 @@ def observed(streams: int, listings: Listings, failures: Failures, polls: Sequen
 def _add_observer_proofs(
     own: Rows, listings: Listings, failures: Failures, observer: int, polls: Polls, proved: Observed
 ) -> None:
-    """Add what one exporter proves: its last good poll of each partition that it lists."""
     stream = listings.stream[own]
     restart = np.searchsorted(polls.starts, listings.at[own], side="right")
     ends = np.append(polls.starts, np.iinfo(np.int64).max)[restart]

@@ -268,7 +268,6 @@ def _overrides(
 
 
 def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes:
-    """Return the verdict of the first rule that holds for each row."""
     codes: Codes = np.select(
         [rule for rule, _ in rules], [VERDICT_CODES[verdict] for _, verdict in rules], VERDICT_CODES[otherwise]
     ).astype(np.int8)
@@ -326,7 +325,6 @@ def _put(judged: Judgements, where: Rows, others: Judgements) -> None:
 
 
 def _counts(layout: Layout, codes: Codes, kinds: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Return how many rows of each topic have each code, [topics, kinds]."""
     counted = np.bincount(layout.topic * kinds + codes, minlength=len(layout.topics) * kinds)
     return counted.reshape(-1, kinds).astype(np.int64)
 

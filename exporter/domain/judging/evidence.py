@@ -91,7 +91,6 @@ def evidence(row: EvidenceFacts) -> str:
 
 
 def _few_gaps(row: EvidenceFacts) -> str | None:
-    """Return how little is known of the rhythm of a stream that the law of gaps judges."""
     if row.history_start is None or row.last_advance is None:
         return None
     active = plural(row.active_slots or 0, "active hour")
@@ -99,7 +98,6 @@ def _few_gaps(row: EvidenceFacts) -> str | None:
 
 
 def _by_wall_clock(row: EvidenceFacts) -> str | None:
-    """Return what sets its limit by the wall clock, if one decides."""
     if not _by_period(row):
         return None
     return "by its few gaps" if row.by_gaps else "by its period, not calibrated"
@@ -111,7 +109,6 @@ def died_before_polls(dead_from: float | None, polled_from: float | None) -> boo
 
 
 def _abandoned(row: EvidenceFacts) -> str | None:
-    """Return what is known of a stream that was dead, or whose newest record was old, before polls began."""
     newest = row.newest if row.last_advance is None else row.last_advance
     if newest is None or row.polled_from is None or row.observed_until is None:
         return None
@@ -152,7 +149,6 @@ def describe_first_poll(first_poll: float) -> str:
 
 
 def _rested(row: EvidenceFacts) -> str | None:
-    """Return the days of the silence on which the stream rested."""
     since = math.inf if row.last_advance is None else row.last_advance
     found = [one for one in row.rests or () if one.since < row.as_of and one.until > since]
     if not found:
@@ -174,7 +170,6 @@ def _held(row: EvidenceFacts) -> str | None:
 
 
 def _usual_silence(row: EvidenceFacts) -> str | None:
-    """Return the longest silence, and when it was, in the span of the baseline."""
     if row.schedule is not None and row.last_advance is not None:
         missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET) and not _unproved(row)
         return row.schedule.describe_missed_run(row.last_advance, row.as_of) if missing else str(row.schedule)
@@ -260,21 +255,18 @@ def _limits(row: EvidenceFacts) -> str | None:
 
 
 def _if_proved(row: EvidenceFacts, from_: str | None) -> str | None:
-    """Return since when it is suspect; say that it is held if its silence is not proved until then."""
     if from_ is None or not _unproved(row):
         return from_
     return f"held: its silence is not proved; {from_} if it is still silent"
 
 
 def _unproved(row: EvidenceFacts) -> bool:
-    """Return whether it is held because it became suspect only after the last good poll."""
     if row.verdict != Verdict.HELD or row.suspect_from is None or row.observed_until is None:
         return False
     return row.suspect_from > row.observed_until
 
 
 def _by_period(row: EvidenceFacts) -> bool:
-    """Return whether a limit by the wall clock decides when it is dead."""
     if row.max_silence_seconds is None or row.schedule is not None:
         return False
     if row.last_advance is None or row.expected_by is None:
@@ -289,7 +281,6 @@ def _same_day(row: EvidenceFacts, at: float) -> str:
 
 
 def _missing(row: EvidenceFacts) -> str:
-    """Return what a ``learning`` row lacks: its most important cause."""
     slots = row.active_slots or 0
     if slots == 0 and row.state == State.NEVER_WRITTEN:
         return "never written"
@@ -309,7 +300,6 @@ def _missing(row: EvidenceFacts) -> str:
 
 
 def _proved_until(row: EvidenceFacts) -> str | None:
-    """State when polls last proved the silence."""
     if row.unreadable_since is not None:
         return f"unreadable since {moment(row.unreadable_since)} ({row.reason or 'no answer'})"
     until = row.observed_until
@@ -320,7 +310,6 @@ def _proved_until(row: EvidenceFacts) -> str | None:
 
 
 def _misdated(row: EvidenceFacts) -> str | None:
-    """Return a clause if the newest record's timestamp, by the newest inventory row, is no sign of life."""
     if row.state == State.FUTURE:
         return "newest record dated in the future"
     if row.state == State.CONTRADICTORY:
@@ -331,7 +320,6 @@ def _misdated(row: EvidenceFacts) -> str | None:
 
 
 def _siblings(row: EvidenceFacts) -> str | None:
-    """Return how many partitions live; nothing for a topic that has only one."""
     if row.partitions <= 1 or row.partitions_learning >= row.partitions:
         return None
     live = f"{row.partitions_live} of {row.partitions} partitions of {row.topic} live"

@@ -117,7 +117,6 @@ def _joined(clauses: Sequence[str | None]) -> str:
 
 
 def _span(subject: JudgedSubject, now: float) -> tuple[float | None, float]:
-    """Return the begin and the end of its silence."""
     last, known = subject.judgement.last_advance, subject.seen.silence
     since = known.since if last is None and known is not None else last
     return since, now if known is None else known.until
@@ -204,7 +203,6 @@ def _missed_scale(row: Expectation) -> float:
 
 
 def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | None) -> str | None:
-    """Return why a silence that no incident explains gets no verdict."""
     if judgement.verdict is not Verdict.HELD or silence is None:
         return None
     if suspect_from is not None and suspect_from > silence.until:
@@ -218,7 +216,6 @@ def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | N
 
 
 def _unseen(seen: SubjectNow) -> str | None:
-    """Return what is known of a last advance that nobody saw."""
     silence = seen.silence
     if silence is None or silence.known:
         return None
@@ -231,7 +228,6 @@ def _unseen(seen: SubjectNow) -> str | None:
 
 
 def _replication(judgement: Judgement, expectation: Expectation | None) -> str | None:
-    """Return the replica state at the rollup, as long as the silence is still the same."""
     if expectation is None or expectation.last_advance != judgement.last_advance:
         return None
     return expectation.replication if expectation.verdict == judgement.verdict else None

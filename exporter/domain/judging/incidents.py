@@ -181,7 +181,6 @@ def _of_cluster(streams: Streams, group: Group, with_expectation: int) -> Incide
 
 
 def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
-    """Yield the incidents at single leaders, with the partitions that each holds."""
     of = streams.of_partitions
     judged = np.flatnonzero(of.has_expectation & free & (streams.leader != NO_LEADER))
     if of.candidates[judged].sum() <= HELD_LEAST:

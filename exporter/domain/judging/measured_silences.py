@@ -209,7 +209,6 @@ class MeasuredSilences:
             lines[row] = "; ".join(clause for clause in (self._unseen(row, VERDICTS[verdict[row]]), line) if clause)
 
     def _unseen(self, row: int, verdict: Verdict) -> str | None:
-        """Return what is known of a last advance that nobody saw."""
         if not np.isnan(self.streams.last_advance[row]):
             return None
         since = self.streams.unchanged_since[row]

@@ -230,7 +230,6 @@ def _state(name: str) -> Any:
 
 
 def _of_topics(one: ClusterFacts, query: Query) -> Flags:
-    """Return for each topic whether its name and owner pass."""
     names, info = one.assessment.layout.topics, one.snapshot.metadata.topics
     passed = np.ones(len(names), dtype=np.bool_)
     if query.search:
@@ -334,7 +333,6 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
 
 
 def _sizes(one: ClusterFacts, topic: str, partition: int | None) -> tuple[int | None, int | None]:
-    """Return the bytes of a topic or partition in one copy, and with all replicas."""
     found = one.snapshot.inspected
     place = found.layout.number_of(topic) if partition is None else found.layout.row(TopicPartition(topic, partition))
     if place is None:

@@ -153,7 +153,6 @@ def _in_force(streams: Streams, overrides: Sequence[TopicOverride], as_of: float
 
 
 def _counted(streams: Streams, chosen: Flags) -> Integers:
-    """Count, for each row, the partitions of its topic that are chosen."""
     mine = chosen & ~streams.whole
     counts = np.bincount(streams.topic[mine], minlength=int(streams.topic.max(initial=-1)) + 1)
     return counts[streams.topic].astype(np.int64)

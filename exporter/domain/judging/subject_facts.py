@@ -95,7 +95,6 @@ def describe_judged(subjects: Sequence[JudgedSubject], now: float) -> list[dict[
 
 
 def _foreseen(own: JudgedSubject, now: float) -> dict[str, float | None]:
-    """Return when its silence becomes suspect and retired if it lasts, and how many slots it missed."""
     own = own.seen.with_topic or own
     [foreseen], judged = foresee([own], now), own.judgement
     overridden = own.seen.override is not None

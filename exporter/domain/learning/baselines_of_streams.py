@@ -40,7 +40,6 @@ def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
 
 
 def _with_five_minute_slots(hours: Hours) -> Hours:
-    """Return the hours of all streams that have any hour recorded in slots of five minutes."""
     streams = np.unique(hours.stream[hours.fives != 0])
     return hours[np.isin(hours.stream, streams)]
 

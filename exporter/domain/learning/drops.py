@@ -118,8 +118,6 @@ active."""
 
 @dataclass(frozen=True, slots=True)
 class _Day:
-    """The activity of each topic on one observed day."""
-
     judged: Flags
     """Whether it is usually active on such a day, and was active in the week before."""
     low: Flags
@@ -179,7 +177,6 @@ def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[
 
 
 def _day(active: Integers, first: Integers, covered: Flags, day: int) -> _Day | None:
-    """Return the activity of a day, None where it was not observed or its usual activity is unknown."""
     if day < 0 or not covered[:, day].any():
         return None
     weeks_before = (day - 7 * week for week in range(1, REFERENCE_WEEKS + 1))

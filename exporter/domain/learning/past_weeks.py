@@ -167,7 +167,6 @@ class PastWeeks:
     def _pauses(
         self, week: int, rows: Rows, rates: Floats, schedule: NDArray[np.object_], slow: Flags
     ) -> tuple[Floats, Floats]:
-        """Return the missed slots up to which silences are pauses, and the longest pause of streams in spells."""
         place = np.full(self.streams, -1, np.intp)
         place[rows] = np.arange(len(rows))
         begin = FIRST_MONDAY + week * WEEK
@@ -262,8 +261,6 @@ class PastWeeks:
 
 
 class _Places:
-    """Finds the rows of hours, which are in order of stream and hour."""
-
     def __init__(self, hours: Hours) -> None:
         self._width = int(hours.hour.max(initial=0)) + 2
         self._keys = hours.stream.astype(np.int64) * self._width + hours.hour
@@ -356,7 +353,6 @@ class _Scored:
     def _score_inside(
         self, inside: Integers, active: Floats, others: Floats, step: Floats, by_day: Floats, slot: Slot, begin: int
     ) -> None:
-        """Score the longest silence inside each hour, taken for as long as it may have been."""
         stream, week, hour = np.nonzero(active > 1)
         silent = inside[stream, week, hour]
         length = (silent + 1) * slot.hours

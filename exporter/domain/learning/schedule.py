@@ -91,7 +91,6 @@ class Schedule:
 
 
 def _clock(seconds: float) -> str:
-    """A time of the day: ``02:41``."""
     minutes = int(seconds // 60)
     return f"{minutes // 60 % 24:02}:{minutes % 60:02}"
 
@@ -121,7 +120,6 @@ def schedules(stream: Rows, at: Floats, watched: Flags, begin: float) -> NDArray
 
 
 def _find(stream: Rows, hours: Floats, watched: Flags, bins: int, number: Rows, found: NDArray[np.object_]) -> None:
-    """Put schedules with cycles of ``bins`` hours into ``found``, by ``number``."""
     count, total = watched.shape
     cycles = total // bins - 1
     if not len(stream) or cycles < 1:

@@ -93,7 +93,6 @@ def predict_spread(spread: float, count: Integers) -> Floats:
 
 
 def _spread(squares: Floats, count: Floats) -> Floats:
-    """Return the expected spread of the next score, from past scores."""
     seen = np.maximum(count, 1.0)
     prior = _SPREAD_WEIGHT * _SPREAD**2
     return np.asarray(np.sqrt((prior + squares) / (_SPREAD_WEIGHT + seen - 1.0) * (1.0 + 1.0 / seen)))

@@ -264,7 +264,6 @@ class Clocks:
         return some[changes | changed], across[changes | changed]
 
     def _ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
-        """Return the ticks without regard to rests."""
         passed = np.zeros(len(rows))
         lasting = np.flatnonzero(end > start)
         mine = rows[lasting]
@@ -323,7 +322,6 @@ class Clocks:
         return found
 
     def _moment_with_rests(self, rows: Rows, start: Floats, ticks: Floats, shift: float = 0.0) -> Floats:
-        """Return the inverse of ``slots_missed``."""
         found = self._moment(rows, start + shift, ticks) - shift
         more = np.zeros(len(rows))
         for since, until in self._rests.spans(rows):
@@ -336,7 +334,6 @@ class Clocks:
         return found
 
     def _moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
-        """Return the moment without regard to rests."""
         week, before = self._at(rows, start)
         total = self._profiles.week(self._profile(rows))
         foreseen = ticks < total * FORESEEN_WEEKS
@@ -351,11 +348,9 @@ class Clocks:
         return np.asarray(self._profiles.days(self._profile(rows)).max(axis=1))
 
     def _paused(self, rows: Rows) -> Floats:
-        """Return the ticks up to which a silence is a pause that the stream is known for."""
         return np.zeros(len(rows)) if self._pause is None else np.nan_to_num(self._pause[rows])
 
     def _at(self, rows: Rows, moment: Floats) -> tuple[Floats, Floats]:
-        """Return the number of the week and the ticks since it began."""
         week, rest = np.divmod((moment - FIRST_MONDAY) / HOUR, HOURS)
         hour = np.minimum(rest.astype(np.intp), HOURS - 1)
         before, rate = self._profiles.at(self._profile(rows), hour)

@@ -123,5 +123,4 @@ class Searches:
 
 
 def _milliseconds(seconds: Floats) -> Offsets:
-    """Return Unix times in milliseconds, -1 for NaN."""
     return np.where(np.isnan(seconds), -1, np.round(seconds * 1000)).astype(np.int64)

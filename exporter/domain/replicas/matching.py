@@ -113,7 +113,6 @@ class Pairing:
         return here[keep], there[keep]
 
     def _ids(self) -> Iterator[tuple[str, tuple[str | None, ...]]]:
-        """Return each source topic, and what shows that it or its replica is another one."""
         source, target = self.of
         for topic, name in zip(self.layout.topics, self.targets, strict=True):
             yield topic, (name, source.topics[topic].topic_id, target.topics[name].topic_id)

@@ -216,7 +216,6 @@ def calibrations(unusual: Unusual, now: int, accepted: Accepted = Accepted()) ->
 
 
 def _size(unusual: Unusual, kind: str, now: int) -> int | None:
-    """Return how many topics of the kind count in the largest of the last weeks, None where none do."""
     topics: dict[int, int] = {}
     for (of, _, week), count in unusual.judged.items():
         if of == kind and now - SIZE_WEEKS <= week < now:
@@ -226,8 +225,6 @@ def _size(unusual: Unusual, kind: str, now: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """One kind of stream without what incidents and whole topics explain: a score for each topic-week and end."""
-
     topic: NDArray[np.int64]
     week: NDArray[np.int64]
     week_ended: NDArray[np.int64]
@@ -277,7 +274,6 @@ def _alone(unusual: Unusual, kind: str) -> _Alone:
 
 
 def _together(unusual: Unusual) -> Flags:
-    """Return which silences of topics belong to an incident: to a group as in the hold, or to a day with many."""
     found = np.zeros(len(unusual.kind), bool)
     for cluster in np.unique(unusual.cluster):
         mine = np.flatnonzero((unusual.kind == TOPIC) & (unusual.cluster == cluster))
@@ -358,7 +354,6 @@ def _evidence(alone: _Alone, week: int) -> tuple[NDArray[np.float64], int]:
 
 
 def _past_scores(alone: _Alone, week: int) -> PastScores:
-    """Return the distribution of past scores that is known as a week begins."""
     return fit(*_evidence(alone, week))
 
 

@@ -120,7 +120,6 @@ def _least_likely(since: Floats, overdue: Floats, streams: int, share: float, or
 
 
 def _with_followers(group: Group, since: Floats, overdue: Floats, streams: int) -> Group:
-    """Return a large group with the silences that followed it."""
     if len(group.members) <= FOLLOWED_SHARE * streams:
         return group
     end = group.begin + FOLLOWS
@@ -149,7 +148,6 @@ def _more_than(count: Floats, expected: Floats) -> Floats:
 
 
 def _rate(others: Floats, end: float, span: float, streams: int, ordinary: float) -> float:
-    """Return the rate of silences that begin by chance, per second, given when the others began."""
     distance = np.maximum(np.maximum(others - end, end - span - others), 0.0)
     around = max(float((distance <= length).sum()) / length for length in _AROUND)
     return max(max(streams, 1) * ordinary, min(around, streams * MOST_ALONE))

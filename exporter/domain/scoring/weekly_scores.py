@@ -96,8 +96,6 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ended(ColumnSet):
-    """Silences, also those inside an hour, with the weeks in which they began and ended."""
-
     stream: Rows
     began: Integers
     ended: Integers
@@ -120,7 +118,6 @@ def _ended(hours: Hours, active: Hours, week: Integers, slot: Slot) -> _Ended:
 
 
 def _worst(found: _Ended, missed: Floats) -> Rows:
-    """Return of each stream and pair of weeks the silence that missed most."""
     order = np.lexsort((found.start, missed, found.ended, found.began, found.stream))
     if not len(order):
         return order
@@ -129,8 +126,6 @@ def _worst(found: _Ended, missed: Floats) -> Rows:
 
 
 class _Places:
-    """Finds the row of a stream and week."""
-
     def __init__(self, baselines: Baselines) -> None:
         self._first = int(baselines.week.min(initial=0))
         self._weeks = int(baselines.week.max(initial=0)) - self._first + 1
