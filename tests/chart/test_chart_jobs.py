@@ -45,7 +45,6 @@ DIGEST = "sha256:" + 4 * "0123456789abcdef"
     ("values", "settings", "exporter", "jobs"),
     [
         ("minimal", (), f"topic-liveness-exporter:{__version__}", f"topic-liveness:{__version__}"),
-        ("minimal", ("image.tag=9.0.1",), "topic-liveness-exporter:9.0.1", "topic-liveness:9.0.1"),
         ("minimal", (f"image.digest={DIGEST}",), f"topic-liveness-exporter@{DIGEST}", f"topic-liveness:{__version__}"),
         (
             "images",
@@ -54,12 +53,6 @@ DIGEST = "sha256:" + 4 * "0123456789abcdef"
             f"registry.example.org/topic-liveness@{DIGEST}",
         ),
         ("existing-secret", (), *[f"registry.example.org/topic-liveness@{DIGEST}"] * 2),
-        (
-            "existing-secret",
-            ("jobs.image.tag=9.0.1",),
-            f"registry.example.org/topic-liveness@{DIGEST}",
-            "registry.example.org/topic-liveness:9.0.1",
-        ),
     ],
 )
 def test_jobs_run_from_the_image_with_spark(values: str, settings: tuple[str, ...], exporter: str, jobs: str) -> None:

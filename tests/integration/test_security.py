@@ -133,11 +133,6 @@ def changed(properties: Properties, **changes: str) -> Properties:
     return {**properties, **{name.replace("__", "."): value for name, value in changes.items()}}
 
 
-def without(properties: Properties, *names: str) -> Properties:
-    """The properties but for those named."""
-    return {name: value for name, value in properties.items() if name not in names}
-
-
 REFUSALS: dict[str, tuple[Callable[[Secured], Properties], Reason, str]] = {
     "wrong password, SCRAM": (
         lambda s: s.by_password(password=WRONG),

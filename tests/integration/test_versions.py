@@ -32,8 +32,6 @@ from tests.times import first_since, led, objects, tier_of
 from tests.views import readings_of
 from tests.workbench import QUIET
 
-HOUR = 3600.0
-
 
 def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     kafka: Kafka, caplog: pytest.LogCaptureFixture

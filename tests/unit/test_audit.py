@@ -95,14 +95,10 @@ def what(**row: Any) -> Liveness:
         ({"verdict": VERDICT_CODES[Verdict.DEAD]}, Liveness.ABANDONED),
         ({"verdict": VERDICT_CODES[Verdict.DEAD], "last_record": NOW - 3 * DAY}, Liveness.DIED),
         ({"verdict": VERDICT_CODES[Verdict.SUSPECT]}, Liveness.OVERDUE),
-        ({"verdict": VERDICT_CODES[Verdict.LATE]}, Liveness.OVERDUE),
         ({"verdict": VERDICT_CODES[Verdict.QUIET]}, Liveness.SILENT),
-        ({"verdict": VERDICT_CODES[Verdict.MUTED]}, Liveness.SILENT),
         ({"verdict": VERDICT_CODES[Verdict.LEARNING]}, Liveness.UNKNOWN),
-        ({"verdict": NOT_JUDGED, "looked_back": False}, Liveness.UNKNOWN),
         ({"last_record": NOW - 600, "verdict": NOT_JUDGED}, Liveness.WRITTEN),
         ({"advanced": True}, Liveness.WRITTEN),
-        ({"advanced": True, "unread": 1}, Liveness.WRITTEN),
         ({"unread": 1, "reason": reason_code(Reason.NO_LEADER)}, Liveness.UNKNOWN),
         ({"doubt": DOUBT_CODES[Doubt.AHEAD]}, Liveness.UNKNOWN),
         ({"last_record": np.nan}, Liveness.UNKNOWN),
@@ -186,7 +182,6 @@ def test_evidence_says_what_the_verdict_rests_on() -> None:
 @pytest.mark.parametrize(
     ("newest", "doubt"),
     [
-        (NOW, Doubt.NONE),
         (NOW + 30, Doubt.NONE),
         (NOW / 1000, Doubt.SECONDS),
         (1000.0, Doubt.IMPLAUSIBLE),

@@ -380,10 +380,7 @@ LARGE = {"confluent_kafka", "numpy", "pyarrow", "pydantic", "ssl", "uvicorn", "y
     ("arguments", "needed", "others"),
     [
         ("--help", "exporter.cli", LARGE),
-        ("--version", "exporter.cli", LARGE),
-        ("serve -h", "exporter.cli", LARGE),
         ("rollup --help", "exporter.cli", LARGE),
-        ("once --wrong", "exporter.cli", LARGE),
         (
             "once --bootstrap-server 127.0.0.1:9",
             "exporter.app",

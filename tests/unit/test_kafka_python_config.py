@@ -21,17 +21,6 @@ def context(**properties: str) -> ssl.SSLContext:
     return made
 
 
-def test_a_plain_connection() -> None:
-    """Servers lose their scheme and blanks; the client keeps its name."""
-    translated = translate({**SERVERS, "client.id": "me"})
-    assert translated.arguments == {
-        "bootstrap_servers": ["one:9093", "two:9093"],
-        "client_id": "me",
-        "security_protocol": "PLAINTEXT",
-    }
-    assert translated.left_out == ()
-
-
 @pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
 def test_a_password_under_either_spelling(name: str) -> None:
     """librdkafka knows the mechanism under two names."""

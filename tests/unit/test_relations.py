@@ -13,7 +13,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
-from exporter.history.relations import Copies, Relations, copies_of
+from exporter.history.relations import Relations, copies_of
 from exporter.history.tables import table_of
 from tests.groups import topic_readers
 from tests.snapshots import inspections_of
@@ -28,17 +28,6 @@ def rows_due(known: Relations, ago: float, topics: Mapping[str, TopicInfo]) -> l
     """The rows due so long before now, as a file holds them."""
     rows = known.due(topics, NOW - ago)
     return [] if rows is None else table_of([rows]).to_pylist()
-
-
-def due(known: Relations, ago: float, **topics: str | None) -> list[tuple[str, int | None, str | None]]:
-    """Topic, groups and state of the rows due so long before now."""
-    rows = rows_due(known, ago, {name: TopicInfo(topic_id, {}) for name, topic_id in topics.items()})
-    return [(row["topic"], row["consumer_groups"], row["replica_state"]) for row in rows]
-
-
-def copies(state: ReplicaState, *topics: str) -> Copies:
-    """Topics that are replicas of those of the same name, all in one state."""
-    return {topic: (topic, state) for topic in topics}
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,6 @@ from exporter.domain.polls.readings import Answer, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, Limits, NotCompared, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming
-from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, Replica, TableSource, replica_readings, replica_table
@@ -140,12 +138,6 @@ def test_a_replica_stamped_by_its_brokers_is_judged_by_its_offsets_alone() -> No
     pair.times += [T0 + 30, T0 + 31]
     pair.reading()
     assert pair.reading(after=300) == ReplicaReading(ReplicaState.STOPPED, reason=NotCompared.LOG_APPEND_TIME)
-
-
-def settings(tmp_path: Path, *pairs: Mapping[str, object]) -> Settings:
-    """Two clusters and these pairs of them."""
-    clusters = [{"name": name, "kafka": {"bootstrap.servers": "127.0.0.1:1"}} for name in ("east", "west")]
-    return Settings.model_validate({"clusters": clusters, "replicas": pairs, "history": {"folder": tmp_path / "none"}})
 
 
 class Watched:

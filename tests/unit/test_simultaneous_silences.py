@@ -9,7 +9,6 @@ from exporter.domain.scoring.simultaneous_silences import NOTICED, ORDINARY, gro
 from exporter.domain.verdicts import HELD_SHARE
 
 HOUR = 3600.0
-DAY = 24 * HOUR
 
 
 def groups(ages: list[float], widths: list[float], streams: int = 120, ordinary: float = ORDINARY) -> list[list[int]]:
