@@ -90,12 +90,10 @@ class S3Server:
         self._process.send_signal(signal.SIGCONT)
 
     def restart(self, *options: str) -> None:
-        """Kill it and run it again."""
         self.kill()
         self.start(*options)
 
     def location(self, name: str) -> ObjectPath:
-        """Return a folder in its bucket."""
         folder = located(f"s3://{BUCKET}/{name}")
         assert isinstance(folder, ObjectPath)
         return folder

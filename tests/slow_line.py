@@ -48,7 +48,6 @@ class SlowLine:
         self._open.clear()
 
     def release(self) -> None:
-        """Pass on what waits."""
         self._open.set()
 
     def _accept(self) -> None:

@@ -67,7 +67,6 @@ class Trio:
             wire.close()
 
     def start(self) -> None:
-        """Start every broker that is down."""
         down = [broker for broker in self.brokers.values() if broker.pid is None]
         with ThreadPoolExecutor() as starting:
             list(starting.map(lambda each: each.start(), down))
@@ -156,7 +155,6 @@ class Wire:
                 end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Hand on no more."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -60,8 +60,6 @@ class Reading:
 
 @dataclass(frozen=True)
 class TopicRollUp:
-    """One topic of an assessment."""
-
     partitions: int
     newest: float | None
     judgement: Judgement

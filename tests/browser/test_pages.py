@@ -112,7 +112,6 @@ class Complaints:
         tab.on("pageerror", lambda error: self.texts.append(str(error)))
 
     def forget(self) -> None:
-        """Begin anew."""
         self.texts.clear()
         self._gone_to.clear()
 

@@ -96,7 +96,6 @@ class Shown(HTMLParser):
             self.links.append(attributes.get("href") or "")
 
     def handle_data(self, data: str) -> None:
-        """Take the text."""
         self.text += data
 
 

@@ -44,7 +44,6 @@ class Lifeline:
 
     @property
     def pid(self) -> int:
-        """Process id of the guard."""
         return self._process.pid
 
     def poll(self) -> int | None:

@@ -118,7 +118,6 @@ class LiveTraffic:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
         self._stopping.set()
         self._thread.join(10.0)
 

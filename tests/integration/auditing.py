@@ -24,8 +24,6 @@ def dates(dead_days: float, count: int = 60) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What one run wrote."""
-
     code: int
     head: Mapping[str, Any]
     topics: Mapping[str, Mapping[str, Any]]
@@ -33,7 +31,6 @@ class Audited:
     errors: str
 
     def what(self, topic: str) -> str:
-        """What a topic is."""
         return str(self.topics[topic]["what"])
 
 

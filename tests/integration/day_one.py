@@ -26,7 +26,6 @@ class DayOne:
         self.serving = type("Configured", (Exporter,), {"config": self._config})
 
     def run(self, *arguments: str) -> None:
-        """Run a command to its end."""
         done = subprocess.run(
             [sys.executable, "-m", "exporter", *arguments, "--config", str(self._config)],
             capture_output=True,

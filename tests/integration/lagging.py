@@ -47,7 +47,6 @@ class Exporter:
         return position.time_lag
 
     def close(self) -> None:
-        """Let go of connections."""
         self.groups.close()
         self._polls.source.close()
 

@@ -113,12 +113,10 @@ class PairTest:
         ]
 
     def close(self) -> None:
-        """Let go of connections."""
         for source in self._sources:
             source.close()
 
     def poll(self) -> Mapping[str, Snapshot]:
-        """Poll the source, then the target."""
         outcomes = [poller.poll() for poller in self._pollers]
         assert not [outcome for outcome in outcomes if isinstance(outcome, PollFailure)], outcomes
         return {outcome.cluster: outcome for outcome in outcomes if isinstance(outcome, Snapshot)}
@@ -128,7 +126,6 @@ class PairTest:
         return readings_of(self.poll()["east"])[TopicPartition(topic, 0)].latest
 
     def compare(self) -> Comparison:
-        """Poll both and compare them."""
         self.poll()
         return self._found[-1]
 

@@ -191,16 +191,13 @@ class Secured:
         added[user].result(30)
 
     def grant(self, user: str, rights: Sequence[Right], kind: ResourceType = ResourceType.TOPIC) -> None:
-        """Allow a user what is listed."""
         self.bench.grant(_rule(user, right, kind) for right in rights)
 
     def take_away(self, user: str, right: Right) -> None:
-        """Take one right from a user."""
         [future] = self.bench.admin.delete_acls([_exactly(_rule(user, right, ResourceType.TOPIC))]).values()
         assert len(future.result(30)) == 1
 
     def rights(self) -> set[AclBinding]:
-        """Everything that anybody is allowed."""
         whoever: Any = None  # the stubs say a text
         kinds = ResourceType.ANY, whoever, ResourcePatternType.ANY
         every = AclBindingFilter(*kinds, whoever, whoever, AclOperation.ANY, AclPermissionType.ANY)

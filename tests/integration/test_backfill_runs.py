@@ -78,7 +78,6 @@ class Backfill:
         }
 
     def rows(self, table: str) -> list[Row]:
-        """All rows of a spool table."""
         return rows_of(self.history, table)
 
 

@@ -72,7 +72,6 @@ class Client:
         """A sink."""
 
     def missed(self, failure: PollFailure) -> None:
-        """A sink that keeps failures."""
         self.failures.append(failure)
 
     def poll(self) -> int:

@@ -54,7 +54,6 @@ class Scraping(threading.Thread):
         self.bad: list[str] = []
 
     def run(self) -> None:
-        """Scrape."""
         with httpx.Client(timeout=30, verify=NO_TLS) as client:
             while not self._over.wait(0.1):
                 page = client.get(self._address)
@@ -63,7 +62,6 @@ class Scraping(threading.Thread):
                     self.bad.append(f"{page.status_code}: {page.text[:200]}")
 
     def end(self) -> None:
-        """Scrape no more."""
         self._over.set()
         self.join()
 

@@ -54,11 +54,9 @@ class SetClock(Exporter):
         super().__init__(folder, bootstrap, **fake)
 
     def set(self) -> None:
-        """Set the clock."""
         self._clock.write_text(f"{self.seconds:+d}\n")
 
     def polls(self) -> float:
-        """How many good polls there were."""
         return self.value("topic_liveness_polls_total", outcome="ok") or 0.0
 
     def silences(self) -> list[float]:

@@ -51,7 +51,6 @@ class Sent:
         return send(self.folder, self.recipients, clock=SystemClock(), say=self.lines.append)
 
     def said(self) -> str:
-        """What was said and recorded."""
         return "\n".join(self.lines) + (self.folder / "deliveries.json").read_text()
 
 

@@ -39,7 +39,6 @@ class Watched:
         self.monitor = watching()
 
     def sweep(self) -> GroupSweep:
-        """Sweep and show it."""
         sweep = self.swept.attempt()
         self.monitor.take_sweep(sweep)
         return sweep

@@ -46,7 +46,6 @@ class Polled:
         return self.source.earliest(self.rows), self.source.latest(self.rows)
 
     def row(self, key: TopicPartition) -> int:
-        """The row of a partition."""
         row = self.source.metadata(fresh=False).membership.layout.row(key)
         assert row is not None
         return row

@@ -101,8 +101,6 @@ class TieredBroker(Broker):
 
 
 class Bench(Workbench):
-    """Hands on the tiered broker."""
-
     def fill(self, topic: str, times: list[float]) -> None:
         """Write records of a tenth of a segment each."""
         # A batch is never split between segments: with one record each, where segments end is known.
@@ -153,7 +151,6 @@ class TierTest:
         return readings_of(self.poll())[TopicPartition(topic, 0)]
 
     def sweep(self) -> TierSweep:
-        """Look at the tiers."""
         return self.watch.sweep()
 
 

@@ -33,11 +33,9 @@ class AheadClock(SystemClock):
     seconds = 0.0
 
     def now(self) -> float:
-        """Return Unix seconds."""
         return super().now() + self.seconds
 
     def monotonic(self) -> float:
-        """Return seconds that never decrease."""
         return super().monotonic() + self.seconds
 
 

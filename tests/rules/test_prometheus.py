@@ -70,7 +70,6 @@ class Target:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -132,7 +131,6 @@ class Monitoring:
 
     @contextmanager
     def running(self) -> Iterator[Monitoring]:
-        """Run both servers."""
         with ExitStack() as stack:
             for name, port, options in (
                 ("alertmanager", self._alertmanager, ["--cluster.listen-address="]),

@@ -38,8 +38,6 @@ class Broken(TableSource):
 
 
 class Deaf(Collected):
-    """A sink that can take nothing."""
-
     def accept(self, snapshot: Snapshot) -> None:
         raise KeyError(snapshot.cluster)
 

@@ -62,7 +62,6 @@ class Shown:
 
     @property
     def last(self) -> float:
-        """The last advance."""
         return self.started if self.hidden < self.started else max(self.seen, default=-math.inf)
 
     @property

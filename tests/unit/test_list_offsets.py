@@ -50,7 +50,6 @@ class Client:
         self.unexplained_answers.append(request)
 
     def ask(self, wanted: Sequence[confluent_kafka.TopicPartition]) -> Future[Mapping[object, object]]:
-        """Answer a call."""
         keys = [TopicPartition(key.topic, key.partition) for key in wanted]
         self.calls.append(keys)
         found: Future[Mapping[object, object]] = Future()

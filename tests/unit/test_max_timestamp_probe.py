@@ -41,7 +41,6 @@ class Cluster:
         self.probe = MaxTimestampProbe(cast("Lookups", self))
 
     def max_timestamp(self) -> dict[TopicPartition, Answer]:
-        """Each partition's answer to MAX_TIMESTAMP."""
         return {
             key: Answer(0, times[0]) if self.leaders[key] == OLD else Answer(times.index(max(times)), max(times))
             for key, times in self.times.items()

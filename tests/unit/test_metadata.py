@@ -45,7 +45,6 @@ class Cluster:
         )
 
     def cluster_id(self) -> str:
-        """That of the only cluster."""
         return "c"
 
     def describe_topics(self, topics: TopicCollection, **_: Any) -> Mapping[str, Future[Any]]:
@@ -63,7 +62,6 @@ class Cluster:
         return found
 
     def describe_configs(self, resources: Sequence[Any], **_: Any) -> Mapping[Any, Future[Any]]:
-        """Settings nobody waits for."""
         return {resource: self._future(resource.name) for resource in resources}
 
     def unexplained(self, _: str, answer: BaseException) -> None:

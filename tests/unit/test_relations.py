@@ -32,8 +32,6 @@ def rows_due(known: Relations, ago: float, topics: Mapping[str, TopicInfo]) -> l
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of one topic."""
-
     readers: tuple[str, ...] | None = ("audit",)
     copy: tuple[str, str, ReplicaState] | None = ("east", "orders", ReplicaState.IN_STEP)
     disk_bytes: int | None = 10

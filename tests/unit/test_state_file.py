@@ -116,7 +116,6 @@ class Life:
         return verdict_of_orders(self.monitor.metrics().decode())
 
     def last(self) -> Snapshot:
-        """The last poll."""
         return self.seen.snapshots[-1]
 
 

@@ -48,8 +48,6 @@ class Search:
 
 @dataclass
 class Known:
-    """What is known of one partition."""
-
     points: Points = field(default_factory=lambda: Points.blank(0))
 
     def add(self, *points: tuple[int, int, int | None], row: int = 0) -> list[int]:

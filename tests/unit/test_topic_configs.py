@@ -49,7 +49,6 @@ class Broker:
         return futures
 
     def reply(self) -> None:
-        """Answer all that was asked."""
         for call in self.calls:
             for name, future in call.items():
                 answer = self.answers.get(name, self.answer)
