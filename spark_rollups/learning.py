@@ -57,6 +57,19 @@ DAYS = (*KEY, "date", "active", "unknown", "first_ms", "last_ms", "fives")
 BEGAN_WEEKS = int(RETIRED_AFTER_SECONDS // (7 * 86_400)) + 1
 """Number of weeks before a week in which the silences began that ended in it and count."""
 
+_FIGURES = {
+    "slot_seconds": "slot_seconds",
+    "step": "clock_step",
+    "mean": "log_mean",
+    "spread": "log_spread",
+    "suspect_silence": "suspect_silence_seconds",
+    "max_silence": "max_silence_seconds",
+    "observed": "observed_seconds",
+    "largest_silence": "largest_silence_seconds",
+    "largest_missed": "largest_missed",
+}
+"""Numbers of Baselines, and the columns that have them."""
+
 _SCHEDULE_TYPE = arrow_schema(BASELINES).field("schedule").type
 
 _MONDAY = date(1970, 1, 5)
@@ -143,20 +156,12 @@ def baselines_from(table: pa.Table, stream: Any) -> Baselines:
     return Baselines(
         stream=stream,
         week=weeks_from(column(table, "week")),
-        slot_seconds=floats(column(table, "slot_seconds")),
         profile=elements(profiles, np.arange(count)).reshape(-1, HOURS).astype(np.float64),
-        step=floats(column(table, "clock_step")),
-        mean=floats(column(table, "log_mean")),
-        spread=floats(column(table, "log_spread")),
-        suspect_silence=floats(column(table, "suspect_silence_seconds")),
-        max_silence=floats(column(table, "max_silence_seconds")),
+        **{name: floats(column(table, of)) for name, of in _FIGURES.items()},
         active_slots=integers(column(table, "active_slots")),
         weeks=integers(column(table, "weeks")),
         history_start=seconds(column(table, "history_start")),
-        observed=floats(column(table, "observed_seconds")),
-        largest_silence=floats(column(table, "largest_silence_seconds")),
         largest_silence_end=seconds(column(table, "largest_silence_end")),
-        largest_missed=floats(column(table, "largest_missed")),
         weekly_scores=np.full((count, 8), np.nan),
         pause=np.nan_to_num(floats(column(table, "pause_slots"))),
         schedule=_schedules_from(column(table, "schedule")),
@@ -182,20 +187,12 @@ def _baseline_columns(names: Names, made: Baselines) -> dict[str, Any]:
     return {
         **names.of(made.stream),
         "week": _days_of(made.week),
-        "slot_seconds": made.slot_seconds,
+        **{of: numbers(getattr(made, name)) for name, of in _FIGURES.items()},
         "profile": lists(made.profile.reshape(-1), np.full(count, HOURS), pa.float32()),
-        "clock_step": made.step,
-        "log_mean": numbers(made.mean),
-        "log_spread": numbers(made.spread),
-        "suspect_silence_seconds": numbers(made.suspect_silence),
-        "max_silence_seconds": numbers(made.max_silence),
         "active_slots": made.active_slots,
         "weeks": made.weeks,
         "history_start": moments(made.history_start),
-        "observed_seconds": made.observed,
-        "largest_silence_seconds": numbers(made.largest_silence),
         "largest_silence_end": moments(made.largest_silence_end),
-        "largest_missed": numbers(made.largest_missed),
         "weekly_scores": lists(made.weekly_scores[scored], scored.sum(1), pa.float32()),
         "pause_slots": made.pause,
         "schedule": pa.array([None if one is None else asdict(one) for one in made.schedule], _SCHEDULE_TYPE),

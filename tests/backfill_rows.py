@@ -16,9 +16,8 @@ from exporter.domain.arrays import Rows
 from exporter.domain.history.rows import Coverage, Inventory, Window
 from exporter.domain.history.stream_rows import FirstPolls, StreamRows
 from exporter.domain.polls.readings import TopicPartition
-from exporter.domain.ports import Clock
+from exporter.domain.ports import Clock, OffsetSource
 from exporter.history.tables import Columns, table_of
-from exporter.kafka.newest_timestamps import OffsetsAndTimes
 
 T = TypeVar("T", Window, Inventory, Coverage)
 
@@ -64,7 +63,7 @@ class Run(NamedTuple):
 
 
 def run_backfill(
-    source: OffsetsAndTimes, request: Request, clock: Clock, backfilled: StreamRows | None = None, **given: Any
+    source: OffsetSource, request: Request, clock: Clock, backfilled: StreamRows | None = None, **given: Any
 ) -> Run:
     """Backfill, and return what was written."""
     windows: list[Window] = []

@@ -24,9 +24,8 @@ from exporter.domain.judging.readers_and_copies import is_internal
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, State, reason_code
 from exporter.domain.polls.table import STATE_CODES
-from exporter.domain.ports import Clock
+from exporter.domain.ports import Clock, OffsetSource
 from exporter.domain.verdicts import TopicOverride
-from exporter.kafka.newest_timestamps import OffsetsAndTimes
 
 PARTITIONS_AT_ONCE = 1_000
 """Partitions that are read at one moment."""
@@ -40,7 +39,7 @@ class AuditReader:
 
     def __init__(
         self,
-        source: OffsetsAndTimes,
+        source: OffsetSource,
         metadata: Metadata,
         cluster: str,
         clock: Clock,

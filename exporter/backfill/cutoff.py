@@ -16,8 +16,8 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, are_uncompacted
 from exporter.domain.polls.readings import ANSWERED, FUTURE_SLACK_SECONDS, Answers, Reason, reason_code, rows_with
 from exporter.domain.polls.table import UNREADABLE
-from exporter.domain.ports import Clock, Extents
-from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
+from exporter.domain.ports import Clock, Extents, OffsetSource
+from exporter.kafka.newest_timestamps import look_up_newest
 
 HOUR = 3600
 
@@ -122,7 +122,7 @@ class _Ends(NamedTuple):
 
 
 def read_cutoffs(
-    source: OffsetsAndTimes,
+    source: OffsetSource,
     batch: Batch,
     clock: Clock,
     *,
@@ -184,7 +184,7 @@ def read_cutoffs(
     )
 
 
-def _ask(source: OffsetsAndTimes, batch: Batch, clock: Clock, gone: Collection[int]) -> _Ends:
+def _ask(source: OffsetSource, batch: Batch, clock: Clock, gone: Collection[int]) -> _Ends:
     led = np.flatnonzero((batch.leader != NO_LEADER) & ~np.isin(batch.leader, list(gone)))
     membership = Membership.led(batch.layout, batch.leader)
     first, last, newest = (Answers.none(len(batch)) for _ in range(3))

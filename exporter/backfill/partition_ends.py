@@ -13,8 +13,7 @@ from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, FUTURE_SLACK_SECONDS, GONE, NO_ANSWER, State, rows_with
 from exporter.domain.polls.table import STATE_CODES, UNREADABLE
-from exporter.domain.ports import Clock
-from exporter.kafka.newest_timestamps import OffsetsAndTimes
+from exporter.domain.ports import Clock, OffsetSource
 
 _BY_TIME = [STATE_CODES[state] for state in (State.UNSUPPORTED, State.IDLE_IN_TIER, State.PENDING)]
 """States in which MAX_TIMESTAMP names no record, so that look-ups by time find it."""
@@ -67,7 +66,7 @@ class PartitionEnds:
         gone = metadata.membership.leader[rows][rows_with(reason, list(GONE))]
         self.gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
 
-    def read(self, source: OffsetsAndTimes, metadata: Metadata, clock: Clock, rows: Rows) -> None:
+    def read(self, source: OffsetSource, metadata: Metadata, clock: Clock, rows: Rows) -> None:
         """Read some partitions at one moment."""
         found = read_cutoffs(source, Batch.of(metadata, rows), clock, gone=self.gone)
         read, latest = found.planned, found.latest

@@ -23,8 +23,7 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, GONE, Reason, TopicPartition, reason_of_code, rows_with
 from exporter.domain.polls.table import UNREADABLE
-from exporter.domain.ports import METADATA_SECONDS, Clock
-from exporter.kafka.newest_timestamps import OffsetsAndTimes
+from exporter.domain.ports import METADATA_SECONDS, Clock, OffsetSource
 
 WINDOWS_PER_BATCH = 200_000
 """Largest number of windows in memory at once (about 60 MB)."""
@@ -72,7 +71,7 @@ class Backfill:
 
     def __init__(
         self,
-        source: OffsetsAndTimes,
+        source: OffsetSource,
         request: Request,
         *,
         clock: Clock,

@@ -27,9 +27,8 @@ from exporter.domain.learning.hours import SECOND, UNKNOWN, Hours
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, State
-from exporter.domain.ports import Clock
+from exporter.domain.ports import Clock, OffsetSource
 from exporter.domain.verdicts import VERDICT_CODES, TopicOverride, Verdict
-from exporter.kafka.newest_timestamps import OffsetsAndTimes
 
 PAST_SECONDS, DENSE_PAST_SECONDS, LONG_PAST_SECONDS = 8 * WEEK, 2 * WEEK, 27 * WEEK
 """How far the past of a topic is searched: eight weeks before the Monday of its newest record; two of a topic with many
@@ -57,7 +56,7 @@ class TopicPasts:
 
     def __init__(
         self,
-        source: OffsetsAndTimes,
+        source: OffsetSource,
         metadata: Metadata,
         cluster: str,
         clock: Clock,

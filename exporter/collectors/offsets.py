@@ -29,8 +29,8 @@ from exporter.domain.polls.readings import (
     reason_code,
 )
 from exporter.domain.polls.table import STATE_CODES, STATES, UNREADABLE
-from exporter.domain.ports import Extents
-from exporter.kafka.newest_timestamps import OffsetsAndTimes, look_up_newest
+from exporter.domain.ports import Extents, OffsetSource
+from exporter.kafka.newest_timestamps import look_up_newest
 
 
 class Spec(StrEnum):
@@ -83,7 +83,7 @@ class OffsetRow:
 
 
 def list_offsets(
-    source: OffsetsAndTimes,
+    source: OffsetSource,
     metadata: Metadata,
     times: Sequence[Time],
     *,
@@ -133,7 +133,7 @@ class _Column(NamedTuple):
 class _Lookups:
     """The look-ups of one run, of partitions with leaders. The ends of logs are looked up once, where needed."""
 
-    def __init__(self, source: OffsetsAndTimes, tier: Any, metadata: Metadata, rows: Rows, future_after: float) -> None:
+    def __init__(self, source: OffsetSource, tier: Any, metadata: Metadata, rows: Rows, future_after: float) -> None:
         layout = metadata.membership.layout
         self._source, self._tier, self._future_after = source, tier, future_after
         self._membership = metadata.membership.part(rows)

@@ -19,10 +19,9 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Reason, State
-from exporter.domain.ports import Clock, SourceError
+from exporter.domain.ports import Clock, OffsetSource, SourceError
 from exporter.factory.sources import make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import KafkaPythonError
-from exporter.kafka.newest_timestamps import OffsetsAndTimes
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import check_regex
 from exporter.settings.schema import ClusterSettings, Settings
@@ -100,7 +99,7 @@ def list_to(
     settings: Settings,
     request: Request,
     style: str,
-    connect: Callable[[ClusterSettings, Settings, Clock], OffsetsAndTimes] = make_source,
+    connect: Callable[[ClusterSettings, Settings, Clock], OffsetSource] = make_source,
 ) -> int:
     """Write the offsets of ``clusters`` to ``out``, as ``table`` or ``json``; return the exit code.
 

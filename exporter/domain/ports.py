@@ -40,8 +40,20 @@ class Extents(ColumnSet):
     """An earlier end of the log: batches from it on were written later. -1 where none is known."""
 
 
-class OffsetSource(Protocol):
-    """A cluster that answers look-ups of offsets, without reading a record."""
+class ByTime(Protocol):
+    """Looks up offsets by time."""
+
+    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        """The first record at or after each time, of ``rows``, which have leaders and may repeat; by their places.
+
+        A record found at offset o proves that all records before o are from before that time. **None proves nothing**:
+        a broker looks into the first segment whose largest timestamp reaches the time, and into no later one. Segments
+        without a live record keep theirs, after DeleteRecords and compaction (seen on 3.9.2 and 4.3.1).
+        """
+
+
+class OffsetSource(ByTime, Protocol):
+    """A cluster that answers look-ups of offsets, also by time, without reading a record."""
 
     def metadata(self) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
@@ -67,18 +79,6 @@ class OffsetSource(Protocol):
 
     def close(self) -> None:
         """Close connections. Further calls are errors."""
-
-
-class ByTime(Protocol):
-    """Looks up offsets by time."""
-
-    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
-        """The first record at or after each time, of ``rows``, which have leaders and may repeat; by their places.
-
-        A record found at offset o proves that all records before o are from before that time. **None proves nothing**:
-        a broker looks into the first segment whose largest timestamp reaches the time, and into no later one. Segments
-        without a live record keep theirs, after DeleteRecords and compaction (seen on 3.9.2 and 4.3.1).
-        """
 
 
 class PollSource(Protocol):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from exporter.domain.arrays import Flags, Rows
@@ -13,12 +11,8 @@ from exporter.domain.polls.readings import ANSWERED, Answers, Reason, rows_with
 from exporter.domain.ports import ByTime, Extents, OffsetSource
 
 
-class OffsetsAndTimes(OffsetSource, ByTime, Protocol):
-    """A cluster that answers look-ups of offsets, also by time."""
-
-
 def look_up_newest(
-    source: OffsetsAndTimes,
+    source: OffsetSource,
     membership: Membership,
     extents: Extents,
     *,

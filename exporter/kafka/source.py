@@ -28,7 +28,7 @@ from exporter.kafka.rate_limiter import RateLimiter
 
 
 class KafkaSource:
-    """``exporter.domain.ports.OffsetSource`` and ``ByTime`` over confluent-kafka's admin client.
+    """``exporter.domain.ports.OffsetSource`` over confluent-kafka's admin client.
 
     Not for several threads at once.
 

@@ -33,8 +33,8 @@ from exporter.domain.judging.audit_wording import explain_topic, summarise
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason, reason_code
+from exporter.domain.ports import OffsetSource
 from exporter.domain.verdicts import GAPS, SCHEDULE, VERDICT_CODES, Verdict
-from exporter.kafka.newest_timestamps import OffsetsAndTimes
 from exporter.settings.schema import Settings
 
 NOW = 1_800_000_000.0
@@ -116,7 +116,7 @@ def test_a_topic_that_nobody_looked_at_yet_is_unknown() -> None:
     """What an interruption leaves unread is never empty."""
     info = TopicInfo(None, {0: PartitionInfo(1, (1,), (1,))})
     reader = AuditReader(
-        cast("OffsetsAndTimes", None),
+        cast("OffsetSource", None),
         Metadata({1: "a:1"}, {"orders": info}),
         "prod",
         SystemClock(),
