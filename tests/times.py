@@ -10,8 +10,9 @@ import numpy as np
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import Answer, Answers, TopicPartition
+from exporter.domain.polls.readings import Answers, TopicPartition
 from exporter.domain.ports import ByTime, OffsetSource
+from tests.lookup_answers import Answer, answer_at, answers_of
 
 
 def led(leaders: Mapping[TopicPartition, int]) -> Membership:
@@ -41,7 +42,7 @@ def tier_of(tiers: Any, spec: str, key: TopicPartition, leader: int = 1) -> Answ
 
 def objects(answers: Answers) -> list[Answer]:
     """All answers as objects."""
-    return [answer for at in range(len(answers)) if (answer := answers.answer(at)) is not None]
+    return [answer for at in range(len(answers)) if (answer := answer_at(answers, at)) is not None]
 
 
 def answered(
@@ -51,4 +52,4 @@ def answered(
     assert (membership.leader[rows] != NO_LEADER).all()
     wanted = list(zip(rows.tolist(), milliseconds.tolist(), strict=True))
     assert len(set(wanted)) == len(wanted)
-    return Answers.of(answer(membership.layout.key(row), each / 1000) for row, each in wanted)
+    return answers_of(answer(membership.layout.key(row), each / 1000) for row, each in wanted)

@@ -227,7 +227,7 @@ class PollSource:
                     key.partition,
                     key.topic,
                     first.offset[wrong[0]],
-                    documented.answer(int(wrong[0])),
+                    documented.offset[wrong[0]],
                 )
                 self._refused = True
                 return False

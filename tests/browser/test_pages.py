@@ -17,13 +17,14 @@ from exporter.domain.expectations.table import table_of
 from exporter.domain.formatting import duration, moment
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.links import Links
-from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.history.published import Published
 from exporter.state.cluster import MonitorSettings, Rhythm
 from exporter.state.monitor import Monitor
 from exporter.web.server import WebServer
 from tests.browser.contrast import contrasts_of
 from tests.groups import groups_of, positions_of
+from tests.lookup_answers import Answer
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP

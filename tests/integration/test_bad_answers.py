@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from tests.integration.watch import Watch, advanced, seen, watching
+from tests.lookup_answers import Answer
 from tests.scripted import Answering, ListedOffset, ScriptedBroker
 from tests.times import first_since
 from tests.views import readings_of

@@ -21,13 +21,14 @@ import pytest
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
+from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
 from exporter.kafka.process import OFFSETS, POLLS, TIERS, ClientProcess, RemoteClient, Restart
 from tests.fake_cluster import FakeCluster
 from tests.integration.test_bad_answers import well
+from tests.lookup_answers import Answer
 from tests.scripted import ListedOffset, ScriptedBroker
 from tests.times import end_of, tier_of
 from tests.waiting import until

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.domain.polls.readings import Answer, TopicPartition
+from exporter.domain.polls.readings import TopicPartition
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
 from tests.integration.secured import SECRET, WRONG, Secured
+from tests.lookup_answers import Answer
 from tests.times import tier_of
 
 TOPIC = TopicPartition("orders", 0)

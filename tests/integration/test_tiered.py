@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
-from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.settings.schema import Settings
@@ -27,6 +27,7 @@ from tests.integration.tiering import (
     moments,
     storage_jars,
 )
+from tests.lookup_answers import Answer
 from tests.times import led, objects
 from tests.workbench import EVERLASTING, Workbench
 

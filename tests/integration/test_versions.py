@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from exporter.domain.polls.readings import Answer, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
@@ -28,6 +28,7 @@ from tests.demo.broker import Broker, resolve_kafka
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen, watching
 from tests.integration.zookeeper import ZookeeperBroker
+from tests.lookup_answers import Answer
 from tests.times import first_since, led, objects, tier_of
 from tests.views import readings_of
 from tests.workbench import QUIET

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from exporter.backfill.cutoff import Request
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicConfig, TopicInfo
-from exporter.domain.polls.readings import Answer, Answers, Reason, TopicPartition
+from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import Extents
 from tests.backfill_rows import Run, Stream, first_polls_of, run_backfill, streams_of
+from tests.lookup_answers import Answer, answers_of
 from tests.times import answered
 
 HOUR = 3600.0
@@ -93,14 +94,14 @@ class Logs:
         return Metadata({1: "h:1"}, infos, unidentified=self.unidentified)
 
     def starts(self, membership: Membership) -> Answers:
-        return Answers.of(Answer(self.logs[key].start) for key in membership.layout)
+        return answers_of(Answer(self.logs[key].start) for key in membership.layout)
 
     def ends(self, membership: Membership) -> Answers:
-        return Answers.of(Answer(self.logs[key].end()) for key in membership.layout)
+        return answers_of(Answer(self.logs[key].end()) for key in membership.layout)
 
     def max_timestamp(self, membership: Membership, _: Extents) -> Answers:
         self.newest_count += len(membership.layout)
-        return Answers.of(self.logs[key].newest() for key in membership.layout)
+        return answers_of(self.logs[key].newest() for key in membership.layout)
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: True}

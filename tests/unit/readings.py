@@ -11,10 +11,11 @@ import numpy as np
 from exporter.domain.arrays import Counts, Offsets, Rows
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, restore_partitions
-from exporter.domain.polls.readings import Answer, Answers, PollFailure, Reason, TopicPartition
+from exporter.domain.polls.readings import Answers, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents, SourceError
 from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaReading, ReplicaTable
+from tests.lookup_answers import Answer, answers_of
 
 
 @dataclass
@@ -69,14 +70,14 @@ class TableSource:
         if self.earliest_error is not None:
             raise self.earliest_error
         self.earliest_requests.append([self._key(row) for row in rows])
-        return Answers.of(self.failures.get(self._key(row), self._offset(row, 0)) for row in rows)
+        return answers_of(self.failures.get(self._key(row), self._offset(row, 0)) for row in rows)
 
     def latest(self, rows: Rows) -> Answers:
-        return Answers.of(self._offset(row, 1) for row in rows)
+        return answers_of(self._offset(row, 1) for row in rows)
 
     def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:  # noqa: ARG002
         self.newest_lookups += len(rows)
-        return Answers.of(self._newest(self._key(row)) for row in rows)
+        return answers_of(self._newest(self._key(row)) for row in rows)
 
     def _key(self, row: int) -> TopicPartition:
         assert self.known is not None

@@ -19,10 +19,11 @@ from exporter.domain.polls.activity import (
     observe,
 )
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Answer, Answers, Reason, State
+from exporter.domain.polls.readings import Reason, State
 from exporter.domain.polls.silence import Silence, Silences
 from exporter.domain.polls.table import Table
 from exporter.domain.verdicts import Expectation
+from tests.lookup_answers import Answer, answers_of
 from tests.snapshots import silence_of
 from tests.views import Activity, Reading, activity_of, union
 
@@ -73,7 +74,7 @@ class OneRow:
         number = self._ids.setdefault(seen.topic_id, len(self._ids))
         self.table = observe(self.table, self._sightings(seen, number, good=True), at)
         rows = find_unsettled(self.table)
-        answers = Answers.of([newest] * len(rows))
+        answers = answers_of([newest] * len(rows))
         given = Circumstances(np.array([tiered]), np.array([unsupported]), at + 60.0, at)
         self.table = conclude(self.table, rows, answers, given)
         return activity_of(self.table, 0)
@@ -136,7 +137,7 @@ def test_every_answer_has_a_state() -> None:
     table = observe(table, seen, 100.0)
     rows = find_unsettled(table)
     given = Circumstances(np.array(tiered), np.array(unsupported), latest_allowed=160.0)
-    table = conclude(table, rows, Answers.of(answers[row] for row in rows), given)
+    table = conclude(table, rows, answers_of(answers[row] for row in rows), given)
     readings = [table.reading(row) for row in numbers]
     assert [(one.state, one.reason) for one in readings] == list(zip(states, reasons, strict=True))
     dated = (State.OBSERVED, State.FUTURE)

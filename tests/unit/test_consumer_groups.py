@@ -15,9 +15,10 @@ from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import Answer, Answers, Reason, TopicPartition
+from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from tests.groups import Group, GroupPartition, groups_of, readers
+from tests.lookup_answers import Answer, answers_of
 from tests.unit.readings import ManualClock, TableSource
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -77,12 +78,12 @@ class Cluster:
 
     def starts(self, membership: Membership) -> Answers:
         self.requests.append("earliest")
-        return Answers.of(self.log_starts.get(key, Answer(0)) for key in membership.layout)
+        return answers_of(self.log_starts.get(key, Answer(0)) for key in membership.layout)
 
     def ends(self, membership: Membership) -> Answers:
         self.requests.append("latest")
         self.ends_requested += len(membership.layout)
-        return Answers.of(self.log_ends.get(key, Answer(100)) for key in membership.layout)
+        return answers_of(self.log_ends.get(key, Answer(100)) for key in membership.layout)
 
     def lookups(self) -> Mapping[str, int]:
         return {"latest": self.requests.count("latest")}

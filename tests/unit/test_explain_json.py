@@ -15,7 +15,7 @@ import trustme
 from exporter.cli import run
 from exporter.collectors.poller import Poller
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.verdicts import Expectation
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
@@ -23,6 +23,7 @@ from exporter.settings.schema import Settings
 from exporter.state.monitor import Monitor
 from exporter.web.config_file import WebConfigFile
 from tests.demo.broker import free_port
+from tests.lookup_answers import Answer
 from tests.monitors import served
 from tests.plain_http import get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish

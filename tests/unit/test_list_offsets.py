@@ -15,10 +15,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 import exporter.kafka.client
-from exporter.domain.polls.readings import END_OF_TIME, Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import END_OF_TIME, Reason, TopicPartition
 from exporter.kafka.errors import answers_of, reason_of
 from exporter.kafka.list_offsets import Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST
+from tests.lookup_answers import Answer, answer_at
 from tests.times import led, objects
 
 RESULT = SimpleNamespace(offset=7, timestamp=1500, leader_epoch=3)
@@ -147,8 +148,8 @@ def test_no_sentinel_leaves_the_kafka_rooms(result: tuple[int, int, int | None],
     """-1 becomes None, -1001 a reason, milliseconds seconds, and times beyond every calendar its end."""
     offset, timestamp, epoch = result
     one = SimpleNamespace(offset=offset, timestamp=timestamp, leader_epoch=epoch)
-    assert answers_of([one]).answer(0) == answer
-    assert [answers_of([None, one, KafkaError(3)]).answer(place) for place in range(3)] == [
+    assert answer_at(answers_of([one]), 0) == answer
+    assert [answer_at(answers_of([None, one, KafkaError(3)]), place) for place in range(3)] == [
         Answer(reason=Reason.MISSING_ANSWER), answer, Answer(reason=Reason.UNKNOWN_TOPIC)
     ]  # fmt: skip
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import END_OF_TIME, Answer, Answers, Reason, TopicPartition
+from exporter.domain.polls.readings import END_OF_TIME, Answers, Reason, TopicPartition
 from exporter.domain.ports import Extents
 from exporter.kafka.list_offsets import Lookups
 from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe
+from tests.lookup_answers import Answer, answers_of
 from tests.times import led
 
 OLD, NEW = 1, 2
@@ -55,7 +56,7 @@ class Cluster:
             later = [n for n, time in enumerate(self.times[key]) if time * 1000 >= target]
             found = Answer(later[0], self.times[key][later[0]]) if later else Answer()
             answers.append(Answer(reason=Reason.NOT_LEADER) if self.unread else found)
-        return Answers.of(answers)
+        return answers_of(answers)
 
     def check(
         self,
@@ -74,7 +75,7 @@ class Cluster:
             np.array(ends, dtype=np.int64),
             np.full(len(keys), -1),
         )
-        columns, rows = Answers.of(given[key] for key in keys), np.arange(len(keys))
+        columns, rows = answers_of(given[key] for key in keys), np.arange(len(keys))
         wrong = self.probe.check(membership, rows, columns, extents, lambda _: tiered)
         return {keys[at] for at in np.flatnonzero(wrong).tolist()}
 

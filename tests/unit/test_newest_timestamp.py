@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
-from exporter.domain.polls.readings import END_OF_TIME, Answer, Answers, Reason, TopicPartition
+from exporter.domain.polls.readings import END_OF_TIME, Answers, Reason, TopicPartition
+from tests.lookup_answers import Answer, answer_at
 from tests.times import answered, led
 
 NOW = 1_800_000_000.0
@@ -57,7 +58,7 @@ class Searched:
         while len((step := self._searches.step())[0]):
             self._searches.take(step[0], self.by_time(membership, *step))
         self.columns = self._searches.results()
-        self.results = [self.columns.answer(at) for at in range(len(partitions))]
+        self.results = [answer_at(self.columns, at) for at in range(len(partitions))]
 
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         return answered(membership, rows, milliseconds, self._answer)

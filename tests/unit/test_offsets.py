@@ -16,9 +16,10 @@ from exporter.collectors.offsets import Gap, OffsetRow, Spec, list_offsets
 from exporter.commands.offsets import Request, list_to
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
-from exporter.domain.polls.readings import Answer, Answers, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition
 from exporter.domain.ports import Extents
 from exporter.settings.schema import Settings
+from tests.lookup_answers import Answer
 from tests.times import answered, led
 from tests.unit.readings import TableOffsets
 

@@ -11,9 +11,10 @@ import pytest
 
 from exporter.domain.arrays import Rows
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
-from exporter.domain.polls.readings import Answer, Answers, Reason
+from exporter.domain.polls.readings import Answers, Reason
 from exporter.kafka.poll_source import COMPARED, PollSource
 from exporter.kafka.source import KafkaSource
+from tests.lookup_answers import Answer, answers_of
 from tests.unit.readings import ManualClock
 
 PARTITIONS = 5 * COMPARED
@@ -49,7 +50,7 @@ class Both:
 
     def answers(self, rows: Rows, reasons: dict[int, Reason]) -> Answers:
         failed = [reasons.get(row) for row in rows.tolist()]
-        return Answers.of(Answer(10) if reason is None else Answer(reason=reason) for reason in failed)
+        return answers_of(Answer(10) if reason is None else Answer(reason=reason) for reason in failed)
 
     def denied(self) -> bool:
         return False

@@ -11,9 +11,10 @@ from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Answer, Answers, PollFailure, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answers, PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import SourceError
+from tests.lookup_answers import Answer, answers_of
 from tests.snapshots import silence_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 from tests.views import Reading, readings_of
@@ -186,7 +187,7 @@ def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() 
         fails = False
 
         def latest(self, rows: Rows) -> Answers:
-            return Answers.of(Answer(reason=Reason.TIMED_OUT) for _ in rows) if self.fails else super().latest(rows)
+            return answers_of(Answer(reason=Reason.TIMED_OUT) for _ in rows) if self.fails else super().latest(rows)
 
     polled = Polled(source := Failing({A: (0, 100, 100.0)}), earliest_interval=300.0)
     polled.poll()

@@ -24,7 +24,7 @@ from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import Answer, Answers, Reason, TopicPartition
+from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.history.cluster_states import read_state
 from exporter.history.recorder import History
@@ -32,6 +32,7 @@ from exporter.history.spool import HistoryError, Spool, finished_files
 from exporter.storage import files as storage
 from exporter.storage import storage_thread
 from tests.groups import Group, sweep_of
+from tests.lookup_answers import Answer
 from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 from tests.views import Inspected

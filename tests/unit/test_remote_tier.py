@@ -18,11 +18,12 @@ from exporter.collectors.remote_tier import BY_TIME, MAX_FAILED_SWEEPS, TierWatc
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.activity import Circumstances, TierFacts, apply_tiers
 from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicConfig, TopicInfo
-from exporter.domain.polls.readings import Answer, Answers, Reason, State, TopicPartition
+from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ByTime
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.state.cluster import Rhythm
+from tests.lookup_answers import Answer, answers_of
 from tests.monitors import monitor_of
 from tests.snapshots import snapshot_of
 from tests.times import answered
@@ -57,7 +58,7 @@ class Tiers:
 
     def tier(self, spec: str, membership: Membership) -> Answers:
         self.clock.time += self.seconds * len(membership.layout)
-        return Answers.of(self.offsets.get((spec, key), Answer(5)) for key in membership.layout)
+        return answers_of(self.offsets.get((spec, key), Answer(5)) for key in membership.layout)
 
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         return answered(membership, rows, milliseconds, self._first)

@@ -11,11 +11,12 @@ import pytest
 from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain.polls.metadata import TopicConfig
-from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, Limits, NotCompared, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming
 from exporter.state.cluster import Rhythm
+from tests.lookup_answers import Answer
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, Replica, TableSource, replica_readings, replica_table
 

@@ -16,7 +16,7 @@ from exporter.domain.expectations.table import table_of
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.judging.queries import Query, topics
 from exporter.domain.polls.metadata import Metadata, TopicConfig
-from exporter.domain.polls.readings import Answer, Reason, TopicPartition
+from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation, Verdict
@@ -25,6 +25,7 @@ from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.series import ClusterSeries
 from exporter.state.monitor import Monitor
 from tests.groups import Group, GroupPartition, sweep_of
+from tests.lookup_answers import Answer
 from tests.monitors import monitor_of
 from tests.unit.expectations import MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource

@@ -9,11 +9,12 @@ from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.queries import Query, explain_subject
-from exporter.domain.polls.readings import Answer, PollFailure, Reason, TopicPartition
+from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from exporter.web.html import overview, topic, topic_list
 from tests.groups import Group, GroupPartition, positions_of, sweep_of
+from tests.lookup_answers import Answer
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import HOUR, NOW, promise, publish

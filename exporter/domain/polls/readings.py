@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -101,19 +100,6 @@ this one.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to one ListOffsets look-up of one partition.
-
-    ``reason`` is None for a good answer. A good answer without an offset means that no such record exists (offset -1).
-    """
-
-    offset: int | None = None
-    timestamp: float | None = None
-    leader_epoch: int | None = None
-    reason: Reason | None = None
-
-
 class Reading(NamedTuple):
     """What the last poll read of one partition; None where it read nothing, or nothing is known.
 
@@ -143,9 +129,6 @@ REASONS = tuple(Reason)
 
 ANSWERED, NO_ANSWER = 0, -1
 """Codes beside those of ``reason_code``: a good answer; no valid one, never requested or disproved."""
-
-_NOBODY = Answer()
-"""The code of a missing answer."""
 
 _CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
 
@@ -188,36 +171,6 @@ class Answers(ColumnSet):
         answers = cls.none(count)
         answers.reason[:] = reason_code(reason)
         return answers
-
-    @classmethod
-    def of(cls, answers: Iterable[Answer | None]) -> Answers:
-        """Return answers as columns; None becomes NO_ANSWER."""
-        given = [_NOBODY if answer is None else answer for answer in answers]
-        columns = cls.none(len(given))
-        columns.reason[:] = [NO_ANSWER if answer is _NOBODY else reason_code(answer.reason) for answer in given]
-        found = [answer.reason is None and answer.offset is not None for answer in given]
-        columns.found[:] = found
-        columns.offset[:] = [answer.offset or 0 if there else 0 for answer, there in zip(given, found, strict=True)]
-        columns.timestamp[:] = [
-            answer.timestamp if there and answer.timestamp is not None else math.nan
-            for answer, there in zip(given, found, strict=True)
-        ]
-        columns.epoch[:] = [-1 if answer.leader_epoch is None else answer.leader_epoch for answer in given]
-        return columns
-
-    def answer(self, row: int) -> Answer | None:
-        """Return one row as an object, None where there is no answer."""
-        code = int(self.reason[row])
-        if code == NO_ANSWER:
-            return None
-        epoch = int(self.epoch[row])
-        found = code == ANSWERED and bool(self.found[row])
-        return Answer(
-            offset=int(self.offset[row]) if found else None,
-            timestamp=float(self.timestamp[row]) if found and not np.isnan(self.timestamp[row]) else None,
-            leader_epoch=None if epoch < 0 else epoch,
-            reason=reason_of_code(code),
-        )
 
 
 def rows_with(reasons: Codes, wanted: Sequence[Reason]) -> Flags:
