@@ -10,9 +10,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import kafka
 import numpy as np
 import pytest
 from confluent_kafka.admin._metadata import PartitionMetadata
+from kafka.admin import KafkaAdminClient
 
 from exporter.cli import run
 from exporter.clock import SystemClock
@@ -31,6 +33,7 @@ from exporter.state.cluster import Rhythm
 from tests.groups import GroupPartition, groups_of
 from tests.integration.auditing import audit, dates, settings_of
 from tests.integration.conftest import NEWEST
+from tests.integration.inspecting import Inspecting
 from tests.integration.serving import rows_of
 from tests.integration.sweeping import Swept, commit
 from tests.integration.watch import UNREACHED, Watch, advanced, seen, watching
@@ -38,7 +41,8 @@ from tests.lookup_answers import Answer
 from tests.snapshots import silence_of
 from tests.times import led, objects, tier_of
 from tests.trio import THIRD, Trio
-from tests.views import readings_of, topics_in
+from tests.views import Inspected, readings_of, topics_in
+from tests.waiting import until
 
 TIMEOUT = 2.0
 BUDGET = 6.0
@@ -340,3 +344,57 @@ def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
     """How a poll judges a partition that may be silent for a second."""
     limit = TopicOverride(".*", max_silence_seconds=1.0)
     return overrule(silence_of(readings_of(snapshot)[partition], None), limit, snapshot.taken_at).verdict
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_sizes_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Trio) -> None:
+    """Its partitions and the sums that it has a part in are unknown and counted; what it has no part in is shown."""
+    topic = "inspected"
+    trio.workbench.create_on(topic, [[1, 2], [2, THIRD], [THIRD, 1]])
+    trio.workbench.write([(topic, number, 1e9) for number in range(3)])
+    inspecting = Inspecting(topic, timeout="2s", **{"bootstrap.servers": trio.bootstrap})
+
+    def everything() -> bool:
+        assert not inspecting.inspect().failures
+        found = [inspecting.found(topic, number) for number in range(3)]
+        return all(one.log_bytes and one.disk_bytes == 2 * one.log_bytes for one in found)
+
+    # A follower's copy comes a moment later.
+    until(everything, "both copies of every record are there")
+    with trio.cut_off():
+        inspecting.source.close()
+        lost = Inspecting(topic, timeout="2s", **{"bootstrap.servers": trio.bootstrap})
+        inspection = lost.inspect()
+        known = readings_of(lost.poll())
+    first, second, third = (known[TopicPartition(topic, number)].inspected for number in range(3))
+    assert first is not None and first.disk_bytes == 2 * (first.log_bytes or 0) > 0
+    assert second is not None
+    assert (second.log_bytes, second.disk_bytes) == (first.log_bytes, None)
+    assert third == Inspected()
+    assert {broker for _, broker in inspection.failures} == {THIRD}
+    assert {reason for reason, _ in inspection.failures} <= UNREACHED
+    trio.workbench.delete(topic)
+    gc.collect()  # as above
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_inspections_follow_partitions_that_are_moved_to_another_broker(trio: Trio) -> None:
+    """Once a poll has shown where they are, that broker is asked, and the sizes are as before."""
+    topic, moved = "reassigned", [TopicPartition("reassigned", number) for number in range(3)]
+    trio.workbench.create_on(topic, [[1]] * 3)
+    trio.workbench.write([(topic, number, 1e9) for number in range(3)])
+    inspecting = Inspecting(topic, **{"bootstrap.servers": trio.bootstrap})
+    assert not inspecting.inspect().failures
+    before = [inspecting.found(topic, key.partition) for key in moved]
+    with closing(KafkaAdminClient(bootstrap_servers=trio.bootstrap)) as admin:
+        admin.alter_partition_reassignments({kafka.TopicPartition(*key): [2] for key in moved})
+
+    def followed() -> bool:
+        inspection = inspecting.inspect()
+        return not inspection.failures and inspection.lookups == len(moved)
+
+    until(lambda: trio.leaders(topic) == {2}, "the partitions are moved")
+    until(followed, "a poll has shown where they are, and that broker is asked")
+    assert [inspecting.found(topic, key.partition) for key in moved] == before
+    inspecting.source.close()
+    gc.collect()  # as above
