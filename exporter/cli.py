@@ -300,10 +300,7 @@ def offsets(
     """
     from exporter.commands import offsets as listing
 
-    try:
-        wanted = listing.Request.parse(times, topics, time.time(), internal=internal)
-    except listing.RequestError as error:
-        raise click.BadParameter(str(error), param_hint=error.option) from None
+    wanted = listing.Request.parse(times, topics, time.time(), internal=internal)
     settings = client_settings(config, bootstrap_server)
     return listing.list_to(sys.stdout, sys.stderr, clusters_named(settings, cluster), settings, wanted, style)
 

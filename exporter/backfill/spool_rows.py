@@ -84,7 +84,6 @@ def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows, rows: Ro
 
 
 def _named(request: Request, batch: Batch, rows: Rows) -> dict[str, Column]:
-    """Return the columns that windows and inventory share."""
     topic, leader = batch.layout.topic[rows], batch.leader[rows]
     return {
         "cluster": request.cluster,

@@ -180,7 +180,6 @@ class GroupWatch:
         self._source.close()
 
     def _described_topics(self) -> frozenset[str]:
-        """Return the topics that the last poll could describe."""
         topics = {} if self._snapshot is None else self._snapshot.metadata.topics
         return frozenset(name for name, topic in topics.items() if topic.reason is None)
 

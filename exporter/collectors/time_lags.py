@@ -167,7 +167,6 @@ class TimeLags:
         return self._before
 
     def _follow(self, layout: Layout) -> None:
-        """Take the rows of a poll."""
         if layout is self._layout:
             return
         here, there = layout.moves_from(self._layout)
@@ -212,7 +211,6 @@ class TimeLags:
         return fallen
 
     def _take(self, table: Table, metadata: Metadata) -> None:
-        """Take what the poll saw of the ends of logs."""
         state = table.state_now
         self._timeless = state == STATE_CODES[State.NO_TIMESTAMP]
         self._ends = np.where(np.isin(state, NEWEST_KNOWN) & ~np.isnan(table.newest), table.latest, 0)

@@ -15,7 +15,6 @@ class TopicIds:
     """Gives each topic id of a cluster a number, and keeps the number as long as a row of the table uses it."""
 
     def __init__(self) -> None:
-        """Make it; no id is known yet."""
         self._numbers: dict[str | None, int] = {}
         self._given = 0
         self._last: tuple[Metadata, Offsets] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -35,6 +34,7 @@ from exporter.kafka.process import RemoteClient
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import check_regex
 from exporter.settings.schema import ClusterSettings, Settings
+from exporter.storage.files import put
 
 WATCHED_SECONDS = 5.0
 """The shortest time between two looks at the end of a topic. One that advances in between is written now, whatever
@@ -122,7 +122,7 @@ def audit_to(
         out.write(text)
     else:
         try:
-            _write_file(wanted.output, text)
+            put(wanted.output, lambda file: file.write(text.encode()))
         except OSError as error:
             screen.say(f"Error: --output {str(wanted.output)!r} cannot be written: {error.strerror}")
             return ExitCode.NOT_STARTED
@@ -226,13 +226,3 @@ def _concluded(
         "owner": lambda: np.array([owner or "\U0010ffff" for owner in topics.owner[order]], str),
     }
     return Audit(topics, codes, order[np.argsort(keys[wanted.sort](), kind="stable")], now, problems, interrupted)
-
-
-def _write_file(path: Path, text: str) -> None:
-    """Write a file in one step: a reader never sees half of it. Raises OSError."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)

@@ -52,7 +52,6 @@ def write_as(audit: Audit, style: str, *, verbose: bool = False) -> str:
 
 
 def _records(audit: Audit) -> Iterator[dict[str, Any]]:
-    """Yield the facts of each topic that is shown, as values for JSON."""
     topics = audit.topics
     for row in audit.shown.tolist():
         last = replace_nan(topics.last_record[row])

@@ -153,7 +153,6 @@ def _groups(record: Record) -> Iterator[str]:
 
 
 def _group(group: Record, of_partition: bool) -> str:
-    """Return the name of a group, and how it stands."""
     details = []
     if group["role"] != GroupRole.GONE:
         details.append("members unknown" if group["members"] is None else plural(group["members"], "member"))
@@ -207,7 +206,6 @@ def _partitions(partitions: Sequence[Record]) -> Iterator[str]:
 
 
 def _changes(record: Record) -> Iterator[str]:
-    """Yield what would change the verdict."""
     override, verdict = record["override"], record["verdict"]
     yield "what would change the verdict"
     if override is not None:

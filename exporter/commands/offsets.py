@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 
+import click
+
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import TIERED, OffsetRow, Spec, Time, list_offsets
 from exporter.commands.options import narrow_topics
@@ -39,14 +41,6 @@ _LAST_MS = 253_402_300_799_999
 _IN_TABLE = ("cluster", "topic", "partition", "time", "offset", "timestamp", "reason")
 
 
-class RequestError(ValueError):
-    """An option has an impossible value. The message has the rule and the value."""
-
-    def __init__(self, option: str, problem: str) -> None:
-        super().__init__(problem)
-        self.option = option
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """The values of the command line; empty ``topics`` means the configured topics."""
@@ -57,19 +51,19 @@ class Request:
 
     @classmethod
     def parse(cls, times: Sequence[str], topics: Sequence[str], now: float, *, internal: bool = False) -> Request:
-        """Check the values of ``--time`` and ``--topic``; ``now`` is Unix seconds. Raises RequestError."""
+        """Check the values of ``--time`` and ``--topic``; ``now`` is Unix seconds. Raises click.BadParameter."""
         for pattern in topics:
             try:
                 check_regex(pattern)
             except ValueError as error:
-                raise RequestError("--topic", f"{error}, got {pattern!r}") from None
+                raise click.BadParameter(f"{error}, got {pattern!r}", param_hint="--topic") from None
         # Each once: two spellings of a time are one.
         parsed = dict.fromkeys(parse_time(text.strip(), now) for text in times)
         return cls(list(parsed), list(dict.fromkeys(topics)), internal)
 
 
 def parse_time(text: str, now: float) -> Time:
-    """Read a value of ``--time``; ``now`` is Unix seconds. Raises RequestError."""
+    """Read a value of ``--time``; ``now`` is Unix seconds. Raises click.BadParameter."""
     if text in set(Spec):
         return Spec(text)
     try:
@@ -77,7 +71,7 @@ def parse_time(text: str, now: float) -> Time:
     except (ValueError, OverflowError):
         ms = -1
     if not 0 <= ms <= _LAST_MS:
-        raise RequestError("--time", f"{_RULE}; got {text!r}")
+        raise click.BadParameter(f"{_RULE}; got {text!r}", param_hint="--time")
     return ms / 1000
 
 
@@ -162,7 +156,6 @@ def _unmatched(request: Request, answered: Sequence[Metadata]) -> Iterator[str]:
 
 
 def _fields(cluster: str, row: OffsetRow) -> dict[str, Any]:
-    """Return the values of a row for output, None where there is none."""
     return {
         "cluster": cluster,
         "topic": row.topic,
@@ -176,7 +169,6 @@ def _fields(cluster: str, row: OffsetRow) -> dict[str, Any]:
 
 
 def _write_json(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write an array with one object a line."""
     lines = ",\n".join(json.dumps(row) for row in rows)
     out.write(f"[\n{lines}\n]\n" if rows else "[]\n")
 

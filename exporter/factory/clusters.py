@@ -101,7 +101,7 @@ def make_tier_watch(
     rate = settings.lookups_per_second / _REMOTE_STORAGE_IS_SLOWER
 
     def times() -> RemoteClient:
-        return make_source(cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate, process=process)
+        return make_source(cluster, settings, clock, lookups_per_second=rate, process=process)
 
     return TierWatch(
         cluster.name,

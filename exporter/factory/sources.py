@@ -24,19 +24,15 @@ from exporter.kafka.process import (
 from exporter.settings.errors import SettingsError
 from exporter.settings.schema import ClusterSettings, Settings
 
-_PACED_CALLS_IN_FLIGHT = 2
-"""Calls under way at once of a backfill, whose rate is limited."""
-
 _PATIENCE = 300.0
 """Seconds after which a paced call counts as hung, besides its pace."""
 
 
-def make_source(  # noqa: PLR0913 - each may differ from that of polls
+def make_source(
     cluster: ClusterSettings,
     settings: Settings,
     clock: Clock,  # noqa: ARG001 - test doubles of this function need it
     *,
-    calls_in_flight: int | None = None,
     lookups_per_second: float | None = None,
     times_per_second: float | None = None,
     budget: float | None = None,
@@ -61,7 +57,6 @@ def make_source(  # noqa: PLR0913 - each may differ from that of polls
         times_per_second=times_per_second,
         # Paced look-ups have no budget.
         **_asking(cluster, settings, None if lookups_per_second is not None else budget),
-        **({} if calls_in_flight is None else {"calls_in_flight": calls_in_flight}),
     )
     return _started(source, cluster) if at_once else source
 
@@ -87,13 +82,7 @@ def make_poll_source(
 
 def make_backfill_source(cluster: ClusterSettings, settings: Settings, clock: Clock) -> RemoteClient:
     """Return the source of one cluster for its backfill. Raises ValueError where the configuration cannot be used."""
-    return make_source(
-        cluster,
-        settings,
-        clock,
-        calls_in_flight=_PACED_CALLS_IN_FLIGHT,
-        lookups_per_second=settings.lookups_per_second,
-    )
+    return make_source(cluster, settings, clock, lookups_per_second=settings.lookups_per_second)
 
 
 def connect(settings: Settings, processes: ClientProcesses | None = None) -> dict[str, RemoteClient]:
@@ -129,7 +118,6 @@ def _started(source: RemoteClient, cluster: ClusterSettings) -> RemoteClient:
 
 
 def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) -> dict[str, Any]:
-    """Return the arguments of a client in any process."""
     poll = settings.poll_of(cluster)
     return {
         **_connecting(cluster, settings),

@@ -19,6 +19,7 @@ from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
+from exporter.kafka.leader_calls import CALLS_IN_FLIGHT
 
 _T = TypeVar("_T")
 
@@ -55,9 +56,8 @@ class GroupReader:
     client.
     """
 
-    def __init__(self, client: Client, *, calls_in_flight: int) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._calls_in_flight = calls_in_flight
         self._silent = False
         self._has_offsets_topic = False
         """Whether brokers list OFFSETS_TOPIC."""
@@ -176,7 +176,7 @@ class GroupReader:
         while waiting or running:
             answers |= dict.fromkeys(waiting if self._client.overdue else (), Reason.TIMED_OUT)
             waiting = [name for name in waiting if name not in answers]
-            while waiting and len(running) < self._calls_in_flight:
+            while waiting and len(running) < CALLS_IN_FLIGHT:
                 name = waiting.pop()
                 try:
                     future = start(name)

@@ -18,6 +18,10 @@ from exporter.domain.polls.readings import GONE, Answers, Reason, reason_code
 
 T = TypeVar("T")
 
+CALLS_IN_FLIGHT = 4
+"""Calls under way at once at a cluster. Most of a broker's request handlers stay free (``num.io.threads``, 8 by
+default)."""
+
 Chunk = tuple[Rows, Sequence[confluent_kafka.TopicPartition]]
 """Places in the columns of answers, and their partitions."""
 
@@ -28,7 +32,6 @@ def run_calls(
     start: Callable[[int, Chunk], Future[T]],
     take: Callable[[int, Chunk, Future[T]], Collection[Reason | None]],
     *,
-    calls_in_flight: int,
     patience: Callable[[], float],
     pause: Callable[[int], float] = lambda _: 0.0,
 ) -> set[int]:
@@ -39,7 +42,7 @@ def run_calls(
     ``patience`` seconds counts with the answers so far. ``pause`` returns the seconds for which a leader must wait.
     """
     waiting = {leader: deque(queued) for leader, queued in chunks.items()}
-    at_once = math.ceil(calls_in_flight / max(1, len(waiting)))
+    at_once = math.ceil(CALLS_IN_FLIGHT / max(1, len(waiting)))
     silent: set[int] = set()
     running: dict[int, tuple[int, Chunk, Future[T]]] = {}
     busy: Counter[int] = Counter()
@@ -48,7 +51,7 @@ def run_calls(
     while waiting or running:
         for leader in list(waiting):
             queued = waiting.pop(leader)
-            while queued and busy[leader] < at_once and len(running) < calls_in_flight and not pause(leader):
+            while queued and busy[leader] < at_once and len(running) < CALLS_IN_FLIGHT and not pause(leader):
                 chunk = queued.popleft()
                 call = start(leader, chunk)
                 running[number] = leader, chunk, call

@@ -19,9 +19,8 @@ from exporter.kafka.leader_calls import Chunk, run_calls
 from exporter.kafka.list_offsets_call import OffsetResults, list_offsets, spec_name
 from exporter.kafka.rate_limiter import RateLimiter
 
-CHUNK_SIZE, CALLS_IN_FLIGHT = 250, 4
-"""Partitions of one call to a broker, and calls under way at once at a cluster, unless told otherwise. Most of a
-broker's request handlers stay free (``num.io.threads``, 8 by default)."""
+CHUNK_SIZE = 250
+"""Partitions of one call to a broker."""
 
 
 class Lookups:
@@ -31,14 +30,9 @@ class Lookups:
     the whole timeout, and other chunks for that leader then get the same answer without a request.
     """
 
-    def __init__(
-        self, client: Client, *, chunk_size: int, calls_in_flight: int, limiter: RateLimiter | None = None
-    ) -> None:
-        """Make it; no request is sent yet. Without a ``limiter`` only ``calls_in_flight`` limits the rate."""
+    def __init__(self, client: Client, limiter: RateLimiter | None = None) -> None:
         self._client = client
         self._limiter = limiter
-        self._chunk_size = chunk_size
-        self._calls_in_flight = calls_in_flight
         self.counts: Counter[str] = Counter()
         """Look-ups sent so far, by spec."""
         self.unreachable: set[int] = set()
@@ -64,11 +58,10 @@ class Lookups:
             return {reason_of_code(code) for code in np.unique(got.reason).tolist()}
 
         self.unreachable |= run_calls(
-            by_leader(membership, rows, self._chunk_size, targets),
+            by_leader(membership, rows, targets),
             answers,
             start,
             take,
-            calls_in_flight=self._calls_in_flight,
             patience=lambda: self._client.patience,
             pause=lambda leader: 0.0 if self._limiter is None else self._limiter.wait(leader),
         )
@@ -99,9 +92,7 @@ def _unknown_answer(result: OffsetResult | None) -> BaseException | str:
     return "nothing" if result is None else f"offset {result.offset}"
 
 
-def by_leader(
-    membership: Membership, rows: Rows, chunk_size: int, offsets: int | Offsets = OFFSET_INVALID
-) -> dict[int, list[Chunk]]:
+def by_leader(membership: Membership, rows: Rows, offsets: int | Offsets = OFFSET_INVALID) -> dict[int, list[Chunk]]:
     """Return rows with leaders in chunks, by leader; each partition gets the offset of its place.
 
     Brokers refuse a partition named twice in one call (error 42): a row that is given again is in a later chunk.
@@ -114,8 +105,8 @@ def by_leader(
         led = led[np.argsort(turn[led], kind="stable")]
         chunks[broker] = []
         for of_turn in np.split(led, np.flatnonzero(np.diff(turn[led])) + 1):
-            for at in range(0, len(of_turn), chunk_size):
-                places = of_turn[at : at + chunk_size]
+            for at in range(0, len(of_turn), CHUNK_SIZE):
+                places = of_turn[at : at + CHUNK_SIZE]
                 columns = (layout.topic[rows[places]], layout.partition[rows[places]], offset[places])
                 partitions = [
                     confluent_kafka.TopicPartition(names[topic], number, target)

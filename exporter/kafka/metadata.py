@@ -26,6 +26,7 @@ from exporter.domain.ports import Clock, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import OFFSETS_TOPIC
 from exporter.kafka.errors import reason_of
+from exporter.kafka.leader_calls import CALLS_IN_FLIGHT
 from exporter.kafka.topic_configs import ConfigReader
 
 TOPICS_PER_CALL = 200
@@ -79,21 +80,19 @@ class MetadataReader:
         clock: Clock,
         *,
         config_refresh: float,
-        calls_in_flight: int,
         owner_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._client = client
         self._scope = scope
         self._clock = clock
         self._config_refresh = config_refresh
-        self._calls_in_flight = calls_in_flight
         self._owner_of = owner_of
         self._ids: dict[str, str | None] = {}
         self._internal: set[str] = set()
         self._identified: dict[str, None] = {}
         """Topics whose ids were read, in order of reading: the oldest first."""
         self._turn_at = -math.inf
-        self._config_reader = ConfigReader(client, clock, refresh=config_refresh, calls_in_flight=calls_in_flight)
+        self._config_reader = ConfigReader(client, clock, refresh=config_refresh)
         self._configs: dict[str, TopicConfig] = {}
         self._inherited: Mapping[tuple[str, str | None], TopicConfig] = {}
         self._refreshed_at = -math.inf
@@ -244,7 +243,7 @@ class MetadataReader:
         running: deque[Mapping[str, Future[Any]]] = deque()
         chunks = deque(_calls_for(sizes))
         while chunks or running:
-            while chunks and len(running) < self._calls_in_flight:
+            while chunks and len(running) < CALLS_IN_FLIGHT:
                 names = TopicCollection(chunks.popleft())
                 running.append(self._client.admin.describe_topics(names, request_timeout=self._client.request_timeout))
             silent: Exception | None = None

@@ -21,7 +21,7 @@ from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import ANSWERED, GONE, Answers, Reason, reason_code, reason_of_code
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
-from exporter.kafka.leader_calls import Chunk, run_calls
+from exporter.kafka.leader_calls import CALLS_IN_FLIGHT, Chunk, run_calls
 from exporter.kafka.list_offsets import by_leader
 from exporter.kafka.list_offsets_call import LATEST, spec_name
 
@@ -38,13 +38,11 @@ _FIELDS = attrgetter("offset", "leader_epoch", "error")
 class OffsetsForTimes:
     """Looks up offsets at the leaders of one cluster, several chunks in flight. Not for several threads at once."""
 
-    def __init__(self, client: Client, *, chunk_size: int, calls_in_flight: int) -> None:
+    def __init__(self, client: Client) -> None:
         """Make it; no request is sent yet. Raises KafkaException or ValueError as the client does when it connects."""
         self._client = client
-        self._chunk_size = chunk_size
-        self._calls_in_flight = calls_in_flight
         self._consumer: Consumer = client.make_consumer(GROUP)
-        self._pool = ThreadPoolExecutor(calls_in_flight, "offsets for times")
+        self._pool = ThreadPoolExecutor(CALLS_IN_FLIGHT, "offsets for times")
         self._cached: tuple[Membership, Rows, dict[int, list[Chunk]]] | None = None
         self.counts: Counter[str] = Counter()
         """Look-ups sent so far, by spec."""
@@ -100,7 +98,6 @@ class OffsetsForTimes:
             answers,
             start,
             take,
-            calls_in_flight=self._calls_in_flight,
             patience=lambda: self._client.patience,
         )
         return answers, np.sort(np.concatenate(refused)) if refused else np.zeros(0, dtype=np.intp)
@@ -120,7 +117,7 @@ class OffsetsForTimes:
             and np.array_equal(self._cached[1], rows)
         ):
             return self._cached[2]
-        chunks = by_leader(membership, rows, self._chunk_size, spec)
+        chunks = by_leader(membership, rows, spec)
         if is_latest:
             self._cached = membership, rows, chunks
         return chunks

@@ -77,7 +77,6 @@ class ClientProcess:
     """The process with the clients of one cluster. It starts with the first call. Safe for several threads."""
 
     def __init__(self, cluster: str, on_restart: Callable[[Restart], None] = lambda _: None) -> None:
-        """``on_restart`` is called each time it is replaced."""
         self._cluster = cluster
         self._on_restart = on_restart
         self._lock = threading.RLock()

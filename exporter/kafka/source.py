@@ -17,7 +17,7 @@ from exporter.domain.ports import Clock, Extents, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
-from exporter.kafka.list_offsets import CALLS_IN_FLIGHT, CHUNK_SIZE, Lookups
+from exporter.kafka.list_offsets import Lookups
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
 from exporter.kafka.metadata import MetadataReader, Scope
@@ -44,8 +44,6 @@ class KafkaSource:
         aws_iam: AwsIam | None = None,
         clock: Clock | None = None,
         request_timeout: float = 10.0,
-        chunk_size: int = CHUNK_SIZE,
-        calls_in_flight: int = CALLS_IN_FLIGHT,
         include: Sequence[str] = (".*",),
         exclude: Sequence[str] = (),
         internal: bool = False,
@@ -67,20 +65,18 @@ class KafkaSource:
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
         self.client = client
         self._clock = clock = SystemClock() if clock is None else clock
-        self.groups = GroupReader(client, calls_in_flight=calls_in_flight)
+        self.groups = GroupReader(client)
         """Reads the consumer groups of the same cluster."""
         limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, clock)
-        self._sizes = {"chunk_size": chunk_size, "calls_in_flight": calls_in_flight}
-        self._lookups = self._timed = Lookups(client, **self._sizes, limiter=limiter)
+        self._lookups = self._timed = Lookups(client, limiter)
         if times_per_second is not None:
-            self._timed = Lookups(client, **self._sizes, limiter=RateLimiter(times_per_second, clock))
+            self._timed = Lookups(client, RateLimiter(times_per_second, clock))
         self.probe = MaxTimestampProbe(self._lookups)
         self.reader = MetadataReader(
             client,
             Scope(include, exclude, internal),
             clock,
             config_refresh=config_refresh,
-            calls_in_flight=calls_in_flight,
             owner_of=owner_of,
         )
         self._metadata = Metadata({}, {})
@@ -120,7 +116,7 @@ class KafkaSource:
 
     def batched(self) -> OffsetsForTimes:
         """Return look-ups by a consumer in the same cluster. Raises KafkaException or ValueError as connecting does."""
-        return OffsetsForTimes(self.client, **self._sizes)
+        return OffsetsForTimes(self.client)
 
     def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
         """Answer a spec for rows that have leaders."""

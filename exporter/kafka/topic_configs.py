@@ -19,6 +19,7 @@ from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import Clock
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
+from exporter.kafka.leader_calls import CALLS_IN_FLIGHT
 
 TOPICS_PER_CALL = 200
 
@@ -54,11 +55,10 @@ class ConfigReader:
     DESCRIBE_CONFIGS right settings are unknown.
     """
 
-    def __init__(self, client: Client, clock: Clock, *, refresh: float, calls_in_flight: int) -> None:
+    def __init__(self, client: Client, clock: Clock, *, refresh: float) -> None:
         self._client = client
         self._clock = clock
         self._refresh = refresh
-        self._calls_in_flight = calls_in_flight
         self._known: dict[str, _TopicSettings] = {}
         self._running: list[_Call] = []
         self._begun = False
@@ -96,7 +96,7 @@ class ConfigReader:
         )
         wanted = new or [name for _, name in due[:TOPICS_PER_CALL]]
         for at in range(0, len(wanted), TOPICS_PER_CALL):
-            if len(self._running) >= self._calls_in_flight:
+            if len(self._running) >= CALLS_IN_FLIGHT:
                 break
             self._running.append(self._start(wanted[at : at + TOPICS_PER_CALL], ids, now))
 

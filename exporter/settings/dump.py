@@ -1,4 +1,4 @@
-"""Writes settings as YAML that loads back to the same settings."""
+"""Writes settings as YAML that loads back to the same settings, but for secrets."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _SECONDS = typing.get_args(Seconds)[1]
 _BYTES = typing.get_args(Bytes)[1]
 
 
-def to_yaml(settings: Settings, *, show_secrets: bool = False) -> str:
-    """Return every setting in force. Secrets are ``***``, unless ``show_secrets``: only then the result loads again."""
-    return yaml.safe_dump(_section(settings, show_secrets), sort_keys=False, width=100)
+def to_yaml(settings: Settings) -> str:
+    """Return every setting in force. Secrets are ``***``."""
+    return yaml.safe_dump(_section(settings), sort_keys=False, width=100)
 
 
-def _section(section: BaseModel, show_secrets: bool) -> dict[str, object]:
+def _section(section: BaseModel) -> dict[str, object]:
     spelled: dict[str, object] = {}
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if value is None:
             continue
         if isinstance(section, ClusterSettings) and name in ("poll", "groups"):
-            own = _section(value, show_secrets)
+            own = _section(value)
             # A setting that a cluster does not set comes from the section of all clusters.
             if own := {setting: text for setting, text in own.items() if setting in value.model_fields_set}:
                 spelled[name] = own
@@ -41,7 +41,7 @@ def _section(section: BaseModel, show_secrets: bool) -> dict[str, object]:
         elif _BYTES in field.metadata:
             spelled[name] = setting_size(value)
         else:
-            spelled[name] = _value(value, show_secrets)
+            spelled[name] = _value(value)
     return spelled
 
 
@@ -49,16 +49,16 @@ def _within_optional(annotation: object) -> tuple[object, ...]:
     return tuple(part for option in typing.get_args(annotation) for part in typing.get_args(option))
 
 
-def _value(value: object, show_secrets: bool) -> object:
+def _value(value: object) -> object:
     if isinstance(value, BaseModel):
-        return _section(value, show_secrets)
+        return _section(value)
     if isinstance(value, KafkaProperties):
-        shown = value if show_secrets else value.masked()
         return {
-            name: _text(text) if isinstance(text, str) else {"file": _text(str(text))} for name, text in shown.items()
+            name: _text(text) if isinstance(text, str) else {"file": _text(str(text))}
+            for name, text in value.masked().items()
         }
     if isinstance(value, tuple):
-        return [_value(item, show_secrets) for item in value]
+        return [_value(item) for item in value]
     if isinstance(value, datetime):
         return value.isoformat()
     return _text(str(value)) if isinstance(value, str | Path | ObjectPath) else value

@@ -229,7 +229,6 @@ def _windows(settings: Settings) -> Iterator[Problem]:
 
 
 def _translate(details: ErrorDetails) -> Iterator[Problem]:
-    """Translate one pydantic error."""
     path: Path = details["loc"]
     context = details.get("ctx", {})
     match details["type"]:

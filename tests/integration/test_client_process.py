@@ -63,8 +63,6 @@ class Client:
             properties={"bootstrap.servers": bootstrap, **(properties or {})},
             # Nothing listens at NOBODY, which is known at once; a real broker may be slow on a busy machine.
             request_timeout=1.0 if bootstrap == NOBODY else 10.0,
-            chunk_size=250,
-            calls_in_flight=4,
             metadata_seconds=60.0,
             poll_interval=30.0,
         )

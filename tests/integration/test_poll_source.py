@@ -30,11 +30,9 @@ def cluster() -> Iterator[FakeCluster]:
 class Polled:
     """A poll source, and the rows that it knows."""
 
-    def __init__(self, cluster: FakeCluster, *, worth_batching: int = 1, chunk_size: int = 20) -> None:
+    def __init__(self, cluster: FakeCluster, *, worth_batching: int = 1) -> None:
         clock = SystemClock()
-        connection = KafkaSource(
-            {"bootstrap.servers": cluster.bootstrap}, clock=clock, request_timeout=2.0, chunk_size=chunk_size
-        )
+        connection = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock, request_timeout=2.0)
         self.source = PollSource(connection, clock, worth_batching=worth_batching)
 
     def ask(self, *, fresh: bool = False, again: bool = False) -> tuple[Answers, Answers]:
@@ -116,9 +114,12 @@ def test_a_partition_whose_leader_moved_is_read_once_metadata_is(cluster: FakeCl
 
 
 @pytest.mark.parametrize("worth_batching", [1, 1_000_000])
-def test_a_silent_leader_is_not_asked_about_its_other_chunks(cluster: FakeCluster, worth_batching: int) -> None:
+def test_a_silent_leader_is_not_asked_about_its_other_chunks(
+    cluster: FakeCluster, worth_batching: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Four chunks each: after one that got no answer, those that are not under way are not asked."""
-    polled = Polled(cluster, worth_batching=worth_batching, chunk_size=5)
+    monkeypatch.setattr("exporter.kafka.list_offsets.CHUNK_SIZE", 5)
+    polled = Polled(cluster, worth_batching=worth_batching)
     polled.ask()
     before = polled.source.lookups()
     process = cluster._process.pid  # noqa: SLF001 - to stop what answers

@@ -6,6 +6,7 @@ import math
 import time
 
 import numpy as np
+import pytest
 from confluent_kafka.admin import NewPartitions
 
 from exporter.clock import SystemClock
@@ -289,13 +290,12 @@ def test_topics_are_chosen_by_whole_names(kafka: Kafka) -> None:
     assert chosen(internal=True) == ([state, "pick-b", "pick-b2"], ("misspelt",), ())
 
 
-def test_many_partitions_take_several_calls(kafka: Kafka) -> None:
+def test_many_partitions_take_several_calls(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """With chunks of 7 every one of 40 partitions has its own answer, and each look-up is counted once."""
+    monkeypatch.setattr("exporter.kafka.list_offsets.CHUNK_SIZE", 7)
     kafka.create("wide", 40)
     kafka.write([("wide", number, DAY_AGO + number) for number in range(40) for _ in range(number)])
-    source = KafkaSource(
-        {"bootstrap.servers": kafka.bootstrap}, clock=SystemClock(), include=["wide"], chunk_size=7, calls_in_flight=3
-    )
+    source = KafkaSource({"bootstrap.servers": kafka.bootstrap}, clock=SystemClock(), include=["wide"])
     source.metadata()
     leaders = {TopicPartition("wide", number): 1 for number in range(40)}
     assert source.ends(led(leaders)).offset.tolist() == list(range(40))

@@ -121,7 +121,7 @@ class Connection:
 
 def reader_of(connection: Connection) -> GroupReader:
     """Ask over that connection, two groups at a time."""
-    return GroupReader(cast("Client", connection), calls_in_flight=2)
+    return GroupReader(cast("Client", connection))
 
 
 @pytest.mark.parametrize(

@@ -68,12 +68,13 @@ class Client:
 @pytest.fixture(autouse=True)
 def answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have calls answered by the connection above."""
+    monkeypatch.setattr("exporter.kafka.list_offsets.CHUNK_SIZE", 4)
     monkeypatch.setattr("exporter.kafka.list_offsets.list_offsets", lambda client, wanted, _: client.ask(wanted))
 
 
-def lookups_of(client: Client, chunk_size: int, calls_in_flight: int) -> Lookups:
+def lookups_of(client: Client) -> Lookups:
     """Look-ups over that connection."""
-    return Lookups(cast("exporter.kafka.client.Client", client), chunk_size=chunk_size, calls_in_flight=calls_in_flight)
+    return Lookups(cast("exporter.kafka.client.Client", client))
 
 
 def partitions(count: int, topic: str = "t") -> list[TopicPartition]:
@@ -82,17 +83,17 @@ def partitions(count: int, topic: str = "t") -> list[TopicPartition]:
 
 
 def test_a_dead_leader_is_asked_once_and_costs_only_its_own() -> None:
-    """Of 20 chunks queued for a dead leader few are sent; all its partitions say so, all others are answered."""
+    """Of 25 chunks queued for a dead leader few are sent; all its partitions say so, all others are answered."""
     dead, alive = partitions(100, "dead"), partitions(100, "alive")
     leaders = dict.fromkeys(dead, DEAD) | dict.fromkeys(alive, ALIVE)
     client = Client(leaders)
-    lookups = lookups_of(client, chunk_size=5, calls_in_flight=4)
+    lookups = lookups_of(client)
     membership = led(leaders)
     answers = dict(zip(membership.layout, objects(lookups.by_row(LATEST, membership, np.arange(200))), strict=True))
     assert {answers[key].reason for key in dead} == {Reason.LEADER_UNREACHABLE}
     assert {answers[key].offset for key in alive} == {7}
     assert sum(call[0].topic == "dead" for call in client.calls) <= 2
-    assert sum(call[0].topic == "alive" for call in client.calls) == 20
+    assert sum(call[0].topic == "alive" for call in client.calls) == 25
     assert lookups.unreachable == {DEAD}
 
 
@@ -101,7 +102,7 @@ def test_no_call_spans_two_leaders_or_names_a_partition_twice() -> None:
     keys = partitions(10)
     leaders = {key: 1 + key.partition % 2 + 1 for key in keys}
     client = Client(leaders)
-    lookups = lookups_of(client, chunk_size=4, calls_in_flight=3)
+    lookups = lookups_of(client)
     rows, times = np.repeat(np.arange(10), 3), np.tile(np.array([1, 2, 3]), 10)
     assert lookups.by_row(times, led(leaders), rows).offset.tolist() == [7] * 30
     asked = Counter(key for call in client.calls for key in call)
@@ -116,7 +117,7 @@ def test_an_answer_that_never_came_is_reported() -> None:
     """A partition left out of what the client hands back is not passed over."""
     keys = partitions(3)
     leaders = dict.fromkeys(keys, ALIVE)
-    lookups = lookups_of(Client(leaders, silent={keys[1]}), chunk_size=9, calls_in_flight=1)
+    lookups = lookups_of(Client(leaders, silent={keys[1]}))
     answers = objects(lookups.by_row(LATEST, led(leaders), np.arange(3)))
     assert [answer.reason for answer in answers] == [None, Reason.MISSING_ANSWER, None]
 
@@ -125,7 +126,7 @@ def test_the_log_names_what_each_unexplained_answer_was_asked_for() -> None:
     """Each failure names the broker, and the kind of offsets."""
     keys = partitions(1)
     client = Client(dict.fromkeys(keys, ALIVE), broken=True)
-    lookups = lookups_of(client, chunk_size=9, calls_in_flight=1)
+    lookups = lookups_of(client)
     for targets in (EARLIEST, LATEST, np.array([1_700_000_000_000])):
         lookups.by_row(targets, led(client.leaders), np.arange(1))
     assert client.unexplained_answers == [

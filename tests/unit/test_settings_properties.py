@@ -41,9 +41,9 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size
 @settings(deadline=None, max_examples=50)
 def test_any_text_round_trips(text: str) -> None:
     """Whatever a property holds, printed as YAML and loaded again it is the same."""
-    kafka = {"bootstrap.servers": "host:9092", "sasl.password": text}
+    kafka = {"bootstrap.servers": "host:9092", "client.id": text}
     made = Settings.model_validate({"clusters": [{"name": "prod", "kafka": kafka}]})
-    assert reload(to_yaml(made, show_secrets=True)) == made
+    assert reload(to_yaml(made)) == made
 
 
 SECRET = "Zq7hunter2Xw"  # noqa: S105

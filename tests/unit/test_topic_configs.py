@@ -63,7 +63,7 @@ class Broker:
 def reader_of(count: int = 0, broker: Broker | None = None) -> tuple[ConfigReader, Broker, ManualClock]:
     """A reader that refreshes hourly, has two calls under way at most, and has read so many topics; its broker."""
     broker, clock = broker or Broker(), ManualClock()
-    reader = ConfigReader(cast("Client", broker), clock, refresh=HOUR, calls_in_flight=2)
+    reader = ConfigReader(cast("Client", broker), clock, refresh=HOUR)
     if count:
         assert len(reader.read(ids(count))) == count
     return reader, broker, clock
@@ -96,7 +96,7 @@ def test_a_first_read_without_an_answer_ends_after_one_timeout() -> None:
             self.time += 0.06
             return self.time
 
-    reader = ConfigReader(cast("Client", broker), Running(), refresh=HOUR, calls_in_flight=2)
+    reader = ConfigReader(cast("Client", broker), Running(), refresh=HOUR)
     assert (reader.read(ids(3)), reader.unread()) == ({}, {})
     broker.reply()
     assert len(reader.read(ids(3))) == 3
