@@ -147,7 +147,7 @@ class _ClusterAudit:
         """Read the cluster. Raises SourceError where it does not answer."""
         with ExitStack() as ending:
             self._show("connecting")
-            source = make_backfill_source(self._cluster, self._settings, self._clock)
+            source = make_backfill_source(self._cluster, self._settings)
             ending.callback(source.close)
             metadata = source.metadata()
             self._note_unmatched(metadata.unmatched)

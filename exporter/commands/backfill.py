@@ -70,7 +70,7 @@ class _Cluster:
 
     def fill(self, *, again: bool) -> bool:
         """Backfill the cluster, and return whether it has partitions and nothing failed."""
-        source = make_backfill_source(self._cluster, self._settings, self._clock)
+        source = make_backfill_source(self._cluster, self._settings)
         try:
             streams = SpoolStreams(self._spool, self._name)
             run = Backfill(

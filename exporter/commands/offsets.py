@@ -21,7 +21,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Reason, State
-from exporter.domain.ports import Clock, OffsetSource, SourceError
+from exporter.domain.ports import OffsetSource, SourceError
 from exporter.factory.sources import make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.settings.quantities import parse_duration
@@ -93,7 +93,7 @@ def list_to(
     settings: Settings,
     request: Request,
     style: str,
-    connect: Callable[[ClusterSettings, Settings, Clock], OffsetSource] = make_source,
+    connect: Callable[[ClusterSettings, Settings], OffsetSource] = make_source,
 ) -> int:
     """Write the offsets of ``clusters`` to ``out``, as ``table`` or ``json``; return the exit code.
 
@@ -105,7 +105,7 @@ def list_to(
     lines: list[tuple[str, OffsetRow]] = []
     answered: list[Metadata] = []
     for cluster in clusters:
-        source = connect(narrow_topics(cluster, request.topics, internal=request.internal), settings, clock)
+        source = connect(narrow_topics(cluster, request.topics, internal=request.internal), settings)
         try:
             with ExitStack() as ending:
                 ending.callback(source.close)

@@ -101,7 +101,7 @@ def make_tier_watch(
     rate = settings.lookups_per_second / _REMOTE_STORAGE_IS_SLOWER
 
     def times() -> RemoteClient:
-        return make_source(cluster, settings, clock, lookups_per_second=rate, process=process)
+        return make_source(cluster, settings, lookups_per_second=rate, process=process)
 
     return TierWatch(
         cluster.name,
@@ -124,7 +124,6 @@ def make_group_watch(
     source = make_source(
         cluster,
         settings,
-        clock,
         times_per_second=settings.lookups_per_second,
         budget=groups.interval,
         # Sweeps begin after the first good poll: until then only one client connects and authenticates.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from exporter.domain.overrides import Owners
-from exporter.domain.ports import METADATA_SECONDS, Clock, SourceError
+from exporter.domain.ports import METADATA_SECONDS, SourceError
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import (
@@ -31,7 +31,6 @@ _PATIENCE = 300.0
 def make_source(
     cluster: ClusterSettings,
     settings: Settings,
-    clock: Clock,  # noqa: ARG001 - test doubles of this function need it
     *,
     lookups_per_second: float | None = None,
     times_per_second: float | None = None,
@@ -80,9 +79,9 @@ def make_poll_source(
     return _started(source, cluster)
 
 
-def make_backfill_source(cluster: ClusterSettings, settings: Settings, clock: Clock) -> RemoteClient:
+def make_backfill_source(cluster: ClusterSettings, settings: Settings) -> RemoteClient:
     """Return the source of one cluster for its backfill. Raises ValueError where the configuration cannot be used."""
-    return make_source(cluster, settings, clock, lookups_per_second=settings.lookups_per_second)
+    return make_source(cluster, settings, lookups_per_second=settings.lookups_per_second)
 
 
 def connect(settings: Settings, processes: ClientProcesses | None = None) -> dict[str, RemoteClient]:
