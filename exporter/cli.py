@@ -322,7 +322,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     used, 130 interrupted.
     """
     from exporter.doctor import examination as checks
-    from exporter.doctor.rendering import write
+    from exporter.doctor.findings import write
     from exporter.settings.load import load_settings
     from exporter.settings.properties import exposed_in
 

@@ -1,14 +1,21 @@
-"""What a check found, and how checks run side by side within a time limit."""
+"""What a check found, as a list for people or JSON, and how checks run side by side within a time limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TypeVar
+from itertools import groupby
+from typing import TextIO, TypeVar
+
+import click
 
 from exporter.background_call import call_in_thread
+from exporter.domain.formatting import plural
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
@@ -65,3 +72,30 @@ def all_within(
             except Exception as error:  # noqa: BLE001 - the caller gets every error
                 outcomes[key] = error
     return outcomes
+
+
+_COLOURS = {Severity.OK: "green", Severity.NOTE: "cyan", Severity.WARNING: "yellow", Severity.ERROR: "red"}
+
+
+def write(out: TextIO, findings: Sequence[Finding], style: str) -> None:
+    """Write the findings as ``text``, in colour on a terminal unless NO_COLOR is set, or as ``json``."""
+    if style == "json":
+        # One object a line.
+        lines = ",\n".join(json.dumps(asdict(finding)) for finding in findings)
+        out.write(f"[\n{lines}\n]\n" if findings else "[]\n")
+        return
+    colours = out.isatty() and "NO_COLOR" not in os.environ
+    wide = max((len(finding.check) for finding in findings), default=0)
+    for cluster, group in groupby(findings, key=lambda finding: finding.cluster):
+        out.write("this host\n" if cluster is None else f"cluster {cluster}\n")
+        for finding in group:
+            label = f"{finding.severity:<7}"
+            painted = click.style(label, fg=_COLOURS[finding.severity]) if colours else label
+            out.write(f"  {painted}  {finding.check:<{wide}}  {finding.what}\n")
+            for name, text in (("costs", finding.costs), ("fix", finding.fix)):
+                if text is not None:
+                    out.write(f"{'':{wide + 13}}{name + ':':<7}{text}\n")
+        out.write("\n")
+    numbers = Counter(finding.severity for finding in findings)
+    counts = [plural(numbers[each], each) for each in reversed(Severity) if numbers[each] and each is not Severity.OK]
+    out.write(", ".join([*counts, f"{numbers[Severity.OK]} ok"]) + "\n")

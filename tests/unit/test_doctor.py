@@ -21,8 +21,7 @@ from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.doctor import cluster, host
 from exporter.doctor.examination import connection, examine, exit_code
-from exporter.doctor.findings import Finding, Severity, all_within
-from exporter.doctor.rendering import write
+from exporter.doctor.findings import Finding, Severity, all_within, write
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
