@@ -78,7 +78,7 @@ def versions(seen: PolledCluster) -> Iterator[Finding]:
             Severity.WARNING,
             f"{named('broker', old)}: MAX_TIMESTAMP is not supported (KIP-734)",
             f"{led} led there without a newest timestamp (state unsupported); silence is judged by offsets",
-            "upgrade to Kafka 3.0 or newer; the exporter notices it within an hour",
+            "upgrade to Kafka 3.0 or newer; the exporter notices it within a minute",
         )
 
 

@@ -99,6 +99,8 @@ class KafkaSource:
         # A broker that was away, moved, or was up long enough for an upgrade must prove itself again.
         self.probe.forget([broker for broker in before if now.get(broker) != before[broker]])
         self.probe.forget(self.unreachable)
+        # One that did not know it may have been upgraded, however short it was away.
+        self.probe.forget([broker for broker, known in self.probe.supported.items() if not known])
         self.unreachable.clear()
         if self._refreshes != self.reader.refreshes:
             self._refreshes = self.reader.refreshes
