@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -37,6 +38,9 @@ from exporter.waiting import waiting
 
 PROGRAM = "topic-liveness"
 
+_LEAST_OPEN_FILES = 512
+"""The pages alone take up to 256 connections."""
+
 
 @click.group(cls=Commands, commands=[audit], epilog=OVERVIEW, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM)
@@ -57,7 +61,6 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     open history window, then exits. A restart reads a changed configuration.
     Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
-    from exporter.commands.open_files import raise_limit_of_open_files
     from exporter.domain.ports import SourceError
     from exporter.kafka.process import ClientProcesses
     from exporter.memory import share_the_heap
@@ -65,7 +68,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
 
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
-    raise_limit_of_open_files()
+    _raise_limit_of_open_files()
     leave_out("pandas")
     share_the_heap()
     with closing(ClientProcesses()) as processes:
@@ -79,6 +82,17 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         sources = with_web_config(settings, lambda: connect(settings, processes))
         warn_of_exposed(config, sources)
         return run_exporter(settings, processes, sources)
+
+
+def _raise_limit_of_open_files() -> None:
+    """Raise the soft limit to the hard one, for children too. Raises ClickException where it is too low."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _LEAST_OPEN_FILES:
+        raise click.ClickException(
+            f"the limit of open files must be at least {_LEAST_OPEN_FILES}, got {hard}: raise it with `ulimit -Hn`, "
+            "LimitNOFILE= of systemd or the limits of the container runtime"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @topic_liveness.command()
