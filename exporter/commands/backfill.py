@@ -15,13 +15,12 @@ from exporter.commands.screen import Screen
 from exporter.domain.arrays import Rows
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, plural, some
-from exporter.domain.history.rows import Inventory, Source
+from exporter.domain.history.rows import Source
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.factory.sources import make_backfill_source
 from exporter.history.spool import HistoryError, Spool
 from exporter.settings.schema import ClusterSettings, Settings
-from exporter.storage.files import file_info
 
 NAMED = 5
 """How many failed partitions are named for each reason."""
@@ -100,8 +99,6 @@ class _Cluster:
 
     def _write(self, cutoffs: Cutoffs, windows: Windows, rows: Rows) -> None:
         at = self._clock.now()
-        while file_info(self._spool.target(self._name, at, Inventory)) is not None:
-            at += 1e-6
         found = [window_rows(self._request, cutoffs, windows)] if len(windows) else []
         coverage = coverage_rows(self._request, cutoffs, windows, rows)
         inventory = inventory_rows(self._request, cutoffs, rows)

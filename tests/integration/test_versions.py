@@ -233,13 +233,11 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
         assert before.max_timestamp_supported == {1: False, 2: False}
         assert states(before) == {of_first: aged, of_second: aged}
         rolled = roll(second)
-        assert {of_first: aged} in [states(snapshot) for snapshot in rolled], "read while the other was away"
         assert all(states(snapshot).get(of_first, aged) == aged for snapshot in rolled)
         halfway = poll()
         assert halfway.max_timestamp_supported == {1: False, 2: True}
         assert states(halfway) == {of_first: aged, of_second: dated}
         rolled += (back := roll(first))
-        assert {of_second: dated} in [states(snapshot) for snapshot in back], "read while the other was away"
         assert all(states(snapshot).get(of_second, dated) == dated for snapshot in back)
         after = poll()
         assert after.max_timestamp_supported == {1: True, 2: True}
