@@ -1,54 +1,112 @@
-"""Runs every periodic job (polls, collectors, upkeep) in a thread of its own, by a clock that nobody sets."""
+"""Schedules every periodic job (polls, collectors, upkeep) with APScheduler, on a monotonic clock.
+
+APScheduler 3.11 compares run times with ``datetime.now(timezone)``. If the wall clock is set back by a day, nothing
+runs for a day. The timezone in this module therefore returns the time of a monotonic clock.
+"""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES, JobExecutionEvent
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.base import JobLookupError
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 log = logging.getLogger(__name__)
+
+_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 
 NOT_YET_SECONDS = 1.0
 """Delay before the next run of a job that had nothing to do yet."""
 
+MOST_JOBS = 4096
+"""Threads there may be, so that a job that hangs takes no other's; each is started when it is needed first."""
+
 
 class Scheduler:
-    """Runs jobs periodically, each in a thread of its own and so never twice at a time."""
+    """Runs jobs periodically, each in a thread and never twice at a time."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         """``monotonic`` returns seconds that never decrease."""
-        self._monotonic = monotonic
-        self._jobs: list[threading.Thread] = []
-        self._over = threading.Event()
+        # It says at each run that a job takes too long, in its own terms.
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        self._late: set[str] = set()
+        self._zone = _Monotonic(monotonic)
+        self._scheduler = BackgroundScheduler(
+            timezone=self._zone,
+            executors={"default": ThreadPoolExecutor(MOST_JOBS)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+        self._scheduler.add_listener(self._say_late, EVENT_JOB_MAX_INSTANCES)
 
     def every(self, seconds: float, name: str, job: Callable[[], bool | None]) -> None:
-        """Run ``job`` from the start on and every ``seconds``; runs that it misses are left out.
+        """Run ``job`` now and every ``seconds``. A job that returns False had nothing to do yet and runs again soon.
 
-        A job that returns False had nothing to do yet and runs again soon. An error of it is logged; it runs again.
+        An error of the job is logged; the job runs again.
         """
-        self._jobs.append(threading.Thread(target=self._repeat, args=(seconds, name, job), name=name, daemon=True))
 
-    def start(self) -> None:
-        """Start to run the jobs."""
-        for job in self._jobs:
-            job.start()
-
-    def stop(self) -> None:
-        """Start no more runs. Does not wait for running jobs."""
-        self._over.set()
-
-    def _repeat(self, seconds: float, name: str, job: Callable[[], bool | None]) -> None:
-        due, late = self._monotonic(), False
-        while not self._over.is_set():
-            begun, done = self._monotonic(), None
+        def run() -> None:
             try:
                 done = job()
             except Exception:
                 log.exception("%s: internal error", name)
-            now = self._monotonic()
-            next_due = due + (max(0.0, (now - due) // seconds) + 1) * seconds
-            due = now + min(seconds, NOT_YET_SECONDS) if done is False else next_due
-            if now - begun > seconds and not late:
-                late = True
-                log.warning("%s: takes longer than its interval, so it runs less often; said once", name)
-            self._over.wait(due - now)
+                return
+            if done is False:
+                soon = min(seconds, NOT_YET_SECONDS)
+                with suppress(JobLookupError):  # the scheduler has stopped meanwhile
+                    self._scheduler.modify_job(name, next_run_time=self._zone.now() + timedelta(seconds=soon))
+
+        self._scheduler.add_job(run, _Every(seconds), id=name, name=name, next_run_time=self._zone.now())
+
+    def _say_late(self, event: JobExecutionEvent) -> None:
+        if event.job_id not in self._late:
+            self._late.add(event.job_id)
+            log.warning("%s: takes longer than its interval, so it runs less often; said once", event.job_id)
+
+    def start(self) -> None:
+        """Start to run the jobs."""
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Start no more runs. Does not wait for running jobs."""
+        self._scheduler.shutdown(wait=False)
+
+
+class _Monotonic(tzinfo):
+    """A timezone in which ``datetime.now`` is the time of a monotonic clock since an arbitrary start."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+
+    def now(self) -> datetime:
+        return datetime.now(self)
+
+    def fromutc(self, _: datetime) -> datetime:
+        return _BEGINNING.replace(tzinfo=self) + timedelta(seconds=self._monotonic())
+
+    def utcoffset(self, _: datetime | None) -> timedelta:
+        return timedelta(0)
+
+    def dst(self, _: datetime | None) -> timedelta:
+        return timedelta(0)
+
+    def tzname(self, _: datetime | None) -> str:
+        return "monotonic"
+
+
+class _Every(BaseTrigger):  # type: ignore[misc]
+    """Fires every ``seconds`` after the first run; missed runs become one."""
+
+    def __init__(self, seconds: float) -> None:
+        self._interval = timedelta(seconds=seconds)
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
+        """Return the next run time."""
+        if previous_fire_time is None:
+            return now
+        return previous_fire_time + max(1, (now - previous_fire_time) // self._interval) * self._interval

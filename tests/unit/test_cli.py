@@ -384,7 +384,7 @@ LARGE = {"confluent_kafka", "numpy", "pyarrow", "pydantic", "ssl", "uvicorn", "y
         (
             "once --bootstrap-server 127.0.0.1:9",
             "exporter.app",
-            SERVER | {"confluent_kafka", "starlette"},
+            SERVER | {"apscheduler", "confluent_kafka", "starlette"},
         ),
         ("status --url http://127.0.0.1:9", "httpx", {"confluent_kafka", "pygments", "pyarrow", "rich", "uvicorn"}),
         (

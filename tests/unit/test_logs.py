@@ -80,7 +80,7 @@ def test_the_same_thing_is_logged_once_a_minute() -> None:
 
 LOUD = """\
 import logging
-for name in ("asyncio", "aws_msk_iam_sasl_signer", "boto3", "botocore", "concurrent", "kafka",
+for name in ("apscheduler", "asyncio", "aws_msk_iam_sasl_signer", "boto3", "botocore", "concurrent", "kafka",
              "prometheus_client", "s3transfer", "starlette", "urllib3", "uvicorn"):
     logging.getLogger(name).setLevel(logging.DEBUG)
 """
