@@ -1,17 +1,11 @@
-"""Rollups that are killed, stopped or split, and tables that lose commits."""
+"""Rollups that are split, and tables that lose commits."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,52 +14,11 @@ from spark_rollups import ingest
 from spark_rollups.frames import KEEPS_TABLES, spread
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
-from tests.delta import Row
-from tests.spark.judged import END, HALF, roll_up
+from tests.spark.judged import END, roll_up
 from tests.spark.story import at, moment
 
 LOST = ("windows", "coverage", "inventory", "daily", "streams", "drops")
 """Tables of which the last commit is moved away. They are made again from the spool."""
-
-
-def kill_while_days_are_written(history: Path) -> bool:
-    """Start the real job and SIGKILL it, with Spark, when it has begun to write days; return whether it published."""
-    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--master", "local[1]"]
-    job = subprocess.Popen(
-        [*command, "--as-of", moment(at(HALF)).isoformat()], stdout=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        while not any(history.glob("tables/daily/**/*.parquet")):
-            assert job.poll() is None, "the job ended before"
-            time.sleep(0.01)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-        code = job.wait(60)
-    assert code == -signal.SIGKILL, "it was at work"
-    return (history / "published" / "current.json").exists()
-
-
-class StoppedError(Exception):
-    """A run ends here, as if it were killed."""
-
-
-def stop_at_each_write(spark: SparkSession, history: Path, names: Collection[str]) -> tuple[list[str], list[Row]]:
-    """Run the rollup, stopped after the first write of each of these tables, until it ends; return where it stopped."""
-    write, stopped = Tables._write, list[str]()  # noqa: SLF001 - every commit goes through it
-
-    def stop_after(tables: Tables, name: str, *rest: Any) -> None:
-        write(tables, name, *rest)
-        if name in names and name not in stopped:
-            stopped.append(name)
-            raise StoppedError
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Tables, "_write", stop_after)
-        for _ in range(len(names)):
-            with pytest.raises(StoppedError):
-                roll_up(spark, history, HALF)
-        return stopped, roll_up(spark, history, HALF)
 
 
 @contextmanager

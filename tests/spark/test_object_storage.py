@@ -143,7 +143,7 @@ def test_a_rollup_cut_off_and_one_killed_are_completed_by_the_next_which_says_wh
         assert line.seconds == 0.05, output
         require_whole(server, "rolled")
     only_stages("".join(text for text in output.splitlines(keepends=True) if "/published/reports/" not in text))
-    assert not unneeded.exists()
+    assert "nothing past its retention\n" in output and not unneeded.exists()
     assert "windows" in (folder / "published" / "ingested.txt").read_text()
     assert len(list(folder.glob("published/reports/*/liveness.html"))) == 1
     assert SECRET not in first.stdout + first.stderr + output + (cache_folder() / "rollup.log").read_text()

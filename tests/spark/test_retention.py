@@ -24,9 +24,9 @@ from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention, windows_kept_from
-from tests.delta import Row, commits, in_order, note_upkeep, rows_of
-from tests.spark.judged import topics_as_of, verdicts_as_of
-from tests.spark.story import HOUR, World, at, every, moment
+from tests.delta import commits, in_order, note_upkeep, rows_of
+from tests.spark.judged import topics_as_of
+from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -143,67 +143,44 @@ def test_what_is_past_its_retention_goes_and_what_was_made_of_it_stays(late: Lat
     assert str(run).startswith("run ")
 
 
-def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_that_are_kept(
+def test_lost_streams_are_made_again_and_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known(
     spark: SparkSession, copied: Path
 ) -> None:
-    """Evidence and the table are the same as before, though the baselines of its last week are past their retention.
+    """What died before the windows that are kept stays so, though the baselines of its last week are gone.
 
-    But for the listing that the clock that was ahead had recorded, and the first poll, which is now the first that the
-    inventory still lists. A report is of no run that is still to come.
+    The backfill lies before these windows: its topics are judged by it, and days of others stay as they are. However
+    long ago they died: of one that did so more than a year ago there are its last weeks. The note of the layout is torn
+    and a table of an earlier one does not read: it is gone. A report is of no run that is still to come.
     """
 
-    def known() -> tuple[list[str], list[Row]]:
-        streams, verdicts = rows_of(copied, "streams"), verdicts_as_of(copied, LATER)
+    def known() -> tuple[list[str], list[str]]:
+        """But the first poll, which is now the first that the inventory lists, and what a wrong clock had listed."""
+        streams = [row for row in rows_of(copied, "streams") if row.cluster == CLUSTER]
         for row in streams:
             vars(row).update(dict.fromkeys(("listed_at", "latest_offset", "polled_from", "polled_offset")))
-        for row in verdicts:
-            of_verdict = ("verdict", "evidence") if row.topic == "died" else ()
-            vars(row).update(dict.fromkeys(("polled_from", *of_verdict)))
-        return in_order(streams), verdicts
+        return in_order(streams), days(copied, but="added")
 
-    before, days_before = known(), days(copied)
-    shutil.rmtree(copied / "tables" / "streams")
-    output = roll_up(spark, copied, LATER)
-    assert output.count("the table streams is not there: it is made again, of daily") == 1
-    assert f"days before {OLDEST} stay as they are" in output
-    assert "upkeep" not in output, "once a week"
-    assert known() == before
-    assert days(copied) == days_before
-    assert topics_as_of(copied, LATER)["died"].verdict == Verdict.RETIRED
-    assert Tables(spark, copied).windows_from() == OLDEST
-
-    tables = Tables(spark, copied)
-    to_come = F.lit(datetime.now(UTC) + timedelta(days=2))
-    tables.append("verdicts", tables.read("verdicts").withColumn("as_of", to_come))
-    assert write_report(Tables(spark, copied), as_of=None, output=None).as_of == moment(at(END + 70))
-
-
-def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spark: SparkSession, copied: Path) -> None:
-    """It lies before the windows that are kept: its topics are judged by it, and days of others stay as they are.
-
-    However long ago they died: of one that did so more than a year ago there are its last weeks. The streams are lost,
-    the note of the layout is torn and a table of an earlier one does not read: they are made again, or gone.
-    """
-    before = days(copied)
+    before = known()
     added = World(copied, "added")
     added.write("older", 0, every(HOUR, at(-20), at(20)))
     added.write("busy", 0, every(HOUR, at(-20), at(LATER)))
     added.write("ancient", 0, every(HOUR, at(-420), at(-400)))
     added.backfill(at(-420), at(LATER))
-    known = World(copied)
-    known.write("orders", 0, every(HOUR, at(-20), at(0)))
-    known.backfill(at(-20), at(0))
+    again = World(copied)
+    again.write("orders", 0, every(HOUR, at(-20), at(0)))
+    again.backfill(at(-20), at(0))
     (copied / "tables" / "layout.json").write_text('{"lay')
     assert windows_kept_from(Tables(spark, copied), datetime.now(UTC)) == OLDEST
     shutil.rmtree(copied / "tables" / "streams")
     drops = copied / "tables" / "drops"
     spark.range(1).write.format("delta").save(str(drops))
-    output = roll_up(spark, copied, LATER + 1 / 24)
+    output = roll_up(spark, copied, LATER)
     assert output.count("the tables are of an earlier layout") == 1 and not drops.exists()
     assert output.count("the table streams is not there: it is made again, of daily") == 1
     assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in output
     assert Tables(spark, copied).windows_from() == OLDEST
-    found = topics_as_of(copied, LATER + 1 / 24)
+    assert known() == before
+    found = topics_as_of(copied, LATER)
     assert {topic: row.verdict for topic, row in found.items()} == {
         "orders": Verdict.LIVE, "died": Verdict.RETIRED, "older": Verdict.DEAD, "busy": Verdict.LIVE,
         "ancient": Verdict.RETIRED,
@@ -216,7 +193,11 @@ def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spa
         assert min(row.date for row in made) == moment(at(-20)).date()
         assert sum(row.records for row in made) == known_days * 24
     assert {row.topic for row in added_days} == {"older", "busy", "ancient"}
-    assert days(copied, but="added") == before
+
+    tables = Tables(spark, copied)
+    to_come = F.lit(datetime.now(UTC) + timedelta(days=2))
+    tables.append("verdicts", tables.read("verdicts").withColumn("as_of", to_come))
+    assert write_report(Tables(spark, copied), as_of=None, output=None).as_of == moment(at(END + 70))
 
 
 def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_windows_that_are_kept(
@@ -230,7 +211,9 @@ def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_wind
         roll_up(spark, copied, LATER + 1 / 24)
     assert (copied / "published" / "current.json").read_bytes() == published
     shutil.rmtree(daily)
-    roll_up(spark, copied, LATER + 1 / 24)
+    output = roll_up(spark, copied, LATER + 1 / 24)
+    assert f"days before {OLDEST} stay as they are" in output
+    assert "upkeep" not in output, "once a week"
     found = topics_as_of(copied, LATER + 1 / 24)
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.RETIRED}
     tables = Tables(spark, copied)

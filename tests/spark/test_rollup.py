@@ -31,7 +31,7 @@ from spark_rollups.upkeep import note
 from spark_rollups.views import hourly
 from tests.delta import Row, rows_of
 from tests.snapshots import silence_of
-from tests.spark.disturbed import kill_while_days_are_written, large_history, lose_commits, stop_at_each_write
+from tests.spark.disturbed import large_history, lose_commits
 from tests.spark.judged import (
     CUT_OFF,
     END,
@@ -59,10 +59,6 @@ class Judged:
     history: Path
     rebuilt: Path
     """A copy that lost commits and was rebuilt."""
-    killed: bool
-    """Whether the run that was killed had published anything."""
-    stopped: list[str]
-    """The writes after which runs were stopped."""
     parts: list[int]
     """In how many the run at the end worked."""
     at_half: list[Row]
@@ -80,8 +76,7 @@ class Judged:
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
     """The story polled in two lives of the exporter, judged at the half, at the end, and at the half again.
 
-    The runs at the half are killed and stopped until one is left to end. Before the last one commits are lost, and it
-    makes the tables anew. Each run costs the suite half a minute.
+    Before the last run commits are lost, and it makes the tables anew. Each run costs the suite half a minute.
     """
     folder = tmp_path_factory.mktemp("story")
     history, aside = folder / "history", folder / "aside"
@@ -97,8 +92,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     late.logs = worlds["cut-off"].logs
     late.poll(*map(at, CUT_OFF), every=HOUR)
     worlds["cut-off"].poll(at(CUT_OFF[1]), at(HALF), every=HOUR)
-    killed = kill_while_days_are_written(history)
-    stopped, at_half = stop_at_each_write(spark, history, ("daily", "streams", "maxima", "verdicts"))
+    at_half = roll_up(spark, history, HALF)
     days_at_half = {(row.cluster, row.date) for row in rows_of(history, "daily")}
     for name, world in worlds.items():
         unread, gone = ({("unread", 0): (at(36), at(END))}, [("gone", 0)]) if name == CLUSTER else ({}, [])
@@ -118,7 +112,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     again = roll_up(spark, rebuilt, HALF, rebuild=True)
     after = contents(rebuilt)
     of_prod = at_end.pop(CLUSTER)
-    yield Judged(history, rebuilt, killed, stopped, parts, at_half, days_at_half, again, of_prod, at_end, before, after)
+    yield Judged(history, rebuilt, parts, at_half, days_at_half, again, of_prod, at_end, before, after)
     spark.catalog.clearCache()
 
 
@@ -307,16 +301,15 @@ def test_no_week_of_a_topic_that_the_configuration_retired_is_judged(judged: Jud
     assert found.judged_topic_weeks == counted.total() - counted["scratch"] - rested
 
 
-def test_stopped_runs_lost_commits_and_a_full_rebuild_give_the_same_tables(spark: SparkSession, judged: Judged) -> None:
+def test_days_that_came_late_lost_commits_and_a_rebuild_give_the_same_tables(
+    spark: SparkSession, judged: Judged
+) -> None:
     """Ingest is exactly-once, and the incremental tables are those of a rebuild from all windows.
 
-    The first run was killed while it wrote days, and the next ones were stopped after a write of each kind. The one at
-    the end worked in several parts and read no windows of the past, but those of one cluster came late, in a week that
-    was learned from already. The last one had lost the newest commits.
+    The run at the end worked in several parts and read no windows of the past, but those of one cluster came late, in a
+    week that was learned from already. The last one had lost the newest commits.
     """
-    assert not judged.killed
     assert min(judged.parts) > 1
-    assert judged.stopped == ["daily", "streams", "maxima", "verdicts"]
     late = moment(at(CUT_OFF[0])).date()
     assert ("cut-off", late) not in judged.days_at_half and ("mirror", late) in judged.days_at_half
     assert ("cut-off", late) in {(row.cluster, row.date) for row in rows_of(judged.history, "daily")}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -77,8 +79,33 @@ def test_as_of_a_moment_before_a_backfill_ran_its_records_count(
     assert not verdicts_as_of(copied, -10)
 
 
-def test_a_first_run_as_of_the_past_costs_no_week_after_it(spark: SparkSession, tmp_path: Path) -> None:
-    """The next run, 15 weeks later, makes all baselines and maxima that a single run makes of the same days."""
+class StoppedError(Exception):
+    """A run ends here, as if it were killed."""
+
+
+@contextmanager
+def stopped_after(name: str) -> Iterator[None]:
+    """Stop what writes tables after its first write of one of them."""
+    write, stopped = Tables._write, list[str]()  # noqa: SLF001 - every commit goes through it
+
+    def stop_after(tables: Tables, written: str, *rest: Any) -> None:
+        write(tables, written, *rest)
+        if written == name:
+            stopped.append(name)
+            raise StoppedError
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Tables, "_write", stop_after)
+        with pytest.raises(StoppedError):
+            yield
+    assert stopped == [name]
+
+
+def test_a_first_run_as_of_the_past_and_one_that_is_stopped_cost_no_week(spark: SparkSession, tmp_path: Path) -> None:
+    """The next run, 15 weeks later, makes all baselines and maxima that a single run makes of the same days.
+
+    One is stopped once it has written maxima: it is repeated.
+    """
     world = World(tmp_path)
     pauses = [day for week in (6, 11, 17) for day in range(7 * week, 7 * week + 2)]
     world.write("orders", 0, [at(day, hour) for day in range(140) if day not in pauses for hour in (6, 9, 10)])
@@ -90,6 +117,9 @@ def test_a_first_run_as_of_the_past_costs_no_week_after_it(spark: SparkSession, 
         tables = Tables(spark, tmp_path / name)
         tables.append("daily", spark.createDataFrame(days).select(SCHEMAS["daily"].names))
         for until, since in runs:
+            if since is None:
+                with stopped_after("maxima"):
+                    measure(tables, until, since, 1)
             measure(tables, until, since, 1)
             weeks = {row.week for row in rows_of(tmp_path / name, "baselines")}
             assert max(weeks) == until - timedelta(days=until.weekday())

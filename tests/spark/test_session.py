@@ -17,12 +17,12 @@ from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from exporter.storage.files import files_below, located
 from spark_rollups import job
+from spark_rollups.frames import KEEPS_TABLES
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
-from tests.delta import note_upkeep
 from tests.programs import as_options
-from tests.spark.conftest import JAVA, QUICK, take_in
-from tests.spark.stored import leave_unneeded, only_stages
+from tests.spark.conftest import JAVA, QUICK
+from tests.spark.stored import only_stages
 from tests.spark.story import HOUR, World, at, every, moment
 
 MEBIBYTE = 2**20
@@ -38,21 +38,16 @@ def test_compiled_code_has_room(spark: SparkSession) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(tmp_path: Path) -> None:
     """As the Spark operator starts it: master and jars come from outside, what a rollup must know by configuration.
 
-    The history that it names is beside the folder it runs in. It prints nothing but its stages, also of the upkeep.
+    The history that it names is beside the folder it runs in. It prints nothing but its stages.
     """
     history, config = tmp_path / "history", tmp_path / "work" / "config.yaml"
     config.parent.mkdir()
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(2)))
     world.poll(at(0), at(2), every=HOUR)
-    take_in(spark, history)
-    note_upkeep(history)
-    unneeded = leave_unneeded(history)
     retired = "overrides: [{topics: orders, retired: true}]"
     config.write_text(f"history: {{folder: ../history}}\n{retired}\n", encoding="utf-8")
     (tmp_path / "jars").mkdir()
@@ -60,7 +55,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(
         (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
     submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
     submit += ["--driver-java-options", JAVA]
-    submit += as_options(QUICK)
+    submit += as_options({**QUICK, KEEPS_TABLES: "true"})
     submit += [__main__.__file__, "rollup", "--config", config, "--as-of", moment(at(2)).isoformat()]
     done = subprocess.run(
         submit,
@@ -74,7 +69,6 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(
     assert done.returncode == 0, done.stdout + done.stderr
     assert " on local[1]\n" in done.stdout, done.stdout
     only_stages(done.stdout)
-    assert not unneeded.exists()
     expectations = Expectations(history)
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
