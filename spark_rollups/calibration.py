@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -24,7 +24,6 @@ from pyspark.sql.types import (
 from exporter.domain.overrides import decided, in_outages
 from exporter.domain.scoring.calibration import (
     FITTED_WEEKS,
-    PARTITION,
     TOPIC,
     Accepted,
     Calibration,
@@ -35,9 +34,8 @@ from exporter.domain.scoring.calibration import (
 )
 from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.batches import KEY, Names, column, flags, floats, integers, numbers, seconds, table_of, texts
-from spark_rollups.frames import arrow_schema, by_shard, in_groups, no_rows
+from spark_rollups.frames import arrow_schema, by_shard, no_rows
 from spark_rollups.learning import monday, week_of, weeks_from
-from spark_rollups.schemas import columns_of
 
 UNITS = StructType(
     [
@@ -56,8 +54,6 @@ UNITS = StructType(
     ]
 )
 """How many topic-weeks count in a week (``topics``), or an unusual silence of a topic in one of them."""
-
-FITTED = StructType(columns_of(Calibration))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +81,7 @@ def calibrate(
     """
     now = week_of(as_of.astimezone(UTC).date())
     counted = units_of(found, now, Exclusions(outages, overrides, as_of.timestamp()), shards)
-    make = functools.partial(_fit, now=now, accepted=accepted, schema=arrow_schema(FITTED))
-    rows = in_groups(counted, None, make, FITTED).collect()
-    made = {row.kind: Calibration(**row.asDict()) for row in rows}
-    if not made:
-        nothing = unusual_from(arrow_schema(UNITS).empty_table())
-        return calibrations(nothing, now, accepted)
-    return [made[kind] for kind in (TOPIC, PARTITION)]
+    return calibrations(unusual_from(counted.toArrow()), now, accepted)
 
 
 def units_of(found: DataFrame, now: int, exclusions: Exclusions, shards: int) -> DataFrame:
@@ -160,7 +150,3 @@ def unusual_from(rows: pa.Table) -> Unusual:
         judged,
         flags(column(rows, "labelled"))[some],
     )
-
-
-def _fit(rows: pa.Table, *, now: int, accepted: Accepted, schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist(list(map(asdict, calibrations(unusual_from(rows), now, accepted))), schema)
