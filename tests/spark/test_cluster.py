@@ -27,7 +27,7 @@ from tests.spark.story import HOUR, World, at, every, moment
 from tests.waiting import until
 
 SPARK = Path(pyspark.__file__).parent
-PARTITIONS = 1_000
+PARTITIONS = 1_400
 """Two a topic."""
 
 SMALL = {
