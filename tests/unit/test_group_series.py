@@ -75,12 +75,6 @@ def test_a_group_is_shown_by_partition_by_topic_and_as_a_whole() -> None:
     }
 
 
-def test_by_topic_no_series_has_a_partition() -> None:
-    """Sums are all that granularity ``topic`` leaves of offsets and lag."""
-    whole = {(name, labels) for name, labels in shown(SWEEP) if "partition" not in dict(labels)}
-    assert shown(SWEEP, partitions=False).keys() == whole and len(whole) > 8
-
-
 def test_sums_of_what_is_not_known_or_nothing_are_left_out() -> None:
     """Of lags of which one is unknown, though the others stay; and of single lost records.
 

@@ -205,18 +205,6 @@ def test_after_a_pause_of_the_rollup_the_report_names_the_day_that_it_compares_w
     assert places(later).keys() == {"newly-dead", "gone"}
 
 
-def test_learning_topics_are_too_new_or_without_a_record_in_the_sentence_too() -> None:
-    """What never was written or is empty now counts beside what is too new, so that the tile is their sum."""
-    states = ("observed", "observed", "observed", "never-written", "empty")
-    rows = [
-        row
-        for number, state in enumerate(states)
-        for row in judged(finding(None, "learning", state=state), key=TopicKey("prod", f"t{number}", None))
-    ]
-    report = build_report(facts(rows))
-    assert "nothing died, 3 topics are too new to judge and 2 topics hold no record;" in report.summary
-
-
 def test_partitions_with_the_same_story_are_shown_once() -> None:
     """Lines that read alike are one, naming their partitions; past three the rest is counted."""
     alike = [replace(finding(n, "dead"), evidence="silent since the restart") for n in (0, 1, 4)]
