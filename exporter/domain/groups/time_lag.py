@@ -104,8 +104,7 @@ class Limits:
 class Searches:
     """Searches for T of n committed offsets, each before ``latest`` and not before the log start; columns [n].
 
-    Each answer is a record, so a bracket closes faster than by halving: 3 or 4 look-ups are usual for an offset of
-    which nothing is known. The columns of results are written to.
+    The columns of results are written to.
     """
 
     limits: Limits

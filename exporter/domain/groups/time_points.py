@@ -9,10 +9,7 @@ import numpy as np
 from exporter.domain.arrays import ColumnSet, Flags, Offsets, Rows, runs
 
 POINTS_PER_PARTITION = 8
-"""Points kept of one partition, unless its groups need more: up to four around each committed offset.
-
-More points saved no look-ups in logs of every kind.
-"""
+"""Points kept of one partition, unless its groups need more: up to four around each committed offset."""
 
 NOWHERE = -1
 """The place of a point that does not exist."""

@@ -30,12 +30,6 @@ class StreamTotals:
     known_slots: Integers
     """Number of all active hours."""
 
-    @classmethod
-    def nothing(cls, streams: int) -> StreamTotals:
-        """Return totals that are all unknown."""
-        unknown = np.full(streams, UNKNOWN, np.int64)
-        return cls(unknown, unknown, unknown, np.zeros(streams, np.int64))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Days:

@@ -2,7 +2,6 @@
 
 The baseline of a week depends only on the eight weeks before it, so it is computed once and never changes. A silence is
 scored with the baseline of the week in which it began, so it never affects its own baseline.
-``exporter.domain.learning.baselines_of_streams`` computes it.
 """
 
 from __future__ import annotations
@@ -93,10 +92,7 @@ class Baselines(ColumnSet):
         return has_schedule(self.schedule)
 
     def clocks(self, rests: Sequence[Sequence[Rest]] = ()) -> Clocks:
-        """Return the traffic clock of each row. Profiles have single precision, like published ones.
-
-        ``rests`` has the rests of each row.
-        """
+        """Return the traffic clock of each row, with its rests. Profiles have single precision, like published ones."""
         profiles = self.profile.astype(np.float32).reshape(-1, HOURS)
         return Clocks(profiles, self.step, self.mean, self.spread, self.pause, self.schedule, rests)
 

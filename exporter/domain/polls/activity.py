@@ -204,10 +204,7 @@ def classify(
 
 
 def states_of(earliest: Offsets, latest: Offsets, newest: Answers, given: Circumstances) -> tuple[Codes, Codes]:
-    """Return the states that follow from offsets and MAX_TIMESTAMP answers, and why rows are unreadable.
-
-    They are indices into STATES, and reason codes.
-    """
+    """Return states (indices into STATES), and reason codes of why rows are unreadable, as ``classify`` finds them."""
     failed = (newest.reason > 0) & (newest.reason != _FORMAT)
     nothing = np.full(len(newest), np.nan)
     states = classify(earliest, latest, kinds_of(newest), newest.timestamp, nothing, failed, given)

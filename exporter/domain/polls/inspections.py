@@ -40,10 +40,7 @@ class SizesOfPartitions(NamedTuple):
 
 
 class Replicas:
-    """Replicas with their log sizes, each a row of the columns [r], sorted by partition and broker.
-
-    The partition is given as its row.
-    """
+    """Replicas with their log sizes, each a row of the columns [r], sorted by the row of the partition and broker."""
 
     __slots__ = ("broker", "log", "moving", "row")
 

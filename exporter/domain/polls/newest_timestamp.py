@@ -29,8 +29,7 @@ class Searches:
     """Searches the newest timestamps of n partitions that end at ``latest`` [n].
 
     Each answer is a record, so that a good guess costs one look-up, or two where later records are older. Otherwise the
-    time between the oldest record and now is halved until the last record is found. That takes 20 look-ups for a week
-    with a record a second, and 5 with a record a day.
+    time between the oldest record and now is halved until the last record is found.
     """
 
     def __init__(self, latest: Offsets, *, guess: Floats, now: float, whole: Flags) -> None:

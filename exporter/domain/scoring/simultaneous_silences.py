@@ -58,10 +58,6 @@ class Group(NamedTuple):
     begin: float
     end: float
 
-    def takes(self, since: float, overdue: float) -> bool:
-        """Return whether a silence belongs to it, given its last advance and when it was overdue."""
-        return since <= self.end and overdue >= self.begin
-
 
 def group_silences(
     since: Floats, overdue: Floats, streams: int, share: float = 0.0, ordinary: float = ORDINARY

@@ -19,10 +19,7 @@ from exporter.domain.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """How often a silence is unusual, how far its score goes then, and which share of these are repaired outages.
-
-    ``exporter.domain.scoring.thresholds`` defines the parameters.
-    """
+    """How often a silence is unusual, how far its score goes then, and which share of these are repaired outages."""
 
     rate: float
     """Silences past the floor in a topic-week."""
